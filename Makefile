@@ -1,0 +1,45 @@
+# The one door to the project: every recipe sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check unit e2e bench docs clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+setup: $(READY)  ## create .venv with the pinned dependencies
+
+demo: $(READY)  ## start two real local clusters, show what the scheduler does, stop them
+	$(BIN)/python -m ray_multicluster_scheduler.demo
+
+test: check  ## everything CI runs: linters, types and all tests, those on real Ray clusters included
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## linters and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(READY)  ## the tests that need no Ray: seconds
+	$(BIN)/python -m pytest -m "not ray and not slow"
+
+e2e: $(READY)  ## only the tests on real Ray clusters
+	$(BIN)/python -m pytest -m ray
+
+bench: $(READY)  ## measure, as ratios to a peer in the same run
+	$(BIN)/python -m benchmarks
+
+docs: $(READY)  ## build the documentation, warnings are errors
+	$(BIN)/mkdocs build --strict --site-dir build/site
+
+clean:  ## remove what the recipes made
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,189 @@
+"""The one exception tree.
+
+    SchedulerError
+    ├── ConfigNotFound        (RuntimeError)  no clusters.yaml anywhere we look
+    ├── ConfigInvalid         (ValueError)    clusters.yaml has problems; all of them are listed
+    ├── InvalidRequest        (ValueError)    the caller asked for something that cannot be
+    │   ├── InvalidRuntimeEnv
+    │   ├── InvalidEntrypoint
+    │   ├── InvalidResources
+    │   ├── NeverFits
+    │   ├── DuplicateSubmission
+    │   ├── DependencyProblem
+    │   └── PackageProblem
+    ├── JobNotFound           (LookupError)
+    ├── JobsFailed            (RuntimeError)  raised by waiting
+    ├── WaitTimeout           (TimeoutError)  raised by waiting
+    ├── ClusterError          one call to one Ray cluster went wrong
+    │   ├── ClusterUnreachable   nothing was executed: refused, no route, unknown host
+    │   ├── ClusterTimeout       no answer within the deadline; the call may still be executed
+    │   ├── ClusterAuthFailed    the cluster wants a token, or another one
+    │   ├── ClusterBadAnswer     an answer that is not what Ray would send; outcome unknown
+    │   └── ClusterRefused       Ray answered with an error status
+    │       ├── RemoteJobExists     this submission id is taken on the cluster
+    │       └── RemoteJobNotFound   the cluster does not know this id
+    ├── StoreError            (RuntimeError)
+    │   ├── StaleTransition      somebody else moved the job first
+    │   ├── LeaseLost            another scheduler leads now; this one must stop writing
+    │   └── ForeignStore         the store is not the one this configuration belongs to
+    └── SandboxError          (RuntimeError)  the local clusters could not be started or stopped
+
+A message says what happened, to which thing, and what to do next. Data are attributes, never parsed
+from the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SchedulerError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class ConfigNotFound(SchedulerError, RuntimeError):
+    """No configuration file was found."""
+
+    def __init__(self, looked_at: Sequence[str]) -> None:
+        places = "".join(f"\n  - {place}" for place in looked_at)
+        super().__init__(
+            f"no clusters.yaml found; looked at:{places}\n"
+            "Write one (docs/configuration.md), name it with --config FILE or RAY_MULTICLUSTER_CONFIG, "
+            "or run `raymc local up` for clusters on this machine."
+        )
+        self.looked_at = tuple(looked_at)
+
+
+class ConfigInvalid(SchedulerError, ValueError):
+    """A configuration file has problems; `problems` lists every one of them."""
+
+    def __init__(self, path: str, problems: Sequence[str]) -> None:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{path}: {count}" + "".join(f"\n  - {problem}" for problem in problems))
+        self.path = path
+        self.problems = tuple(problems)
+
+
+class InvalidRequest(SchedulerError, ValueError):
+    """The caller asked for something that cannot be."""
+
+
+class InvalidRuntimeEnv(InvalidRequest):
+    """Ray would refuse or misread this runtime_env."""
+
+
+class InvalidEntrypoint(InvalidRequest):
+    """The entrypoint is empty or uses a path that no cluster could resolve."""
+
+
+class InvalidResources(InvalidRequest):
+    """A resource request is not a mapping of names to non-negative numbers."""
+
+
+class NeverFits(InvalidRequest):
+    """No cluster could ever hold this request."""
+
+
+class DuplicateSubmission(InvalidRequest):
+    """The submission id is taken."""
+
+
+class DependencyProblem(InvalidRequest):
+    """A dependency is unknown or closes a circle."""
+
+
+class PackageProblem(InvalidRequest):
+    """A local directory cannot be packed: missing, or larger than Ray accepts."""
+
+
+class JobNotFound(SchedulerError, LookupError):
+    """No job has this id."""
+
+    def __init__(self, submission_id: str) -> None:
+        super().__init__(f"no job has the id {submission_id!r}; `raymc jobs` lists the known ones")
+        self.submission_id = submission_id
+
+
+class JobsFailed(SchedulerError, RuntimeError):
+    """At least one job that was waited for did not succeed."""
+
+    def __init__(self, message: str, submission_ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.submission_ids = tuple(submission_ids)
+
+
+class WaitTimeout(SchedulerError, TimeoutError):
+    """Waiting ended before the jobs did; the jobs go on."""
+
+    def __init__(self, message: str, submission_ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.submission_ids = tuple(submission_ids)
+
+
+class ClusterError(SchedulerError):
+    """One call to one Ray cluster went wrong."""
+
+    def __init__(self, cluster: str, message: str) -> None:
+        super().__init__(f"cluster {cluster!r}: {message}")
+        self.cluster = cluster
+        self.detail = message
+
+
+class ClusterUnreachable(ClusterError):
+    """No connection could be made, so nothing was executed.
+
+    `refused` tells a machine that answers "nobody listens here" from one that cannot be found at all.
+    """
+
+    def __init__(self, cluster: str, message: str, *, refused: bool = False) -> None:
+        super().__init__(cluster, message)
+        self.refused = refused
+
+
+class ClusterTimeout(ClusterError):
+    """No answer within the deadline. The call may have been executed, or may be later."""
+
+
+class ClusterAuthFailed(ClusterError):
+    """The cluster wants a token, or another token than the one it was given."""
+
+
+class ClusterBadAnswer(ClusterError):
+    """The answer is not what Ray would send (HTML, cut JSON, lost in the middle). Outcome unknown."""
+
+
+class ClusterRefused(ClusterError):
+    """Ray answered with an error status; `status` and `body` are its own words, shortened."""
+
+    def __init__(self, cluster: str, message: str, *, status: int, body: str = "") -> None:
+        super().__init__(cluster, message)
+        self.status = status
+        self.body = body
+
+
+class RemoteJobExists(ClusterRefused):
+    """A job with this submission id is on the cluster already."""
+
+
+class RemoteJobNotFound(ClusterRefused):
+    """The cluster does not know this submission id."""
+
+
+class StoreError(SchedulerError, RuntimeError):
+    """The job store cannot do what was asked."""
+
+
+class StaleTransition(StoreError):
+    """Somebody else moved the job first. Read it again and decide anew."""
+
+
+class LeaseLost(StoreError):
+    """Another scheduler holds the leader lease now; this one must stop writing."""
+
+
+class ForeignStore(StoreError):
+    """The store is not the one that belongs here: never take it for "nothing runs"."""
+
+
+class SandboxError(SchedulerError, RuntimeError):
+    """The local clusters could not be started or stopped."""

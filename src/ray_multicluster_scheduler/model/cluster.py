@@ -1,0 +1,97 @@
+"""What is configured about a cluster, and what was last seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ray_multicluster_scheduler.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """One entry of clusters.yaml, checked and with its defaults filled in."""
+
+    name: str
+    #: Where Ray Client listens (`host:10001` in the seeds); jobs never need it, tasks and actors do.
+    head_address: str
+    #: Base URL of Ray's dashboard, without a trailing slash: jobs, nodes and usage are read there.
+    dashboard: str
+    #: As the user wrote it, with `env_vars` as a mapping (see policy/runtime_env.py).
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    prefer: bool = False
+    weight: float = 1.0
+    tags: tuple[str, ...] = ()
+    max_running_jobs: int
+    #: What an autoscaling cluster can grow to; None: what it has now is what there is.
+    max_resources: Resources | None = None
+    #: Name of the environment variable that holds the cluster's token; the token itself is never stored.
+    auth_token_env: str | None = None
+    tls_ca: str | None = None
+    drained: bool = False
+
+    @property
+    def home_dir(self) -> str | None:
+        """The `home_dir` that this cluster's environment declares: paths are mapped between them."""
+        env_vars = self.runtime_env.get("env_vars")
+        home = env_vars.get("home_dir") if isinstance(env_vars, Mapping) else None
+        return home or None
+
+
+class Health(str, Enum):
+    """Whether work may be sent to a cluster. `UNKNOWN` means "never probed", which is not "healthy"."""
+
+    HEALTHY = "HEALTHY"
+    UNHEALTHY = "UNHEALTHY"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine of a cluster, as Ray's state API shows it."""
+
+    node_id: str
+    address: str
+    alive: bool
+    is_head: bool = False
+    resources: Resources = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a cluster has and what is in use. None means unknown, which is never the same as zero."""
+
+    total: Resources | None = None
+    used: Resources | None = None
+    #: Demands that wait inside Ray: (shape, how many).
+    pending: tuple[tuple[Resources, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """What was last seen of one cluster. Every field that was not read is None."""
+
+    name: str
+    health: Health = Health.UNKNOWN
+    #: 0 (avoid) to 1 (answers always and fast), from recent probes.
+    score: float = 0.0
+    total: Resources | None = None
+    used: Resources | None = None
+    pending: tuple[tuple[Resources, int], ...] | None = None
+    nodes: tuple[Node, ...] | None = None
+    ray_version: str | None = None
+    python_version: str | None = None
+    #: Ray's incarnation number: a new one means that the head restarted and its jobs are gone.
+    session_name: str | None = None
+    latency_s: float | None = None
+    #: When the values above were read (wall clock), not when the last try was made.
+    observed_at: float | None = None
+    #: Why the cluster is not healthy, in one sentence.
+    problem: str | None = None
+
+    def age_s(self, now: float) -> float | None:
+        """Return how old the values are, or None when nothing was ever read."""
+        return None if self.observed_at is None else max(0.0, now - self.observed_at)

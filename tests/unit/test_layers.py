@@ -1,0 +1,85 @@
+"""The folder list is the architecture: these tests keep it true."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "ray_multicluster_scheduler"
+PACKAGE = "ray_multicluster_scheduler"
+
+#: Low to high. A module imports only from its own layer's folder or from below.
+LAYERS = [
+    "errors",
+    "model",
+    "policy",
+    "ports",
+    "config",
+    "ray_api",
+    "store",
+    "packages",
+    "service",
+    "engine",
+    "bridge",
+    "pipeline",
+    "local",
+    "testing",
+    "runtime",
+    "client",
+    "app",
+    "aio",
+    "__init__",
+    "cli",
+    "demo",
+    "__main__",
+]
+IMPURE = {
+    "aiohttp", "alembic", "asyncio", "concurrent", "datetime", "http", "io", "logging", "multiprocessing",
+    "os", "pathlib", "pydantic", "random", "ray", "requests", "secrets", "shutil", "signal", "socket",
+    "sqlalchemy", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib", "uuid", "yaml",
+}  # fmt: skip
+
+MODULES = sorted(SRC.rglob("*.py"))
+PURE = [path for path in MODULES if path.relative_to(SRC).parts[0] in {"model", "policy"}]
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every module that `path` imports, at any depth of nesting, as an absolute dotted name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the layer"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def layer_of(dotted: str) -> str:
+    """Name the layer of an absolute import inside the package."""
+    parts = dotted.split(".")[1:]
+    return parts[0] if parts and parts[0] in LAYERS else "__init__"
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda p: str(p.relative_to(SRC)))
+def test_pure_folders_import_no_io_clock_random_or_logging(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports_of(path)} & IMPURE
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda p: str(p.relative_to(SRC)))
+def test_pure_folders_open_and_print_nothing(path: Path) -> None:
+    called = {
+        n.func.id
+        for n in ast.walk(ast.parse(path.read_text()))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
+    assert not called & {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SRC)))
+def test_no_module_imports_upward(path: Path) -> None:
+    own = path.relative_to(SRC).parts[0].removesuffix(".py")
+    assert own in LAYERS, f"{own} has no place in the list of layers"
+    for name in imports_of(path):
+        if name.split(".")[0] == PACKAGE:
+            assert LAYERS.index(layer_of(name)) <= LAYERS.index(own), f"{path.name} imports {name} from above"
