@@ -1,0 +1,1 @@
+"""The command line `raymc`: thin commands over the library, one file per group."""

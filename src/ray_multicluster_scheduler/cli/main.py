@@ -1,0 +1,33 @@
+"""Entry point of `raymc`: collects the commands and turns our errors into one clear message.
+
+Exit codes: 0 all is well, 1 a job or a check failed, 2 usage or configuration, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from ray_multicluster_scheduler.errors import SchedulerError
+
+app = typer.Typer(
+    name="raymc",
+    help="Run work on many Ray clusters as if they were one.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake never shows a traceback."""
+    try:
+        app()
+    except SchedulerError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
