@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ray_multicluster_scheduler.model.cluster import Node, Usage
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, Usage
+from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit, RemoteVersion
+from ray_multicluster_scheduler.model.states import JobState
 
 
 class Clock(Protocol):
@@ -74,3 +76,123 @@ class RayApi(Protocol):
 
     async def close(self) -> None:
         """Close connections. Calls after it fail."""
+
+
+class JobStore(Protocol):
+    """The durable queue and history. Safe for several threads and several processes at once.
+
+    Everything that returns normally is on disk (fsynced). Calls are synchronous and short.
+    A write that takes an `epoch` happens only while that epoch holds the leader lease; otherwise
+    `LeaseLost` is raised and nothing is written.
+    """
+
+    @property
+    def store_id(self) -> str:
+        """Identity of this store, made once when it was created. Our jobs carry it as their origin."""
+
+    def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float) -> tuple[Job, ...]:
+        """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event.
+
+        `DuplicateSubmission` when an id is taken, except when the idempotency key of that user matches:
+        then the known job is returned in its place. Dependencies must be known ids or earlier ones of
+        the same call (`DependencyProblem`).
+        """
+
+    def get(self, submission_id: str) -> Job:
+        """Return one job or raise `JobNotFound`."""
+
+    def get_many(self, submission_ids: Sequence[str]) -> dict[str, Job]:
+        """Return the known ones among these ids."""
+
+    def list_jobs(
+        self,
+        *,
+        states: Sequence[JobState] | None = None,
+        user: str | None = None,
+        cluster: str | None = None,
+        group: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Job, ...]:
+        """Return jobs, newest first, that match every given filter."""
+
+    def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
+        """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED."""
+
+    def live(self) -> tuple[Job, ...]:
+        """Return all jobs that hold an attempt on a cluster (PLACED to LOST)."""
+
+    def blocked(self, *, now: float) -> tuple[tuple[Job, str], ...]:
+        """Return QUEUED jobs that must end now, each with its reason.
+
+        Those are jobs of which a dependency ended without success (the chain is in the reason), jobs that
+        waited longer than their `queue_timeout_s`, and those whose target is STOPPED.
+        """
+
+    def next_due(self, *, now: float) -> float | None:
+        """Return when the next QUEUED job's `not_before` or queue time-out passes; None: never."""
+
+    def apply(self, transitions: Sequence[Transition], *, epoch: int, now: float) -> tuple[Job, ...]:
+        """Make all moves that still hold, in one transaction with their events; return the moved jobs.
+
+        A job that somebody else moved meanwhile is left alone and missing in the answer. A move that the
+        state table forbids is a bug and raises ValueError before anything is written.
+        """
+
+    def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
+        """Set the target of these jobs to STOPPED; jobs that ended stay. Returns their rows."""
+
+    def attempts(self, submission_id: str) -> tuple[Attempt, ...]:
+        """Return all attempts of a job, oldest first."""
+
+    def live_remote_ids(self, cluster: str) -> frozenset[str]:
+        """Return Ray submission ids of the attempts that live on a cluster now."""
+
+    def mark_attempt(
+        self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
+    ) -> None:
+        """Record what became of a former attempt (such as SUPERSEDED), with an event; the job stays."""
+
+    def events(
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> tuple[Event, ...]:
+        """Return events in order, of one job or of all."""
+
+    def save_log(self, submission_id: str, attempt: int, text: str, *, epoch: int) -> None:
+        """Keep the (bounded) log of an attempt, replacing what was kept."""
+
+    def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
+        """Return the kept log of an attempt (of the last one by default), or None."""
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str, now: float) -> None:
+        """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
+
+    def drained(self) -> dict[str, tuple[bool, str]]:
+        """Return the marks made with `set_drained` by cluster name: (drained, reason)."""
+
+    def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
+        """Publish what the leader sees, for followers and for `explain`."""
+
+    def load_snapshots(self) -> dict[str, ClusterSnapshot]:
+        """Return the last published snapshots by cluster name."""
+
+    def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
+        """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch."""
+
+    def renew_lease(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
+        """Extend the lease, or raise `LeaseLost`."""
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give the lease up if it is still ours, so that the next one need not wait."""
+
+    def leader(self, *, now: float) -> Lease | None:
+        """Return who leads now, if anybody."""
+
+    def wait_for_change(self, seen: int, *, timeout_s: float) -> int:
+        """Block until something was committed after `seen` (by any process), or the time is over.
+
+        Returns the newest mark; pass it as `seen` next time. Cheap: it sleeps, it does not poll hotly.
+        """
+
+    def close(self) -> None:
+        """Release files and connections."""

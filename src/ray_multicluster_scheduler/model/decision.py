@@ -1,0 +1,110 @@
+"""Why a job went where it went, or why it waits: the same record feeds `explain`, dry run and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.resources import Resources
+
+
+class Cause(str, Enum):
+    """Kind of a refusal, for programs; the sentence beside it is for people."""
+
+    UNHEALTHY = "UNHEALTHY"
+    DRAINED = "DRAINED"
+    VERSION = "VERSION"
+    AVOIDED = "AVOIDED"
+    THROTTLED = "THROTTLED"
+    DRIVER_CAP = "DRIVER_CAP"
+    TOO_LARGE = "TOO_LARGE"
+    NO_ROOM = "NO_ROOM"
+    RESERVED = "RESERVED"
+    UNKNOWN_RESOURCES = "UNKNOWN_RESOURCES"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why one cluster is no candidate now."""
+
+    cause: Cause
+    sentence: str
+    #: What is missing, by resource, where that is the reason.
+    missing: Resources = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How good one candidate is: the parts by name, and what they come to."""
+
+    total: float
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """What the planner needs to know of a waiting job."""
+
+    submission_id: str
+    seq: int
+    user: str
+    priority: int
+    waiting_since: float
+    claim: Resources
+    tags: tuple[str, ...] = ()
+    preferred_cluster: str | None = None
+    avoid: tuple[str, ...] = ()
+    #: Equal for jobs with equal runtime_env: a cluster that has run one has it ready.
+    env_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One cluster as the planner sees it: configuration, last snapshot, and what we hold there."""
+
+    spec: ClusterSpec
+    snapshot: ClusterSnapshot
+    drained: bool = False
+    #: Sum of the claims of our live attempts there, and how many they are.
+    reserved: Resources = field(default_factory=dict)
+    live_jobs: int = 0
+    #: env_keys that were set up there lately.
+    warm: frozenset[str] = frozenset()
+    #: How many more jobs it may be given in this pass (throttle, pace of re-placement); None: no limit.
+    allowance: int | None = None
+    #: Why `allowance` is small, in one sentence.
+    allowance_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A decision for one job: the cluster, and what spoke for and against each."""
+
+    submission_id: str
+    cluster: str
+    scores: Mapping[str, Score]
+    refusals: Mapping[str, Refusal]
+    #: "best score", "preferred cluster", "only candidate", ...
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """No cluster for this job now: for every cluster, why not."""
+
+    submission_id: str
+    refusals: Mapping[str, Refusal]
+    #: Place in the queue, from 1.
+    position: int
+    #: Set when room is being kept free for it, because it has waited long.
+    reserved_on: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one pass over the whole queue decided."""
+
+    placements: tuple[Placement, ...]
+    waiting: tuple[Waiting, ...]

@@ -1,0 +1,181 @@
+"""What a user asked for (`JobSpec`), and how far it has come (`Job`, `Attempt`, `Event`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+
+#: Other ids leave a ghost on a Ray cluster that cannot be deleted.
+SUBMISSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+OnUnreachable = Literal["wait", "fail"] | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What the user asked for. It never changes after the job was accepted."""
+
+    entrypoint: str
+    user: str
+    #: The user's own name for the job (`job_id` in the API); free text, not unique.
+    name: str | None = None
+    #: Normalised; local directories are already replaced by `gcs://` packages that we hold.
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    preferred_cluster: str | None = None
+    #: Admission claim on the whole job, `memory` in bytes; not passed on to Ray.
+    requirements: Resources = field(default_factory=dict)
+    entrypoint_num_cpus: float | None = None
+    entrypoint_num_gpus: float | None = None
+    #: Bytes, as Ray has it.
+    entrypoint_memory: int | None = None
+    entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
+    priority: int = 0
+    depends_on: tuple[str, ...] = ()
+    #: Retries after the user's own program failed; infrastructure failures have their own budget.
+    max_retries: int = 0
+    #: Longest run of one attempt, and longest wait in the queue; None: no limit.
+    timeout_s: float | None = None
+    queue_timeout_s: float | None = None
+    #: "wait", "fail", or the number of silent seconds after which the job is started elsewhere.
+    on_unreachable: OnUnreachable = "wait"
+    idempotency_key: str | None = None
+    #: Jobs of one array share it.
+    group: str | None = None
+
+    @property
+    def claim(self) -> dict[str, float]:
+        """What the job holds on its cluster while it runs: one CPU when nothing was said."""
+        entry: dict[str, float] = {
+            **{name: float(amount) for name, amount in self.entrypoint_resources.items()},
+            **({"CPU": self.entrypoint_num_cpus} if self.entrypoint_num_cpus else {}),
+            **({"GPU": self.entrypoint_num_gpus} if self.entrypoint_num_gpus else {}),
+            **({"memory": float(self.entrypoint_memory)} if self.entrypoint_memory else {}),
+        }
+        names = {**self.requirements, **entry}
+        claim = {name: max(self.requirements.get(name, 0.0), entry.get(name, 0.0)) for name in names}
+        return claim or {"CPU": 1.0}
+
+
+class Target(str, Enum):
+    """Where a job should end up; stored beside where it is."""
+
+    FINISHED = "FINISHED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One row of the job table: a spec and how far it has come."""
+
+    #: Order of acceptance.
+    seq: int
+    submission_id: str
+    spec: JobSpec
+    state: JobState = JobState.QUEUED
+    target: Target = Target.FINISHED
+    #: 0 before the first placement; grows with each placement, and is told to the program.
+    attempt: int = 0
+    cluster: str | None = None
+    #: Ray's submission id of the current attempt: chosen before the first send, so that a resend cannot
+    #: start a second run.
+    remote_id: str | None = None
+    #: The cluster's incarnation when the attempt was placed.
+    session_name: str | None = None
+    accepted_at: float
+    placed_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    #: When the current state was entered.
+    changed_at: float
+    #: A retry waits until then.
+    not_before: float = 0.0
+    #: Why it is where it is, in one sentence for people.
+    reason: str = ""
+    error_type: str | None = None
+    exit_code: int | None = None
+    infra_failures: int = 0
+    user_failures: int = 0
+    #: Clusters that broke this job's environment or lost it; used again only when nothing else fits.
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def final(self) -> bool:
+        """Tell whether the job has ended; a final state never changes."""
+        return self.state in FINAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One placement of a job on a cluster, kept as history."""
+
+    submission_id: str
+    number: int
+    cluster: str
+    remote_id: str
+    session_name: str | None
+    #: The entrypoint and the environment exactly as sent; empty until they were composed.
+    entrypoint: str = ""
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    #: The placement decision: parts of each score, refusals (model/decision.py as JSON).
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    placed_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    #: How it ended; None while it lives. `SUPERSEDED`: it came back after it was replaced.
+    outcome: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One move of one job, with its reason, written in the same transaction as the move."""
+
+    id: int
+    submission_id: str
+    at: float
+    old: JobState | None
+    new: JobState
+    attempt: int
+    cluster: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A wanted move: applied only if the job is still in `expected` with this `attempt`.
+
+    `changes` are further fields of `Job` to set in the same transaction (cluster, started_at, ...).
+    `attempt_changes` are fields of the current `Attempt` (entrypoint, runtime_env, outcome, ended_at, ...).
+    A move to PLACED inserts the attempt's row; any move away from LIVE states closes it.
+    `new == expected` is a note: the fields and an event are written, the state stays.
+    """
+
+    submission_id: str
+    expected: JobState
+    attempt: int
+    new: JobState
+    reason: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    attempt_changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to run the engine. `epoch` grows with each new holder and fences out the former one."""
+
+    holder: str
+    epoch: int
+    expires_at: float
+
+
+def remote_id_for(submission_id: str, attempt: int) -> str:
+    """Attempt 1 keeps the user's id on the cluster; later attempts append their number."""
+    return submission_id if attempt <= 1 else f"{submission_id}--r{attempt}"
