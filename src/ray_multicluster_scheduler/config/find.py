@@ -5,9 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ray_multicluster_scheduler.errors import ConfigNotFound
+
 HOME_VARIABLE = "RAY_MULTICLUSTER_HOME"
+CONFIG_VARIABLE = "RAY_MULTICLUSTER_CONFIG"
+FILE_NAME = "clusters.yaml"
 
 
 def home_dir(environ: Mapping[str, str]) -> Path:
     """Return the root of everything the product writes: `$RAY_MULTICLUSTER_HOME` or `~/.ray_multicluster`."""
     return Path(environ.get(HOME_VARIABLE) or "~/.ray_multicluster").expanduser().absolute()
+
+
+def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd: Path) -> Path:
+    """Return the configuration file to use, or raise `ConfigNotFound`.
+
+    Looked at in this order: the argument, `RAY_MULTICLUSTER_CONFIG`, `clusters.yaml` in `cwd` and in the
+    home, the sandbox's own while it is up. A file that somebody named must exist: falling through to
+    another one would send work to the wrong clusters.
+    """
+    if argument is not None:
+        return _named(argument, cwd, "the file that was asked for")
+    if from_environ := environ.get(CONFIG_VARIABLE):
+        return _named(from_environ, cwd, CONFIG_VARIABLE)
+    home = home_dir(environ)
+    places = {
+        cwd / FILE_NAME: "the current directory",
+        home / FILE_NAME: HOME_VARIABLE,
+        home / "local" / FILE_NAME: "there while `raymc local up` runs clusters",
+    }
+    for path in places:
+        if path.is_file():
+            return path
+    raise ConfigNotFound(
+        [CONFIG_VARIABLE + " (not set)", *(f"{path} ({why})" for path, why in places.items())]
+    )
+
+
+def _named(name: str | Path, cwd: Path, why: str) -> Path:
+    path = cwd / Path(name).expanduser()
+    if not path.is_file():
+        problem = "is a directory" if path.is_dir() else "does not exist"
+        raise ConfigNotFound([f"{path} ({why}; it {problem})"])
+    return path

@@ -1,0 +1,206 @@
+"""YAML as data with line numbers, from a file that nobody has to trust.
+
+PyYAML's safe loader still takes the last of two equal keys in silence, unfolds aliases without a limit
+and reads `1.10` in `env_vars` as the number 1.1. Here each of these is a problem with its line, or is
+read the way it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+from yaml.reader import ReaderError
+
+from ray_multicluster_scheduler.config.problems import Problem, Where, dotted
+from ray_multicluster_scheduler.errors import ConfigInvalid
+
+MAX_DEPTH = 50
+#: Counted with every alias unfolded: a few short lines can stand for billions of values.
+MAX_VALUES = 100_000
+
+_STR, _NULL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "null", "merge"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The value of a YAML file, the line of every key and item, and what was wrong while reading it."""
+
+    value: Any
+    lines: Mapping[Where, int]
+    problems: tuple[Problem, ...]
+
+    def problem(self, where: Where, text: str) -> Problem:
+        """Make a problem with the line of `where`, or of the nearest thing around it that is written."""
+        at = where
+        while at and at not in self.lines:
+            at = at[:-1]
+        return Problem(line=self.lines[at], where=dotted(where), text=text)
+
+
+def read_document(text: str, path: Path) -> Document:
+    """Read YAML, or raise `ConfigInvalid` when it is not readable at all."""
+    try:
+        return _read(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _invalid(path, mark.line + 1 if mark else 1, _in_our_words(error)) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _invalid(path, line, f"the character {error.character!r} is not allowed in YAML") from None
+
+
+def _invalid(path: Path, line: int, text: str) -> ConfigInvalid:
+    return ConfigInvalid(str(path), [str(Problem(line=line, text=text))])
+
+
+def _in_our_words(error: yaml.MarkedYAMLError) -> str:
+    """Say what is wrong without the source line that PyYAML would quote: it may hold a secret."""
+    problem = error.problem or "not valid YAML"
+    if "'\\t'" in problem:
+        return "a tab is used for indentation; YAML wants spaces"
+    if "undefined alias" in problem:
+        return "an alias (*name) without its anchor (&name); text that starts with * needs quotes"
+    if "expected a single document" in (error.context or ""):
+        return "a second document starts here (---); the file must hold one"
+    return f"not valid YAML: {problem}"
+
+
+def _read(text: str) -> Document:
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return Document(value=None, lines={(): 1}, problems=())
+        _Measure().of(root)
+        survey = _Survey(root)
+        value = loader.construct_document(root)
+    finally:
+        loader.dispose()
+    return Document(value=value, lines=survey.lines, problems=tuple(survey.problems))
+
+
+def _refused(at: yaml.Node | yaml.Event, problem: str) -> ConstructorError:
+    return ConstructorError(problem=problem, problem_mark=at.start_mark)  # type: ignore[arg-type]
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader without tags, dates and bottomless nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        if getattr(event, "tag", None) not in {None, "!", _STR}:
+            raise _refused(event, "tags (!!python/object, !name) are refused; quote text that starts with !")
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _refused(event, f"nested more than {MAX_DEPTH} levels deep")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        try:
+            return super().construct_object(node, deep=deep)
+        except ValueError:  # 0x_, or a number with thousands of digits
+            raise _refused(node, "this number cannot be read; text needs quotes") from None
+
+
+# Dates stay text: nothing here is a date, and Ray's JSON has none.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Measure:
+    """Counts what a document unfolds to before anything is unfolded. Linear: each node is counted once."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[int, int]] = {}
+        self.open: set[int] = set()
+
+    def of(self, node: yaml.Node) -> tuple[int, int]:
+        """Return how many values a node stands for, and how deep they go."""
+        if id(node) in self.known:
+            return self.known[id(node)]
+        if id(node) in self.open:
+            raise _refused(node, "an alias refers to itself")
+        self.open.add(id(node))
+        values, depth = 1, 0
+        for child in _children(node):
+            child_values, child_depth = self.of(child)
+            values, depth = values + child_values, max(depth, child_depth + 1)
+        if values > MAX_VALUES or depth > MAX_DEPTH:
+            raise _refused(node, f"aliases unfold to more than {MAX_VALUES} values or {MAX_DEPTH} levels")
+        self.open.discard(id(node))
+        self.known[id(node)] = values, depth
+        return values, depth
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+class _Survey:
+    """Notes the line of every key and item, reports repeated keys, and keeps text text."""
+
+    def __init__(self, root: yaml.Node) -> None:
+        self.lines: dict[Where, int] = {(): _line(root)}
+        self.problems: list[Problem] = []
+        self.walk(root, ())
+
+    def walk(self, node: yaml.Node, where: Where) -> None:
+        if isinstance(node, yaml.MappingNode):
+            self.mapping(node, where)
+        elif isinstance(node, yaml.SequenceNode):
+            for position, item in enumerate(node.value):
+                self.lines.setdefault((*where, position), _line(item))
+                self.walk(item, (*where, position))
+        elif _is_text(where) and node.tag != _NULL:
+            node.tag = _STR
+
+    def mapping(self, node: yaml.MappingNode, where: Where) -> None:
+        first: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        merges = [(key, value) for key, value in node.value if key.tag == _MERGE]
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                raise _refused(key, "a key must be a plain word")
+            key.tag = _STR  # a cluster may be named `no` or `145`
+            if key.value in first:
+                text = f"the key is written twice, first on line {_line(first[key.value][0])}"
+                self.problems.append(Problem(line=_line(key), where=dotted((*where, key.value)), text=text))
+                continue
+            first[key.value] = key, value
+            self.lines.setdefault((*where, key.value), _line(key))
+            self.walk(value, (*where, key.value))
+        node.value = [*merges, *first.values()]  # so that a repeated key is reported once
+        for _, source in merges:  # what is written here goes before what `<<` brings in
+            for part in source.value if isinstance(source, yaml.SequenceNode) else [source]:
+                self.walk(part, where)
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1
+
+
+def _is_text(where: Where) -> bool:
+    """Tell whether a value is text whatever it looks like: `VERSION: 1.10` must not become 1.1."""
+    match where:
+        case ("clusters", _, "runtime_env", "env_vars", _) | ("clusters", _, "tags", _):
+            return True
+        case ("clusters", int(), "name"):
+            return True
+    return False

@@ -1,0 +1,91 @@
+"""Checks of single values in clusters.yaml. Each returns the canonical form or says what to write instead."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from ray_multicluster_scheduler.config.problems import shown
+from ray_multicluster_scheduler.model.resources import parse_requirements
+
+CLIENT_PORT = 10001
+DASHBOARD_PORT = 8265
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+_ADDRESS = re.compile(r"(?:ray://)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?/?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+#: A long run of letters and digits, as in every token and in no name that a person would choose.
+_RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{24,}")
+
+
+def cluster_name(name: str) -> str:
+    """Accept a name that is safe in URLs, file names and metric labels."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "a cluster name starts with a letter, digit or '_' and has at most 63 of these, '.' and '-'; "
+            f"found {shown(name)}"
+        )
+    return name
+
+
+def head_address(value: str) -> str:
+    """Return `host:port`. Whether the host exists is not a question of the file: `raymc doctor` tells."""
+    found = _ADDRESS.fullmatch(value)
+    if not found or not _is_port(found["port"] or CLIENT_PORT):
+        raise ValueError(
+            f"expected host:port such as 10.0.0.5:{CLIENT_PORT} or ray://head:{CLIENT_PORT}, "
+            f"found {shown(value)}"
+            + ("; a web address goes under `dashboard`" if value.startswith("http") else "")
+        )
+    return f"{found['host']}:{found['port'] or CLIENT_PORT}"
+
+
+def default_dashboard(address: str) -> str:
+    """Return where Ray's dashboard listens unless somebody moved it."""
+    return f"http://{address.rpartition(':')[0]}:{DASHBOARD_PORT}"
+
+
+def dashboard(value: str) -> str:
+    """Return a base URL without a trailing slash; a path in front of Ray (a proxy's) may stay."""
+    url = urlsplit(value)
+    if "@" in url.netloc:
+        raise ValueError("expected a URL without user:password@; a token belongs in `auth_token_env`")
+    plain = not (url.query or url.fragment) and not re.search(r"\s", value)
+    if url.scheme not in {"http", "https"} or not url.hostname or not plain:
+        raise ValueError(f"expected a URL such as http://10.0.0.5:{DASHBOARD_PORT}, found {shown(value)}")
+    port = url.netloc.rpartition(":")[2] if url.netloc[-1] != "]" and ":" in url.netloc else DASHBOARD_PORT
+    if not _is_port(port):
+        raise ValueError(f"expected a port from 1 to 65535 after the host, found {shown(value)}")
+    return f"{url.scheme}://{url.netloc.lower()}{url.path.rstrip('/')}"
+
+
+def variable_name(value: str) -> str:
+    """Accept the name of an environment variable; a token itself is refused and never repeated."""
+    if not _VARIABLE.fullmatch(value) or _RANDOM.search(value):
+        raise ValueError(
+            "write the NAME of the environment variable that holds the token, such as RAY_TOKEN_MAC; "
+            "what was found looks like a token or is no such name, and is not shown"
+        )
+    return value
+
+
+def tag(value: str) -> str:
+    """Accept a word that says what a cluster is good for."""
+    if not value.strip():
+        raise ValueError("a tag must not be empty")
+    return value.strip()
+
+
+def runtime_env(value: dict[str, Any]) -> dict[str, Any]:
+    """Accept what Ray would accept, in its canonical form."""
+    return value
+
+
+def resources(value: dict[str, Any]) -> dict[str, float]:
+    """Accept amounts by name, `memory` as GiB or bytes."""
+    return parse_requirements(value)
+
+
+def _is_port(port: str | int) -> bool:
+    return str(port).isdecimal() and 1 <= int(port) <= 65535

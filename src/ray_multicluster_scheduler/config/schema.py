@@ -1,0 +1,106 @@
+"""What clusters.yaml may say: one line per key, with its type, default, bounds and meaning.
+
+The reference tables of the documentation are checked against these descriptions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from ray_multicluster_scheduler.config import fields
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+
+
+class _Section(BaseModel):
+    """Unknown keys are refused, and nothing is converted in silence: `"yes"` is not true."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_empty_value_is_left_out(cls, value: Any) -> Any:
+        """Read `tags:` with nothing behind it as no `tags` at all."""
+        if isinstance(value, dict):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+
+class Settings(_Section):
+    """The `scheduler:` section: how the clusters are watched and called."""
+
+    probe_interval_s: float = Field(
+        5.0, ge=0.1, le=3600, description="Pause between two probes of a cluster."
+    )
+    probe_timeout_s: float = Field(5.0, ge=0.1, le=600, description="A probe that takes longer has failed.")
+    request_timeout_s: float = Field(
+        10.0, ge=0.1, le=600, description="A call to a cluster that takes longer has failed."
+    )
+    upload_timeout_s: float = Field(
+        300.0, ge=1, le=86400, description="Sending one package to a cluster may take this long."
+    )
+    breaker_failures: int = Field(
+        3, ge=1, le=100, description="After this many failed probes in a row a cluster is probed less often."
+    )
+    breaker_max_delay_s: float = Field(
+        60.0, ge=1, le=3600, description="A failing cluster is probed at least this often."
+    )
+
+
+class ClusterEntry(_Section):
+    """One entry under `clusters:`."""
+
+    head_address: Annotated[str, AfterValidator(fields.head_address)] = Field(
+        description="Where Ray Client listens, as `host:port`; without a port, 10001."
+    )
+    dashboard: Annotated[str, AfterValidator(fields.dashboard)] | None = Field(
+        None, description="URL of Ray's dashboard, where jobs are sent and resources are read."
+    )
+    runtime_env: Annotated[dict[str, Any], AfterValidator(fields.runtime_env)] = Field(
+        {}, description="The environment that every job on this cluster gets; a job can add to it."
+    )
+    prefer: bool = Field(default=False, description="Choose this cluster first while it has room.")
+    weight: float = Field(1.0, gt=0, description="Take this cluster more (above 1) or less (below 1) often.")
+    tags: list[Annotated[str, AfterValidator(fields.tag)]] = Field(
+        [], description="Words that say what the cluster is good for; jobs with the same tags prefer it."
+    )
+    max_running_jobs: int = Field(
+        50, ge=1, description="Jobs that may run at once; each costs the head a process and about 85 MB."
+    )
+    max_resources: Annotated[dict[str, Any], AfterValidator(fields.resources)] | None = Field(
+        None, description="What an autoscaling cluster can grow to; `memory` in GiB."
+    )
+    auth_token_env: Annotated[str, AfterValidator(fields.variable_name)] | None = Field(
+        None, description="Name of the environment variable that holds the cluster's token."
+    )
+    tls_ca: str | None = Field(
+        None, description="File with the CA certificate of an https dashboard, relative to this file."
+    )
+    drained: bool = Field(default=False, description="Send no new work here; what runs may end.")
+
+    @model_validator(mode="after")
+    def _a_ca_needs_tls(self) -> ClusterEntry:
+        if self.tls_ca and not (self.dashboard or "").startswith("https://"):
+            raise ValueError("`tls_ca` is of no use without `dashboard: https://...`")
+        return self
+
+    def spec(self, name: str, folder: Path) -> ClusterSpec:
+        """Return the record that the rest of the package works with; `folder` is where the file lies."""
+        return ClusterSpec(
+            name=name,
+            head_address=self.head_address,
+            dashboard=self.dashboard or fields.default_dashboard(self.head_address),
+            runtime_env=self.runtime_env,
+            prefer=self.prefer,
+            weight=self.weight,
+            tags=tuple(dict.fromkeys(self.tags)),
+            max_running_jobs=self.max_running_jobs,
+            max_resources=self.max_resources,
+            auth_token_env=self.auth_token_env,
+            tls_ca=str(folder / Path(self.tls_ca).expanduser()) if self.tls_ca else None,
+            drained=self.drained,
+        )
