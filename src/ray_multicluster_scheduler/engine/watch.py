@@ -1,0 +1,179 @@
+"""The cluster watch: probes every cluster at its own pace and keeps what was last seen of each.
+
+Each cluster is followed by a task of its own with a deadline of its own, so a slow or hanging cluster delays
+nobody else, not in this round and not in the next. Expected trouble (a cluster is down) becomes a snapshot;
+anything else is a bug and ends `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.engine.probe import Reading, read_cluster
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.remote import RemoteJob
+from ray_multicluster_scheduler.policy import health
+from ray_multicluster_scheduler.ports import Clock, RayApi
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What one finished probe tells those who listen."""
+
+    snapshot: ClusterSnapshot
+    #: The submissions that Ray listed in this very probe; None when it failed.
+    jobs: tuple[RemoteJob, ...] | None
+    #: Health, session or totals differ from the probe before: worth planning anew.
+    changed: bool
+
+
+Listener = Callable[[Probed], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watched:
+    """All that is kept of one cluster between two probes."""
+
+    api: RayApi
+    snapshot: ClusterSnapshot
+    track: health.Track = field(default_factory=health.Track)
+    jobs: tuple[RemoteJob, ...] | None = None
+    #: Monotonic time of the next probe.
+    due_at: float = float("-inf")
+    probes: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ClusterWatch:
+    """Keeps a fresh `ClusterSnapshot` of every cluster in `apis`; the caller opens and closes the apis.
+
+    `jitter` returns numbers from 0 to 1 (such as `random.random`): it keeps many clusters from being
+    probed in the same instant.
+    """
+
+    def __init__(
+        self, apis: Mapping[str, RayApi], *, clock: Clock, settings: Settings, jitter: Callable[[], float]
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._jitter = jitter
+        self._listeners: list[Listener] = []
+        self._watched = {
+            name: _Watched(api=api, snapshot=ClusterSnapshot(name=name)) for name, api in apis.items()
+        }
+
+    def snapshots(self) -> Mapping[str, ClusterSnapshot]:
+        """Return what was last seen of every cluster. Values of a failing one are old: see `observed_at`."""
+        return {name: watched.snapshot for name, watched in self._watched.items()}
+
+    def last_jobs(self, name: str) -> tuple[RemoteJob, ...] | None:
+        """Return the job list of the last good probe, as old as the snapshot; None when there was none."""
+        return self._watched[name].jobs
+
+    def subscribe(self, listener: Listener) -> None:
+        """Have `listener` called after every probe. It must not block: let it set an event."""
+        self._listeners.append(listener)
+
+    async def probe(self, name: str) -> ClusterSnapshot:
+        """Look at one cluster now, or join the look that is under way."""
+        watched = self._watched[name]
+        seen = watched.probes
+        async with watched.lock:
+            if watched.probes == seen:
+                await self._probe(watched)
+        return watched.snapshot
+
+    async def step(self) -> None:
+        """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""
+        now = self._clock.monotonic()
+        due = [n for n, w in self._watched.items() if w.due_at <= now and not w.lock.locked()]
+        await _all(self.probe(name) for name in due)
+
+    async def run(self) -> None:
+        """Follow every cluster until cancelled."""
+        await _all(self._follow(name) for name in self._watched)
+
+    async def _follow(self, name: str) -> None:
+        watched = self._watched[name]
+        while True:
+            await asyncio.sleep(max(0.0, watched.due_at - self._clock.monotonic()))
+            await self.probe(name)
+
+    async def _probe(self, watched: _Watched) -> None:
+        """Read, judge, keep, tell."""
+        before, asked_at = watched.snapshot, self._clock.now()
+        deadline_s = self._settings.probe_timeout_s
+        reading: Reading | None = None
+        try:
+            reading = await read_cluster(before.name, watched.api, clock=self._clock, deadline_s=deadline_s)
+            finding = health.finding_of_nodes(reading.nodes, latency_s=reading.latency_s)
+        except ClusterError as error:
+            finding = health.finding_of_error(error)
+        track = health.judge(watched.track, finding, limit=self._settings.breaker_failures)
+        after = before if reading is None else _seen(before, reading, asked_at=asked_at)
+        watched.snapshot = replace(
+            after,
+            health=track.health,
+            score=health.score(track, deadline_s=deadline_s),
+            problem=track.problem,
+        )
+        watched.track = track
+        watched.jobs = watched.jobs if reading is None else reading.jobs
+        watched.due_at = self._clock.monotonic() + self._pause_s(track)
+        watched.probes += 1
+        self._tell(before, watched.snapshot, reading)
+
+    def _pause_s(self, track: health.Track) -> float:
+        return health.pause_s(
+            track.breaker,
+            limit=self._settings.breaker_failures,
+            interval_s=self._settings.probe_interval_s,
+            max_delay_s=self._settings.breaker_max_delay_s,
+            jitter=self._jitter(),
+        )
+
+    def _tell(self, before: ClusterSnapshot, after: ClusterSnapshot, reading: Reading | None) -> None:
+        changed = _worth_planning(before) != _worth_planning(after)
+        probed = Probed(snapshot=after, jobs=None if reading is None else reading.jobs, changed=changed)
+        for listener in self._listeners:
+            listener(probed)
+
+
+def _seen(before: ClusterSnapshot, reading: Reading, *, asked_at: float) -> ClusterSnapshot:
+    """Replace the values of a snapshot by those just read.
+
+    The time is that of the question: whatever happened before it is in the answer.
+    """
+    usage = reading.usage
+    return replace(
+        before,
+        total=reading.total,
+        used=None if usage is None else usage.used,
+        pending=None if usage is None else usage.pending,
+        nodes=reading.nodes,
+        ray_version=reading.version.ray_version,
+        python_version=reading.python_version,
+        session_name=reading.version.session_name,
+        latency_s=reading.latency_s,
+        observed_at=asked_at,
+    )
+
+
+def _worth_planning(snapshot: ClusterSnapshot) -> tuple[object, ...]:
+    return snapshot.health, snapshot.session_name, snapshot.total
+
+
+async def _all(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Run all to their end; when one fails or the caller is cancelled, none is left running."""
+    tasks = [asyncio.create_task(job) for job in jobs]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,276 @@
+"""The watch keeps what was last seen of every cluster, and no cluster waits for another."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.engine.watch import ClusterWatch, Probed
+from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable
+from ray_multicluster_scheduler.model.cluster import Health, Node, Usage
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteVersion
+
+INTERVAL_S = 5.0
+REFUSED = ClusterUnreachable("a", "connection refused", refused=True)
+HANG = asyncio.Event  # an answer that never comes
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+
+    def now(self) -> float:
+        return 1_000_000.0 + self.passed_s
+
+    def monotonic(self) -> float:
+        return self.passed_s
+
+    def advance(self, seconds: float) -> None:
+        self.passed_s += seconds
+
+
+class ScriptedApi:
+    """Answers with its attributes; an exception is raised, `HANG` never answers."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = {
+            "version": RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s1"),
+            "nodes": (a_node(),),
+            "jobs": (),
+            "usage": Usage(total={"CPU": 4.0}, used={"CPU": 1.0}, pending=()),
+            "python": "3.11.7",
+            **answers,
+        }
+        self.looks = 0
+        self.open_requests = 0
+
+    async def _answer(self, what: str) -> Any:
+        answer = self.answers[what]
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is HANG:
+            self.open_requests += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.open_requests -= 1
+        if isinstance(answer, asyncio.Event):
+            await answer.wait()
+            answer = ()
+        return answer
+
+    async def version(self) -> Any:
+        self.looks += 1
+        return await self._answer("version")
+
+    async def nodes(self) -> Any:
+        return await self._answer("nodes")
+
+    async def list_jobs(self) -> Any:
+        return await self._answer("jobs")
+
+    async def usage(self) -> Any:
+        return await self._answer("usage")
+
+    async def python_version(self) -> Any:
+        return await self._answer("python")
+
+
+def a_node(**changes: Any) -> Node:
+    plain: dict[str, Any] = {"node_id": "n1", "address": "10.0.0.1", "alive": True, "is_head": True}
+    return Node(**{**plain, "resources": {"CPU": 2.0}, **changes})
+
+
+def a_job() -> RemoteJob:
+    return RemoteJob(submission_id="j1", status=RemoteStatus.RUNNING, entrypoint="python a.py")
+
+
+def watching(
+    clock: ManualClock | None = None,
+    *,
+    deadline_s: float = 60.0,
+    jitter: Callable[[], float] = lambda: 0.5,
+    **apis: ScriptedApi,
+) -> ClusterWatch:
+    settings = Settings(probe_interval_s=INTERVAL_S, probe_timeout_s=deadline_s, breaker_failures=3)
+    return ClusterWatch(apis, clock=clock or ManualClock(), settings=settings, jitter=jitter)  # type: ignore[arg-type]
+
+
+async def test_before_the_first_probe_nothing_is_known() -> None:
+    watch = watching(a=ScriptedApi())
+    assert watch.snapshots()["a"].health is Health.UNKNOWN
+    assert watch.snapshots()["a"].total is None
+    assert watch.last_jobs("a") is None
+
+
+async def test_a_good_probe_fills_the_snapshot() -> None:
+    clock = ManualClock()
+    watch = watching(clock, a=ScriptedApi(jobs=(a_job(),)))
+    seen = await watch.probe("a")
+    assert (seen.health, seen.problem) == (Health.HEALTHY, None)
+    assert (seen.total, seen.used, seen.pending) == ({"CPU": 4.0}, {"CPU": 1.0}, ())
+    assert (seen.ray_version, seen.python_version, seen.session_name) == ("2.60.0", "3.11.7", "s1")
+    assert (seen.nodes, seen.latency_s, seen.observed_at) == ((a_node(),), 0.0, clock.now())
+    assert watch.last_jobs("a") == (a_job(),)
+    assert watch.snapshots() == {"a": seen}
+
+
+@pytest.mark.parametrize("needed", ["version", "nodes", "jobs"])
+@pytest.mark.parametrize("trouble", [HANG, ClusterBadAnswer("a", "an HTML page instead of JSON")])
+async def test_a_cluster_is_not_healthy_unless_version_nodes_and_jobs_all_answer(
+    needed: str, trouble: Any
+) -> None:
+    seen = await watching(deadline_s=0.1, a=ScriptedApi(**{needed: trouble})).probe("a")
+    assert seen.health is Health.UNHEALTHY
+    assert seen.problem is not None
+    assert {"version": "version", "nodes": "nodes", "jobs": "job list"}[needed] in seen.problem or (
+        "HTML" in seen.problem
+    )
+    assert (seen.total, seen.observed_at) == (None, None)
+
+
+@pytest.mark.parametrize("trouble", [HANG, ClusterBadAnswer("a", "no such page")])
+async def test_without_usage_the_use_is_unknown_and_the_totals_come_from_the_living_nodes(
+    trouble: Any,
+) -> None:
+    nodes = (a_node(), a_node(node_id="n2", is_head=False), a_node(node_id="n3", alive=False))
+    api = ScriptedApi(usage=trouble, python=trouble, nodes=nodes)
+    seen = await watching(deadline_s=0.1, a=api).probe("a")
+    assert seen.health is Health.HEALTHY
+    assert (seen.used, seen.pending, seen.python_version) == (None, None, None)
+    assert seen.total == {"CPU": 4.0}
+
+
+async def test_a_failed_probe_keeps_the_last_known_values_with_their_age() -> None:
+    clock, api = ManualClock(), ScriptedApi(jobs=(a_job(),))
+    watch = watching(clock, a=api)
+    good = await watch.probe("a")
+    clock.advance(7)
+    api.answers["nodes"] = REFUSED
+    seen = await watch.probe("a")
+    assert (seen.health, seen.problem) == (Health.UNHEALTHY, "connection refused")
+    assert (seen.total, seen.used, seen.session_name) == (good.total, good.used, good.session_name)
+    assert seen.age_s(clock.now()) == 7
+    assert seen.score < good.score
+    assert watch.last_jobs("a") == (a_job(),)
+
+
+async def test_a_dead_head_is_unhealthy_but_its_nodes_and_jobs_are_news() -> None:
+    api = ScriptedApi(nodes=(a_node(alive=False),), jobs=(a_job(),))
+    watch = watching(a=api)
+    seen = await watch.probe("a")
+    assert seen.health is Health.UNHEALTHY
+    assert seen.nodes == (a_node(alive=False),)
+    assert watch.last_jobs("a") == (a_job(),)
+
+
+async def test_nothing_that_was_asked_outlives_its_probe() -> None:
+    api = ScriptedApi(nodes=HANG, usage=HANG, jobs=HANG)
+    await watching(deadline_s=0.1, a=api).probe("a")
+    assert api.open_requests == 0
+
+
+async def test_a_hanging_cluster_does_not_hold_up_another_one() -> None:
+    stuck, release = ScriptedApi(), asyncio.Event()
+    stuck.answers["nodes"] = release
+    watch = watching(stuck=stuck, fine=ScriptedApi())
+    told: asyncio.Queue[str] = asyncio.Queue()
+    watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
+    step = asyncio.create_task(watch.step())
+    assert await told.get() == "fine"
+    assert watch.snapshots()["stuck"].health is Health.UNKNOWN
+    release.set()
+    await step
+
+
+async def test_a_cluster_that_is_being_probed_is_not_asked_again_by_the_next_round() -> None:
+    clock, release = ManualClock(), asyncio.Event()
+    stuck, fine = ScriptedApi(nodes=release), ScriptedApi()
+    watch = watching(clock, stuck=stuck, fine=fine)
+    told: asyncio.Queue[str] = asyncio.Queue()
+    watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
+    first = asyncio.create_task(watch.step())
+    await told.get()
+    clock.advance(INTERVAL_S)
+    await watch.step()
+    assert (stuck.looks, fine.looks) == (1, 2)
+    release.set()
+    await first
+
+
+async def test_a_second_caller_joins_the_probe_that_is_under_way() -> None:
+    release = asyncio.Event()
+    api = ScriptedApi(jobs=release)
+    watch = watching(a=api)
+    both = [asyncio.create_task(watch.probe("a")) for _ in range(2)]
+    await asyncio.sleep(0)
+    release.set()
+    one, other = await asyncio.gather(*both)
+    assert one is other
+    assert api.looks == 1
+
+
+async def test_a_step_probes_only_what_is_due() -> None:
+    clock, api = ManualClock(), ScriptedApi()
+    watch = watching(clock, a=api)
+    await watch.step()
+    clock.advance(INTERVAL_S - 0.1)
+    await watch.step()
+    assert api.looks == 1
+    clock.advance(0.1)
+    await watch.step()
+    assert api.looks == 2
+
+
+async def test_a_dead_cluster_is_asked_ever_more_rarely_and_comes_back_after_two_good_probes() -> None:
+    clock, api = ManualClock(), ScriptedApi(nodes=REFUSED)
+    watch = watching(clock, jitter=lambda: 1.0, a=api)
+    asked_at: list[float] = []
+    watch.subscribe(lambda _: asked_at.append(clock.monotonic()))
+    for _ in range(120):
+        await watch.step()
+        clock.advance(1)
+    assert asked_at == [0, 5, 10, 20, 40, 80]
+    api.answers["nodes"] = (a_node(),)
+    await watch.probe("a")
+    assert watch.snapshots()["a"].health is Health.UNHEALTHY
+    assert (await watch.probe("a")).health is Health.HEALTHY
+
+
+async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
+    api, heard = ScriptedApi(), list[Probed]()
+    watch = watching(a=api)
+    watch.subscribe(heard.append)
+    changes: list[dict[str, Any]] = [
+        {},  # the first answer: health and totals are new
+        {"jobs": (a_job(),)},  # more jobs are no reason to plan anew
+        {"version": RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s2")},
+        {"usage": Usage(total={"CPU": 8.0})},
+        {"nodes": REFUSED},
+    ]
+    for change in changes:
+        api.answers |= change
+        await watch.probe("a")
+    assert [probed.changed for probed in heard] == [True, False, True, True, True]
+    assert [probed.jobs for probed in heard] == [(), (a_job(),), (a_job(),), (a_job(),), None]
+
+
+async def test_run_follows_every_cluster_until_cancelled() -> None:
+    apis = {"a": ScriptedApi(), "b": ScriptedApi(nodes=HANG), "c": ScriptedApi(version=REFUSED)}
+    watch = watching(deadline_s=0.1, **apis)
+    told: asyncio.Queue[str] = asyncio.Queue()
+    watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
+    running = asyncio.create_task(watch.run())
+    assert {await told.get() for _ in apis} == set(apis)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert apis["b"].open_requests == 0
+
+
+async def test_a_bug_is_not_taken_for_a_sick_cluster() -> None:
+    watch = watching(a=ScriptedApi(nodes=KeyError("nodeId")), b=ScriptedApi(nodes=HANG))
+    with pytest.raises(KeyError):
+        await watch.run()
