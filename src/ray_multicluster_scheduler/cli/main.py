@@ -9,7 +9,9 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from ray_multicluster_scheduler.cli.config_cmd import config_app
 from ray_multicluster_scheduler.errors import SchedulerError
 
 app = typer.Typer(
@@ -18,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(config_app, name="config")
 
 
 def main() -> None:
@@ -25,7 +28,9 @@ def main() -> None:
     try:
         app()
     except SchedulerError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
         sys.exit(2)
 
 

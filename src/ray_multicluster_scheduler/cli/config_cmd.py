@@ -1,0 +1,78 @@
+"""`raymc config check`: is this clusters.yaml right, and what does it say?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.options import ConfigOption, open_config
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+
+
+@config_app.command()
+def check(
+    file: Annotated[Path | None, typer.Argument(help="The clusters.yaml to check.")] = None,
+    config: ConfigOption = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Check a clusters.yaml and list every problem with its line; calls no cluster (`raymc doctor` does)."""
+    if file and config:
+        raise typer.BadParameter("name the file once: as FILE or with --config")
+    try:
+        checked = open_config(file or config)
+    except (ConfigInvalid, ConfigNotFound) as error:
+        if not as_json:
+            raise
+        problems = error.problems if isinstance(error, ConfigInvalid) else [str(error)]
+        typer.echo(json.dumps({"ok": False, "problems": problems}, indent=2, ensure_ascii=False))
+        raise typer.Exit(2) from None
+    if as_json:
+        typer.echo(json.dumps(_summary(checked), indent=2, ensure_ascii=False))
+    else:
+        _show(checked)
+
+
+def _summary(config: Config) -> dict[str, Any]:
+    clusters = [
+        {
+            "name": spec.name,
+            "head_address": spec.head_address,
+            "dashboard": spec.dashboard,
+            "tags": spec.tags,
+            "environment": _environment(spec),
+        }
+        for spec in config.clusters
+    ]
+    return {"ok": True, "path": str(config.path), "clusters": clusters}
+
+
+def _show(config: Config) -> None:
+    table = Table("cluster", "addresses", "tags", "environment", box=None, pad_edge=False)
+    for spec in config.clusters:
+        addresses = f"{spec.dashboard}\nray://{spec.head_address}"
+        cells = (spec.name, addresses, ", ".join(spec.tags), ", ".join(_environment(spec)))
+        table.add_row(*(Text(cell or "–", overflow="fold") for cell in cells))
+    count = "1 cluster" if len(config.clusters) == 1 else f"{len(config.clusters)} clusters"
+    console = Console()
+    console.print(f"[green]✓[/] {escape(str(config.path))}: {count}", highlight=False, soft_wrap=True)
+    console.print(table)
+
+
+def _environment(spec: ClusterSpec) -> list[str]:
+    """Name what the environment sets. Values stay where they are: they may be secrets."""
+    variables = spec.runtime_env.get("env_vars")
+    names = sorted(variables) if isinstance(variables, Mapping) else []
+    return [key for key in spec.runtime_env if key != "env_vars"] + [f"${name}" for name in names]
