@@ -1,0 +1,237 @@
+"""Ray's JSON turned into our records. Pure; every surprise is a `MalformedAnswer`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ray_multicluster_scheduler.model.cluster import Node, Usage
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteVersion
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+
+#: `CPU_group_<id>` and `CPU_group_0_<id>`: what a placement group has reserved, counted under `CPU` too.
+_GROUP_RESOURCE = re.compile(r"_group_(\d+_)?[0-9a-f]+$")
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Return a JSON object."""
+    return _object(json.loads(raw), "the answer")
+
+
+def json_list(raw: bytes) -> list[Any]:
+    """Return a JSON array."""
+    return _list(json.loads(raw), "the answer")
+
+
+def version(answer: Mapping[str, Any]) -> RemoteVersion:
+    """Read `GET /api/version`."""
+    return RemoteVersion(
+        api_version=_text(answer, "version"),
+        ray_version=_text(answer, "ray_version"),
+        session_name=_text_or_none(answer, "session_name"),
+    )
+
+
+def python_version(answer: Mapping[str, Any]) -> str | None:
+    """Read `GET /api/v0/cluster_metadata`."""
+    return _text_or_none(_data(answer), "pythonVersion")
+
+
+def nodes(answer: Mapping[str, Any]) -> tuple[Node, ...]:
+    """Read `GET /api/v0/nodes`."""
+    rows = _list(_object(_data(answer).get("result"), "result").get("result"), "the list of nodes")
+    return tuple(_node(_object(row, "a node")) for row in rows)
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    return Node(
+        node_id=_text(row, "node_id"),
+        address=_text(row, "node_ip"),
+        alive=_text(row, "state") == "ALIVE",
+        is_head=row.get("is_head_node") is True,
+        resources=_amounts(row.get("resources_total") or {}),
+        labels={name: str(value) for name, value in _object(row.get("labels") or {}, "labels").items()},
+    )
+
+
+def usage(answer: Mapping[str, Any]) -> Usage | None:
+    """Read the JSON of `GET /api/cluster_status`; None where it is empty, as under autoscaler v2."""
+    status = _data(answer).get("clusterStatus")
+    report = status.get("loadMetricsReport") if isinstance(status, dict) else None
+    if not isinstance(report, dict) or not report.get("usage"):
+        return None
+    # The dashboard rewrites keys (object_store_memory -> objectStoreMemory, my_res -> myRes), but not
+    # those inside of lists: the node types there still have the true names.
+    shapes = [_object(shape, "a node type") for shape, _ in _pairs(report.get("nodeTypes"))]
+    true_names = {camel_case(name): name for shape in shapes for name in shape if _is_countable(name)}
+    rows = {
+        true_names[name]: row for name, row in _object(report["usage"], "usage").items() if name in true_names
+    }
+    amounts = {name: pair for name, row in rows.items() if (pair := _used_and_total(row)) is not None}
+    if not amounts:
+        return None
+    return Usage(
+        total={name: total for name, (_, total) in amounts.items()},
+        used={name: used for name, (used, _) in amounts.items()},
+        pending=_pending(report),
+    )
+
+
+def camel_case(name: str) -> str:
+    """Rewrite a key as Ray's dashboard does."""
+    first, *others = name.split("_")
+    return first + "".join(part.title() for part in others)
+
+
+def _is_countable(name: str) -> bool:
+    """Tell a resource of the cluster from a node's marker and from a placement group's share."""
+    return not name.startswith("node:") and not _GROUP_RESOURCE.search(name)
+
+
+def _used_and_total(row: object) -> tuple[float, float] | None:
+    if not isinstance(row, list) or len(row) != 2:
+        raise MalformedAnswer(f"a usage is [used, total], not {type(row).__name__}")
+    used, total = _number(row[0]), _number(row[1])
+    return None if used is None or total is None else (used, total)
+
+
+def _pending(report: Mapping[str, Any]) -> tuple[tuple[Resources, int], ...] | None:
+    """Return what waits for room: tasks and actors outside of placement groups, and whole groups."""
+    if not isinstance(report.get("resourceDemand"), list):
+        return None
+    demands: list[tuple[Resources, int]] = []
+    for shape, count in _pairs(report["resourceDemand"]):
+        bundle = _object(shape, "a demand")
+        if bundle and all(map(_is_countable, bundle)):  # others wait for what their group holds already
+            demands.append((_amounts(bundle), _count(count)))
+    for group, count in _pairs(report.get("pgDemand")):
+        for shape, times in _pairs(_object(group, "a placement group").get("bundles")):
+            demands.append((_amounts(shape), _count(times) * _count(count)))
+    return tuple(demands)
+
+
+def job(answer: Mapping[str, Any]) -> RemoteJob:
+    """Read one submission."""
+    status = _text(answer, "status")
+    if status not in RemoteStatus.__members__:
+        raise MalformedAnswer(f"unknown job status {status[:40]!r}")
+    exit_code = answer.get("driver_exit_code")
+    return RemoteJob(
+        submission_id=_text(answer, "submission_id"),
+        status=RemoteStatus(status),
+        entrypoint=_text_or_none(answer, "entrypoint") or "",
+        message=_text_or_none(answer, "message") or "",
+        error_type=_text_or_none(answer, "error_type"),
+        start_time=_seconds(answer.get("start_time")),
+        end_time=_seconds(answer.get("end_time")),
+        metadata={
+            name: _clean(str(value))
+            for name, value in _object(answer.get("metadata") or {}, "metadata").items()
+        },
+        runtime_env=_object(answer.get("runtime_env") or {}, "runtime_env"),
+        driver_node_id=_text_or_none(answer, "driver_node_id"),
+        driver_exit_code=exit_code if isinstance(exit_code, int) else None,
+    )
+
+
+def jobs(rows: Iterable[object]) -> tuple[RemoteJob, ...]:
+    """Read `GET /api/jobs/`. One bad row spoils the answer: a job that is left out would look lost."""
+    objects = (_object(row, "a job") for row in rows)
+    return tuple(job(row) for row in objects if row.get("type", "SUBMISSION") == "SUBMISSION")
+
+
+def logs(answer: Mapping[str, Any]) -> str:
+    """Read `GET /api/jobs/{id}/logs`."""
+    return _text(answer, "logs")
+
+
+def cut_logs(raw: bytes) -> str:
+    """Read the beginning of a log whose answer was too long to be read to its end."""
+    text = raw.decode("utf-8", "ignore")
+    for dropped in range(8):  # the cut may be in the middle of an escape, the longest is \\uXXXX
+        with suppress(json.JSONDecodeError):
+            return logs(_object(json.loads(text[: len(text) - dropped] + '"}'), "the answer"))
+    raise MalformedAnswer("a log that is not JSON")
+
+
+def status_text(answer: Mapping[str, Any]) -> str:
+    """Read the text of `GET /api/cluster_status?format=1`."""
+    return _text_or_none(_data(answer), "clusterStatus") or ""
+
+
+def flag(answer: Mapping[str, Any], key: str) -> bool:
+    """Read `{"stopped": true}` and its like."""
+    value = answer.get(key)
+    if not isinstance(value, bool):
+        raise MalformedAnswer(f"{key!r} must be true or false")
+    return value
+
+
+def _data(answer: Mapping[str, Any]) -> dict[str, Any]:
+    if answer.get("result") is False:
+        raise MalformedAnswer("it says that it failed, with the status of a success")
+    return _object(answer.get("data"), "data")
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MalformedAnswer(f"{what} must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _list(value: object, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise MalformedAnswer(f"{what} must be a JSON array, not {type(value).__name__}")
+    return value
+
+
+def _pairs(value: object) -> list[tuple[Any, Any]]:
+    rows = _list(value if value is not None else [], "a list of pairs")
+    if not all(isinstance(row, list) and len(row) == 2 for row in rows):
+        raise MalformedAnswer("a list of pairs holds something else")
+    return [(row[0], row[1]) for row in rows]
+
+
+def _text(answer: Mapping[str, Any], key: str) -> str:
+    value = answer.get(key)
+    if not isinstance(value, str):
+        raise MalformedAnswer(f"{key!r} must be a text")
+    return _clean(value)
+
+
+def _text_or_none(answer: Mapping[str, Any], key: str) -> str | None:
+    return None if answer.get(key) is None else _text(answer, key)
+
+
+def _clean(text: str) -> str:
+    """Replace halves of surrogate pairs, which JSON can spell but no file or database can hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedAnswer("a count must be a whole number")
+    return value
+
+
+def _amounts(value: object) -> dict[str, float]:
+    """Return the amounts of a shape or a node, without markers and shares of placement groups."""
+    named = _object(value, "an amount of resources").items()
+    numbers = {name: _number(amount) for name, amount in named if _is_countable(name)}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _seconds(milliseconds: object) -> float | None:
+    number = _number(milliseconds)
+    return number / 1000 if number else None
