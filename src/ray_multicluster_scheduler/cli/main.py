@@ -11,7 +11,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from ray_multicluster_scheduler.cli.clusters_cmd import clusters
 from ray_multicluster_scheduler.cli.config_cmd import config_app
+from ray_multicluster_scheduler.cli.doctor_cmd import doctor
 from ray_multicluster_scheduler.errors import SchedulerError
 
 app = typer.Typer(
@@ -21,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_app, name="config")
+app.command()(clusters)
+app.command()(doctor)
 
 
 def main() -> None:

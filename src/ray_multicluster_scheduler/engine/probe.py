@@ -8,7 +8,7 @@ them the cluster works, and the value is unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -73,7 +73,7 @@ async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: floa
     )
 
 
-def _raise_first_problem(name: str, needed: dict[str, asyncio.Future[Any]], deadline_s: float) -> None:
+def _raise_first_problem(name: str, needed: Mapping[str, asyncio.Future[Any]], deadline_s: float) -> None:
     for answer in needed.values():
         if answer.done():
             answer.result()

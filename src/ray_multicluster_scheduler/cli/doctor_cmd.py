@@ -1,0 +1,107 @@
+"""`raymc doctor`: what is wrong with the clusters or their configuration, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import random
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console
+from ray_multicluster_scheduler.config import Config, find_config, load_config
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.engine.doctor import examine
+from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.policy.diagnosis import Check, Evidence, Verdict, Versions, diagnose
+from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
+
+Report = Mapping[str, tuple[Check, ...]]
+
+
+def doctor(
+    *,
+    config: Annotated[Path | None, typer.Option(help="Configuration file.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
+) -> None:
+    """Check every cluster: address, dashboard, token, versions, environment, ports.
+
+    ✓ fine, ✗ a problem with what to do, – worth knowing or not checkable. Exit code 1 if there is any ✗.
+    """
+    loaded = load_config(find_config(config, environ=os.environ, cwd=Path.cwd()))
+    report = {name: diagnose(evidence) for name, evidence in asyncio.run(_examine_all(loaded)).items()}
+    problems = sum(check.verdict is Verdict.PROBLEM for checks in report.values() for check in checks)
+    if as_json:
+        _write_json(report, problems)
+    else:
+        _print(loaded, report, problems, stdout_console())
+    if problems:
+        raise typer.Exit(1)
+
+
+async def _examine_all(config: Config) -> dict[str, Evidence]:
+    async with AsyncExitStack() as stack:
+        examined = await asyncio.gather(*(_examine(spec, config, stack) for spec in config.clusters))
+    return {evidence.spec.name: evidence for evidence in examined}
+
+
+async def _examine(spec: ClusterSpec, config: Config, stack: AsyncExitStack) -> Evidence:
+    timeout_s = config.settings.probe_timeout_s
+    api = await stack.enter_async_context(open_ray_api(spec, os.environ, request_timeout_s=timeout_s))
+    anonymous = await stack.enter_async_context(HttpRayApi(spec, request_timeout_s=timeout_s))
+    return await examine(
+        spec,
+        api=api,
+        anonymous=anonymous,
+        watch=ClusterWatch(
+            {spec.name: api}, clock=SystemClock(), settings=config.settings, jitter=random.random
+        ),
+        token_set=bool(spec.auth_token_env and os.environ.get(spec.auth_token_env)),
+        ours=Versions(ray=metadata.version("ray"), python=platform.python_version()),
+        timeout_s=timeout_s,
+    )
+
+
+def _write_json(report: Report, problems: int) -> None:
+    clusters = [
+        {"name": name, "checks": [asdict(check) for check in checks]} for name, checks in report.items()
+    ]
+    sys.stdout.write(json.dumps({"problems": problems, "clusters": clusters}, indent=2) + "\n")
+
+
+def _print(config: Config, report: Report, problems: int, console: Console) -> None:
+    for name, checks in report.items():
+        console.print(Text.assemble((name, "bold"), "  ", (config.cluster(name).dashboard, "dim")))
+        console.print(_table(checks, plain=plain_signs(console)))
+        console.print()
+    console.print(
+        Text(f"{problems} problem{'s' if problems != 1 else ''} found", style="red")
+        if problems
+        else Text("No problem found.", style="green")
+    )
+
+
+def _table(checks: tuple[Check, ...], *, plain: bool) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=4, justify="right", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for check in checks:
+        says = Text(check.says)
+        if check.advice:
+            says.append(f"\n{'->' if plain else '→'} {check.advice}", style="yellow")
+        grid.add_row(sign(check.verdict, plain=plain), check.name, says)
+    return grid

@@ -1,0 +1,83 @@
+"""How numbers, bars and verdicts look in a terminal, a narrow one, a pipe, and one without Unicode."""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Console
+from rich.text import Text
+
+from ray_multicluster_scheduler.model.resources import GIB
+from ray_multicluster_scheduler.policy.diagnosis import Verdict
+
+#: Into a pipe nothing is wrapped: one cluster, one line, so that grep finds all of it.
+PIPE_COLUMNS = 200
+UNKNOWN = Text("unknown", style="dim")
+NONE = Text("–", style="dim")
+_UNITS_S = (("d", 86400), ("h", 3600), ("min", 60))
+
+
+_SIGNS = {
+    Verdict.OK: ("✓", "OK", "green"),
+    Verdict.PROBLEM: ("✗", "XX", "red"),
+    Verdict.NOTE: ("–", "--", "yellow"),
+}
+
+
+def stdout_console() -> Console:
+    """Return the console for a command's output."""
+    console = Console(highlight=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = PIPE_COLUMNS
+    return console
+
+
+def plain_signs(console: Console) -> bool:
+    """Tell whether the output can show only ASCII."""
+    return console.options.ascii_only
+
+
+def sign(verdict: Verdict, *, plain: bool) -> Text:
+    """Return ✓, ✗ or – in its colour."""
+    fancy, ascii_only, colour = _SIGNS[verdict]
+    return Text(ascii_only if plain else fancy, style=colour)
+
+
+def bar(share: float | None, *, width: int, plain: bool) -> Text:
+    """Draw how full something is (0 to 1); a bar of unknown length has dots."""
+    full, empty, unknown = ("#", "-", ".") if plain else ("█", "░", "·")
+    if share is None:
+        return Text(unknown * width, style="dim")
+    share = min(1.0, max(0.0, share))
+    filled = round(share * width)
+    if share > 0:
+        filled = max(1, filled)  # little is not nothing
+    colour = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
+    return Text.assemble((full * filled, colour), (empty * (width - filled), "dim"))
+
+
+def number(value: float) -> str:
+    """Write a number the short way: 4, 0.5, 12.3."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def used_of(used: float | None, total: float, *, is_bytes: bool) -> str:
+    """Write `2/4` or `3.2/16 GiB`; what is not known is called so."""
+    unit, suffix = (GIB, " GiB") if is_bytes else (1, "")
+    if is_bytes and total >= 1024 * GIB:
+        unit, suffix = 1024 * GIB, " TiB"
+    known = "unknown" if used is None else number(used / unit)
+    return f"{known}/{number(total / unit)}{suffix}"
+
+
+def duration(seconds: float) -> str:
+    """Write a short time: 24 ms, 1.2 s."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{number(seconds)} s"
+
+
+def age(seconds: float) -> str:
+    """Write how long ago something was: 12 s, 3 min, 5 h, 2 d."""
+    for unit, length in _UNITS_S:
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"

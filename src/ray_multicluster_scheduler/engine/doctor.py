@@ -1,0 +1,91 @@
+"""Collects what `policy.diagnosis` judges: names, ports and answers of one cluster, all at once.
+
+The Ray Client port is only connected to: a session there would start a process on the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.policy.diagnosis import Door, Evidence, Versions
+from ray_multicluster_scheduler.ports import RayApi
+
+T = TypeVar("T")
+
+
+async def examine(
+    spec: ClusterSpec,
+    *,
+    api: RayApi,
+    anonymous: RayApi,
+    watch: ClusterWatch,
+    token_set: bool,
+    ours: Versions,
+    timeout_s: float,
+) -> Evidence:
+    """Look at one cluster from every side, in about `timeout_s` at most.
+
+    `anonymous` is the same cluster without a token, `watch` one that has the cluster under its name.
+    """
+    host, port = _host_and_port(f"//{spec.head_address}")
+    hosts = dict.fromkeys([_host_and_port(spec.dashboard)[0], host])
+    version, without_token, snapshot, door, found = await asyncio.gather(
+        _answer_or_error(api.version()),
+        _answer_or_error(anonymous.version()),
+        watch.probe(spec.name),
+        knock(host, port, timeout_s=timeout_s),
+        asyncio.gather(*(resolve(name, timeout_s=timeout_s) for name in hosts)),
+    )
+    jobs = watch.last_jobs(spec.name)
+    return Evidence(
+        spec=spec,
+        addresses=dict(zip(hosts, found, strict=True)),
+        version=version,
+        anonymous=without_token,
+        token_set=token_set,
+        snapshot=snapshot,
+        jobs_listed=None if jobs is None else len(jobs),
+        client_door=door,
+        ours=ours,
+    )
+
+
+async def resolve(host: str, *, timeout_s: float) -> tuple[str, ...]:
+    """Return the IP addresses of a host, or nothing when it has none (in time)."""
+    lookup = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.wait_for(lookup, timeout_s)
+    except (OSError, UnicodeError, asyncio.TimeoutError):
+        return ()
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def knock(host: str, port: int, *, timeout_s: float) -> Door:
+    """Open a TCP connection and close it again."""
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
+    except ConnectionRefusedError:
+        return Door.REFUSED
+    except (OSError, UnicodeError, asyncio.TimeoutError):
+        return Door.SILENT
+    writer.close()
+    return Door.OPEN
+
+
+async def _answer_or_error(call: Awaitable[T]) -> T | ClusterError:
+    try:
+        return await call
+    except ClusterError as error:
+        return error
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,0 +1,291 @@
+"""What `raymc doctor` concludes from what it saw of a cluster: one verdict per check, and what to do."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from packaging.version import InvalidVersion, Version
+
+from ray_multicluster_scheduler.errors import (
+    ClusterAuthFailed,
+    ClusterError,
+    ClusterRefused,
+    ClusterTimeout,
+    ClusterUnreachable,
+    InvalidRuntimeEnv,
+)
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
+from ray_multicluster_scheduler.model.remote import RemoteVersion
+from ray_multicluster_scheduler.model.resources import show
+from ray_multicluster_scheduler.policy.runtime_env import compose
+
+OLDEST_RAY = Version("2.9")
+JOBS_REST = "4"
+
+
+class Verdict(str, Enum):
+    """The outcome of one check."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    #: Worth knowing, cannot be checked, or does not apply.
+    NOTE = "note"
+
+
+class Door(str, Enum):
+    """What a plain TCP connection to a port showed."""
+
+    OPEN = "open"
+    REFUSED = "refused"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of the doctor's report."""
+
+    name: str
+    verdict: Verdict
+    says: str
+    #: What to do about it; empty when there is nothing to do.
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """A Ray and a Python version that must match for tasks and actors."""
+
+    ray: str
+    python: str
+
+    def matches(self, other: Versions) -> bool:
+        """Tell whether tasks and actors can pass between the two: same Ray, same Python minor."""
+        return self.ray == other.ray and self.python.split(".")[:2] == other.python.split(".")[:2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that was seen of one cluster."""
+
+    spec: ClusterSpec
+    #: IP addresses by host name, for the hosts of `dashboard` and `head_address`; empty: not resolved.
+    addresses: Mapping[str, tuple[str, ...]]
+    version: RemoteVersion | ClusterError
+    #: The same question asked without a token: an answer means that no token is needed.
+    anonymous: RemoteVersion | ClusterError
+    #: Whether the variable that `auth_token_env` names has a value here.
+    token_set: bool
+    snapshot: ClusterSnapshot
+    jobs_listed: int | None
+    client_door: Door
+    #: The versions of this process.
+    ours: Versions
+
+
+def diagnose(evidence: Evidence) -> tuple[Check, ...]:
+    """Return one verdict per check, in the order in which a person would look."""
+    return tuple(found for check in CHECKS if (found := check(evidence)) is not None)
+
+
+def _address(seen: Evidence) -> Check:
+    lost = [host for host, found in seen.addresses.items() if not found]
+    if lost:
+        return Check(
+            name="address",
+            verdict=Verdict.PROBLEM,
+            says=f"{' and '.join(map(repr, lost))} cannot be resolved to an IP address",
+            advice="correct `head_address` or `dashboard` in clusters.yaml, or the DNS of this machine",
+        )
+    says = ", ".join(
+        host if found == (host,) else f"{host} is {' and '.join(found)}"
+        for host, found in seen.addresses.items()
+    )
+    return Check(name="address", verdict=Verdict.OK, says=says)
+
+
+def _dashboard(seen: Evidence) -> Check:
+    url = seen.spec.dashboard
+    match seen.version:
+        case RemoteVersion() | ClusterAuthFailed():
+            return Check(name="dashboard", verdict=Verdict.OK, says=f"{url} answers")
+        case ClusterUnreachable(refused=True):
+            advice = (
+                "start Ray there (`ray start --head --dashboard-host=0.0.0.0`; without that option the "
+                "dashboard listens only on its own machine), or correct `dashboard`"
+            )
+        case ClusterTimeout():
+            advice = "look for a firewall in between, or a dashboard that hangs (`ray status` on the head)"
+        case ClusterRefused():
+            advice = "this is not Ray's dashboard, or one older than 2.9; correct `dashboard`"
+        case _:
+            advice = ""
+    return Check(name="dashboard", verdict=Verdict.PROBLEM, says=seen.version.detail, advice=advice)
+
+
+def _ray_version(seen: Evidence) -> Check:
+    if isinstance(seen.version, ClusterError):
+        return _not_checked("Ray version")
+    says = f"{seen.version.ray_version}, Jobs REST {seen.version.api_version}"
+    try:
+        too_old = Version(seen.version.ray_version).release < OLDEST_RAY.release
+    except InvalidVersion:
+        return Check(
+            name="Ray version",
+            verdict=Verdict.NOTE,
+            says=f"{says}: not a version number that can be compared",
+        )
+    if too_old or seen.version.api_version != JOBS_REST:
+        return Check(
+            name="Ray version",
+            verdict=Verdict.PROBLEM,
+            says=says,
+            advice=f"jobs need Ray {OLDEST_RAY} or newer with Jobs REST {JOBS_REST}: upgrade the cluster",
+        )
+    return Check(name="Ray version", verdict=Verdict.OK, says=says)
+
+
+def _token(seen: Evidence) -> Check:
+    variable = seen.spec.auth_token_env
+    if isinstance(seen.version, ClusterAuthFailed):
+        return Check(name="token", verdict=Verdict.PROBLEM, says=seen.version.detail)
+    if isinstance(seen.version, ClusterError):
+        return _not_checked("token")
+    if isinstance(seen.anonymous, ClusterAuthFailed):
+        return Check(name="token", verdict=Verdict.OK, says=f"the token in {variable} is accepted")
+    if variable is not None and not seen.token_set:
+        return Check(
+            name="token",
+            verdict=Verdict.NOTE,
+            says=f"{variable} is not set, and the cluster asks for no token",
+            advice=f"remove `auth_token_env`, or set {variable} before the cluster asks for it",
+        )
+    return Check(name="token", verdict=Verdict.NOTE, says="the cluster asks for none")
+
+
+def _nodes_and_jobs(seen: Evidence) -> Check:
+    """Judge by the same probe that decides about health: `/api/version` alone proves nothing."""
+    if isinstance(seen.version, ClusterError):
+        return _not_checked("nodes and jobs")
+    if seen.snapshot.health is not Health.HEALTHY:
+        return Check(
+            name="nodes and jobs",
+            verdict=Verdict.PROBLEM,
+            says=seen.snapshot.problem or "no answer",
+            advice="the dashboard answers, the cluster behind it does not: see `ray status` on the head",
+        )
+    nodes = seen.snapshot.nodes or ()
+    alive = sum(node.alive for node in nodes)
+    total = show(seen.snapshot.total or {})
+    says = f"{alive} of {len(nodes)} nodes alive, {seen.jobs_listed} jobs listed, {total}"
+    return Check(name="nodes and jobs", verdict=Verdict.OK, says=says)
+
+
+def _tasks_and_actors(seen: Evidence) -> Check:
+    if seen.snapshot.ray_version is None or seen.snapshot.python_version is None:
+        return _not_checked("tasks and actors", "its Ray and Python versions are not known")
+    theirs = Versions(ray=seen.snapshot.ray_version, python=seen.snapshot.python_version)
+    says = f"Ray {theirs.ray} and Python {theirs.python} there"
+    if seen.ours.matches(theirs):
+        return Check(name="tasks and actors", verdict=Verdict.OK, says=f"{says}, as here")
+    return Check(
+        name="tasks and actors",
+        verdict=Verdict.NOTE,
+        says=f"{says}, Ray {seen.ours.ray} and Python {seen.ours.python} here",
+        advice="jobs work; for tasks and actors run this program with the versions of the cluster",
+    )
+
+
+def _client_port(seen: Evidence) -> Check:
+    address = seen.spec.head_address
+    if seen.client_door is Door.OPEN:
+        return Check(name="Ray Client", verdict=Verdict.OK, says=f"{address} is open")
+    says = "refuses connections" if seen.client_door is Door.REFUSED else "does not answer"
+    return Check(
+        name="Ray Client",
+        verdict=Verdict.PROBLEM,
+        says=f"{address} {says}",
+        advice="jobs work without it; for tasks and actors open the port that `ray start --head` was given "
+        "as --ray-client-server-port (default 10001), or correct `head_address`",
+    )
+
+
+def _environment(seen: Evidence) -> Check:
+    try:
+        environment = compose(seen.spec.runtime_env, {}, identity={})
+    except InvalidRuntimeEnv as error:
+        return Check(name="environment", verdict=Verdict.PROBLEM, says=str(error))
+    conda = environment.get("conda")
+    if isinstance(conda, str):
+        return Check(
+            name="environment",
+            verdict=Verdict.NOTE,
+            says=f"valid; whether conda environment {conda!r} exists there cannot be checked from here",
+            advice="`conda env list` on every node of the cluster tells",
+        )
+    says = ", ".join(sorted(environment)) if environment else "nothing is set for this cluster"
+    return Check(name="environment", verdict=Verdict.OK, says=says)
+
+
+def _limits(seen: Evidence) -> Check | None:
+    """Compare `max_resources` with what is there; without it there is nothing to compare."""
+    most, total = seen.spec.max_resources, seen.snapshot.total
+    if most is None:
+        return None
+    if total is None:
+        return _not_checked("max_resources")
+    over = {name: total[name] for name, amount in most.items() if total.get(name, 0.0) > amount}
+    if over:
+        return Check(
+            name="max_resources",
+            verdict=Verdict.PROBLEM,
+            says=f"{show({name: most[name] for name in over})} at most, but the cluster has {show(over)}",
+            advice="set it to what the autoscaler can grow to, or remove it",
+        )
+    return Check(name="max_resources", verdict=Verdict.OK, says=f"can grow to {show(most)}")
+
+
+def _security(seen: Evidence) -> Check:
+    """Whoever reaches a dashboard that asks for no token can run any program on the cluster."""
+    if isinstance(seen.version, ClusterError):
+        return _not_checked("security")
+    if all(ipaddress.ip_address(a).is_loopback for found in seen.addresses.values() for a in found):
+        return Check(name="security", verdict=Verdict.OK, says="only this machine can reach it")
+    if not isinstance(seen.anonymous, ClusterAuthFailed):
+        return Check(
+            name="security",
+            verdict=Verdict.NOTE,
+            says="everybody who reaches this address can run programs on the cluster",
+            advice="start Ray with RAY_AUTH_MODE=token and set `auth_token_env`, or keep strangers out of "
+            "this network",
+        )
+    if seen.spec.dashboard.startswith("http://"):
+        return Check(
+            name="security",
+            verdict=Verdict.NOTE,
+            says="it asks for a token, which travels unencrypted over http",
+            advice="put a TLS proxy in front and use https://, unless the network is private",
+        )
+    return Check(
+        name="security", verdict=Verdict.OK, says="it asks for a token, and the connection is encrypted"
+    )
+
+
+def _not_checked(name: str, why: str = "the dashboard does not answer as it should") -> Check:
+    return Check(name=name, verdict=Verdict.NOTE, says=f"not checked: {why}")
+
+
+CHECKS: tuple[Callable[[Evidence], Check | None], ...] = (
+    _address,
+    _dashboard,
+    _token,
+    _ray_version,
+    _nodes_and_jobs,
+    _environment,
+    _limits,
+    _client_port,
+    _tasks_and_actors,
+    _security,
+)
