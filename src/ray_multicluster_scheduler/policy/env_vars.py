@@ -1,0 +1,90 @@
+"""The `env_vars` of a runtime_env: the forms people write, and one layer over another.
+
+Ray expands a value on the node, when a worker starts: `${NAME}` becomes what the node has, or nothing;
+`$NAME` becomes what the node has, but stays as text where the node has nothing. So a search path
+that ends in `$PYTHONPATH` would get a directory of that name, and we write it with braces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+
+#: Lists of directories: several lines are joined, and `${NAME}` in NAME stands for the layer below.
+SEARCH_PATHS = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
+#: What every job is told about itself: set by us, last, so that a job can rely on it.
+CLUSTER_VAR = "RAY_MULTICLUSTER_CLUSTER"
+SUBMISSION_ID_VAR = "RAY_MULTICLUSTER_SUBMISSION_ID"
+ATTEMPT_VAR = "RAY_MULTICLUSTER_ATTEMPT"
+RESERVED = frozenset({CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR})
+
+_NAME = re.compile(r"[^\s=\0]+")
+
+
+def parse_env_vars(value: object) -> dict[str, str]:
+    """Return `env_vars` as a mapping of text. Values may be secrets: no message ever shows one."""
+    pairs = value.items() if isinstance(value, Mapping) else _pairs_of_items(value)
+    parsed: dict[str, str] = {}
+    for name, content in pairs:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidRuntimeEnv("a name is empty, or is not text without spaces and '='")
+        if name in RESERVED:
+            raise InvalidRuntimeEnv(f"{name} is set by the scheduler for every job; use another name")
+        if name in parsed:
+            raise InvalidRuntimeEnv(f"{name} is given twice; keep one of them")
+        text = _text(name, content)
+        parsed[name] = _search_path(name, _directories(text)) if name in SEARCH_PATHS else text
+    return parsed
+
+
+def layer_env_vars(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
+    """Lay the job's variables over the cluster's; a search path may take in the one it covers."""
+    layered = {**cluster, **job}
+    for name in SEARCH_PATHS:
+        if name in cluster and name in job:
+            below = _directories(cluster[name])
+            items = [
+                part
+                for item in _directories(job[name])
+                for part in (below if item == f"${{{name}}}" else [item])
+            ]
+            layered[name] = _search_path(name, items)
+    return layered
+
+
+def _pairs_of_items(value: object) -> list[tuple[str, str]]:
+    if not isinstance(value, (list, tuple)):
+        raise InvalidRuntimeEnv(f"must be a mapping or a list of KEY=VALUE items, not {type(value).__name__}")
+    pairs = []
+    for number, item in enumerate(value, start=1):
+        if not isinstance(item, str) or "=" not in item:
+            raise InvalidRuntimeEnv(f"item {number} is not of the form KEY=VALUE")
+        name, _, content = item.partition("=")
+        pairs.append((name, content))
+    return pairs
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        raise InvalidRuntimeEnv(f"{name} is a boolean; write the text that the program shall see, in quotes")
+    if isinstance(value, (int, float)):
+        return str(value)
+    if not isinstance(value, str):
+        what = "has no value" if value is None else f"is a {type(value).__name__}"
+        raise InvalidRuntimeEnv(f"{name} {what}; give text in quotes (empty: '')")
+    if "\0" in value:
+        raise InvalidRuntimeEnv(f"{name} contains a NUL character, which no environment can hold")
+    return value
+
+
+def _directories(text: str) -> list[str]:
+    return [item.strip() for item in re.split(r"[:\n]", text)]
+
+
+def _search_path(name: str, items: Iterable[str]) -> str:
+    """Join without empty items, which would mean "the current directory", and without repetitions."""
+    braced = (f"${{{name}}}" if item == f"${name}" else item for item in items)
+    return ":".join(dict.fromkeys(item for item in braced if item))

@@ -1,0 +1,83 @@
+"""Which values are secrets, and how text and environments look without them.
+
+What is hidden by mistake costs a look into the configuration; what is shown by mistake costs a new
+password. So names are judged generously.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+REDACTED = "<redacted>"
+
+#: Anywhere in a name, so that PGPASSWORD and CLIENTSECRET count.
+_TELLING = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY")
+#: A whole word of a name. TOKENIZERS, MAX_TOKENS and KEYBOARD are others.
+_TELLING_WORDS = frozenset({"TOKEN", "PRIVATE", "COOKIE", "JWT"})
+#: The last word of a name: DB_PASS, STRIPE_KEY, BASIC_AUTH; but RAY_AUTH_MODE, KEY_COUNT and PWD are not.
+_TELLING_ENDS = ("KEY", "KEYS", "PASS", "PWD", "AUTH")
+#: A value as short as this is more likely a word of the text around it than a secret.
+_SHORTEST_SECRET = 4
+
+_USER_IN_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/?#\s'\"]+)@")
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a variable of this name probably holds a secret."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()  # accessToken
+    words = re.split(r"[^A-Z0-9]+", spaced)
+    return (
+        bool(_TELLING.search("_".join(words)))
+        or any(word in _TELLING_WORDS or word.endswith("TOKEN") for word in words)
+        or (len(words) > 1 and words[-1] in _TELLING_ENDS)
+    )
+
+
+def redact_env(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy to show: the values of secret variables and the users in URLs are hidden."""
+    shown: dict[str, Any] = _redact_urls(runtime_env)
+    env_vars = shown.get("env_vars")
+    if isinstance(env_vars, dict):
+        shown["env_vars"] = {
+            name: REDACTED if is_secret_name(name) else value for name, value in env_vars.items()
+        }
+    elif isinstance(env_vars, list):
+        shown["env_vars"] = [_redact_item(item) for item in env_vars]
+    return shown
+
+
+def secrets_of(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of the secret variables, for `redact_text`."""
+    env_vars = runtime_env.get("env_vars") or {}
+    return tuple(str(value) for name, value in env_vars.items() if is_secret_name(name))
+
+
+def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return `text` without the given secrets and without users and passwords in URLs."""
+    known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    if known:  # in one pass, the longest first: a secret may contain another, or the word that replaces it
+        text = re.sub("|".join(map(re.escape, known)), REDACTED, text)
+    return _USER_IN_URL.sub(_without_user, text)
+
+
+def _without_user(match: re.Match[str]) -> str:
+    # `git@` over ssh is a name that everybody knows; over https, a lone user is often a token.
+    is_name = ":" not in match["user"] and not match["scheme"].lower().endswith(("http", "https"))
+    return match[0] if is_name else f"{match['scheme']}://{REDACTED}@"
+
+
+def _redact_urls(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, Mapping):
+        return {key: _redact_urls(content) for key, content in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_redact_urls(item) for item in value]
+    return value
+
+
+def _redact_item(item: Any) -> Any:
+    name, equals, _ = str(item).partition("=")
+    return f"{name}={REDACTED}" if equals and is_secret_name(name) else item

@@ -1,0 +1,170 @@
+"""The runtime_env that a cluster receives: a pure function of that cluster's and the job's own.
+
+Computed after the cluster is chosen, from nothing but the arguments: no value of an earlier placement
+can be left over. Inputs are never changed, and what is returned shares nothing with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+from ray_multicluster_scheduler.policy.env_options import OPTIONS, ReadFile, nearest
+from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, layer_env_vars
+from ray_multicluster_scheduler.policy.requirements import merge_requirements
+
+_INSTALLERS = ("pip", "uv")
+_IMAGES = ("image_uri", "container")
+#: All that Ray lets a job have besides a container image.
+_FITS_AN_IMAGE = frozenset({"env_vars", "config"})
+
+
+def normalise(
+    runtime_env: Mapping[str, Any] | None, *, where: str, read: ReadFile | None = None
+) -> dict[str, Any]:
+    """Return what a user wrote in canonical form, or say what Ray would refuse and what to write.
+
+    `env_vars` is a mapping of text, `pip` and `uv` are lists (mappings when they carry options),
+    `conda` is a name or a mapping; an option that is None or empty is left out. `where` starts each message
+    ("cluster 'mac': runtime_env"). Without `read`, options that name a local file are refused.
+    """
+    if runtime_env is None:
+        return {}
+    if not isinstance(runtime_env, Mapping):
+        raise InvalidRuntimeEnv(f"{where}: must be a mapping, not {type(runtime_env).__name__}")
+    parsed: dict[str, Any] = {}
+    problems: list[str] = []
+    for option, value in runtime_env.items():
+        if option not in OPTIONS:
+            known = [name for name in OPTIONS if not name.startswith("_")]
+            problems.append(f"{where}: unknown option {option!r}; {nearest(str(option), known)}")
+        elif value is not None:
+            try:
+                parsed[option] = OPTIONS[option](value, read)
+            except InvalidRuntimeEnv as problem:
+                problems.append(f"{where}: {option}: {problem}")
+    if problems:
+        raise InvalidRuntimeEnv("\n".join(problems))
+    parsed = {option: value for option, value in parsed.items() if value is not None}
+    _check_together(parsed, where)
+    return parsed
+
+
+def compose(
+    cluster_env: Mapping[str, Any] | None,
+    job_env: Mapping[str, Any] | None,
+    *,
+    identity: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the runtime_env to send: the cluster's, the job's over it, and who the job is.
+
+    docs/environments.md has the table of what happens to each option.
+    """
+    where = f"cluster {identity[CLUSTER_VAR]!r}" if CLUSTER_VAR in identity else "the cluster"
+    cluster = normalise(cluster_env, where=f"{where}: runtime_env")
+    job = normalise(job_env, where="the job's runtime_env")
+    cluster = _without_what_the_job_replaces(cluster, job)
+
+    composed = {**cluster, **job}
+    if "config" in cluster and "config" in job:
+        composed["config"] = {**cluster["config"], **job["config"]}
+    packages = _layer_packages(cluster, job)
+    composed = {option: value for option, value in composed.items() if option not in _INSTALLERS} | packages
+    _check_together(composed, f"{where} with this job's runtime_env")
+    _move_packages_into_conda(composed, cluster, job)
+    env_vars = {**layer_env_vars(cluster.get("env_vars", {}), job.get("env_vars", {})), **identity}
+    if env_vars:
+        composed["env_vars"] = env_vars
+    return composed
+
+
+def _without_what_the_job_replaces(cluster: dict[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the cluster's Python where the job brings one: an image, or a conda environment."""
+    if any(image in job for image in _IMAGES):
+        return {option: value for option, value in cluster.items() if option in _FITS_AN_IMAGE}
+    if "conda" not in job:
+        return cluster
+    replaced = {*_IMAGES, "conda", "py_executable"}
+    if isinstance(job["conda"], str):
+        replaced.update(_INSTALLERS)
+    return {option: value for option, value in cluster.items() if option not in replaced}
+
+
+def _layer_packages(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the one `pip` or `uv` of both: the packages of both lists, with the job's installer."""
+    installer = _installer(job) or _installer(cluster)
+    if installer is None:
+        return {}
+    packages = merge_requirements(_packages(cluster), _packages(job))
+    settings = _settings(job)
+    if installer in cluster and "conda" not in job:
+        settings = {**_settings(cluster), **settings}
+    return {installer: {"packages": packages, **settings} if settings else packages}
+
+
+def _move_packages_into_conda(
+    composed: dict[str, Any], cluster: Mapping[str, Any], job: Mapping[str, Any]
+) -> None:
+    """Put `pip` into the pip section of a conda mapping: Ray takes no other way to have both."""
+    installer = _installer(composed)
+    if installer is None or "conda" not in composed:
+        return
+    section: list[str] = []
+    for env in (cluster, job):  # weaker first; in each, its own list over the section
+        section = merge_requirements(section, merge_requirements(_pip_section(env), _packages(env)))
+    others = [item for item in composed["conda"].get("dependencies", []) if isinstance(item, str)]
+    composed["conda"] = {**composed["conda"], "dependencies": [*others, {"pip": section}]}
+    del composed[installer]
+
+
+def _installer(env: Mapping[str, Any]) -> str | None:
+    return next((name for name in _INSTALLERS if name in env), None)
+
+
+def _packages(env: Mapping[str, Any]) -> list[str]:
+    value = env.get(_installer(env) or "", [])
+    packages: list[str] = value["packages"] if isinstance(value, Mapping) else value
+    return packages
+
+
+def _settings(env: Mapping[str, Any]) -> dict[str, Any]:
+    value = env.get(_installer(env) or "")
+    return {key: value[key] for key in value if key != "packages"} if isinstance(value, Mapping) else {}
+
+
+def _pip_section(env: Mapping[str, Any]) -> list[str]:
+    conda = env.get("conda")
+    dependencies = conda.get("dependencies", []) if isinstance(conda, Mapping) else []
+    return [package for item in dependencies if isinstance(item, Mapping) for package in item["pip"]]
+
+
+def _check_together(env: Mapping[str, Any], where: str) -> None:
+    """Refuse options that Ray does not take side by side, with the ways out."""
+    for image in _IMAGES:
+        others = sorted(env.keys() - _FITS_AN_IMAGE - {image})
+        if image in env and others:
+            raise InvalidRuntimeEnv(
+                f"{where}: {image} brings its own Python and files, so Ray takes only env_vars and config "
+                f"beside it, not {', '.join(others)}. Build them into the image, or use conda instead of it"
+            )
+    if all(name in env for name in _INSTALLERS):
+        raise InvalidRuntimeEnv(f"{where}: pip and uv are two installers; put all packages under one of them")
+    if (installer := _installer(env)) and "conda" in env:
+        _check_packages_with_conda(env, installer, where)
+
+
+def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: str) -> None:
+    """Refuse packages that conda cannot take: a mapping has a section for them, a name has not."""
+    if isinstance(env["conda"], str):
+        raise InvalidRuntimeEnv(
+            f"{where}: {installer} cannot add packages to the conda environment {env['conda']!r}: Ray "
+            f"changes no environment that exists. Install them into it on the cluster and leave {installer} "
+            "out; or write conda as a mapping, which Ray builds: "
+            "{'dependencies': ['python=3.10', {'pip': ['pandas']}]}"
+        )
+    if settings := _settings(env):
+        raise InvalidRuntimeEnv(
+            f"{where}: {', '.join(settings)}: with a conda mapping it is conda that installs packages, so "
+            f"these have no effect. Write {installer} as a plain list, or leave conda out"
+        )
