@@ -6,8 +6,13 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
 from ray_multicluster_scheduler.config.problems import shown
+from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.resources import parse_requirements
+from ray_multicluster_scheduler.policy.runtime_env import normalise
 
 CLIENT_PORT = 10001
 DASHBOARD_PORT = 8265
@@ -78,8 +83,25 @@ def tag(value: str) -> str:
 
 
 def runtime_env(value: dict[str, Any]) -> dict[str, Any]:
-    """Accept what Ray would accept, in its canonical form."""
-    return value
+    """Return the canonical form of what Ray would accept; each option that it would not has its own line."""
+    refused = [((option,), why) for option in value if (why := _refusal({option: value[option]}))]
+    if not refused and (why := _refusal(value)):  # each is fine, but not beside the others
+        raise ValueError(why)
+    if refused:
+        raise ValidationError.from_exception_data("runtime_env", [_finding(*each) for each in refused])
+    return normalise(value, where="runtime_env")
+
+
+def _refusal(env: dict[str, Any]) -> str | None:
+    try:
+        normalise(env, where="runtime_env")
+    except InvalidRuntimeEnv as error:  # the place is known better here: its line
+        return str(error).removeprefix("runtime_env: ").removeprefix(f"{next(iter(env))}: ")
+    return None
+
+
+def _finding(where: tuple[str, ...], why: str) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError("refused", "{why}", {"why": why}), loc=where, input=None)
 
 
 def resources(value: dict[str, Any]) -> dict[str, float]:
