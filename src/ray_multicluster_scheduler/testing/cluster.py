@@ -1,0 +1,280 @@
+"""What a fake cluster knows and does, without HTTP: jobs, packages, a node, resources, its own death."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray_multicluster_scheduler.model.remote import RemoteStatus
+from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
+from ray_multicluster_scheduler.testing.runners import Run, Runner, RunRequest
+from ray_multicluster_scheduler.testing.submission import Submission
+
+#: SIGTERM, then this long, then SIGKILL: as Ray.
+STOP_WAIT_S = 3.0
+#: `logs/job-driver-<id>.log` must be a file name; Ray finds out only after it wrote the job's record.
+LONGEST_FILE_NAME = 255 - len("job-driver-.log")
+PACKAGE_SCHEME = "gcs://"
+
+
+class Refused(Exception):
+    """An answer with an error status, in Ray's words."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeJob:
+    """One submission, as the fake cluster remembers it."""
+
+    submission: Submission
+    submitted_at: float
+    status: RemoteStatus = RemoteStatus.PENDING
+    message: str = ""
+    error_type: str | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    node_id: str | None = None
+    log: str = ""
+    run: Run | None = None
+    #: It has its resources and is about to run.
+    admitted: bool = False
+    stop_requested: bool = False
+    #: Ray failed after it wrote the record: PENDING for ever.
+    ghost: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class RunRecord:
+    """What really ran: evidence that does not come from the protocol."""
+
+    submission_id: str
+    entrypoint: str
+    start: float
+    end: float | None = None
+    exit_code: int | None = None
+    session_name: str
+
+
+@dataclass(kw_only=True)
+class FakeCluster:
+    """The cluster behind a `FakeRay`."""
+
+    name: str
+    total: Resources
+    runner: Runner
+    now: Callable[[], float] = time.time
+    foreign_use: Resources = field(default_factory=dict)
+    jobs: dict[str, FakeJob] = field(default_factory=dict)
+    packages: dict[str, bytes] = field(default_factory=dict)
+    runs: list[RunRecord] = field(default_factory=list)
+    raylet_alive: bool = True
+    session_name: str = field(init=False)
+    node_id: str = field(init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._begin_session()
+
+    def _begin_session(self) -> None:
+        self.session_name = f"session_{self.name}_{secrets.token_hex(8)}"
+        self.node_id = secrets.token_hex(28)
+
+    def submit(self, submission: Submission) -> None:
+        """Accept a job; it starts when its driver's resources are free."""
+        if not self.raylet_alive:
+            raise Refused(500, "No available agent to submit job, please try again later.")
+        name = submission.submission_id
+        if name in self.jobs:
+            sentence = f"Job with submission_id {name} already exists. Please use a different submission_id."
+            raise Refused(500, traceback_of(f"ValueError: {sentence}"))
+        job = FakeJob(submission=submission, submitted_at=self.now())
+        self.jobs[name] = job
+        if "/" in name or len(name.encode()) > LONGEST_FILE_NAME:
+            job.ghost = True
+            raise Refused(500, traceback_of("OSError: the log file of the driver cannot be opened"))
+        self.start_what_fits()
+
+    def job(self, submission_id: str) -> FakeJob:
+        """Return a job, or refuse as Ray does."""
+        if submission_id not in self.jobs:
+            raise Refused(404, f"Job {submission_id} does not exist")
+        return self.jobs[submission_id]
+
+    def stop(self, submission_id: str) -> bool:
+        """Stop a job; one that waits for resources notices it when it starts, as in Ray."""
+        job = self.job(submission_id)
+        self._need_agent()
+        if job.status.final:
+            return False
+        if job.run is not None and not job.stop_requested:
+            job.run.terminate()
+            asyncio.get_running_loop().call_later(STOP_WAIT_S, job.run.kill)
+        job.stop_requested = True
+        return True
+
+    def delete(self, submission_id: str) -> None:
+        """Forget a job that has ended."""
+        job = self.job(submission_id)
+        self._need_agent()
+        if not job.status.final:
+            state = f"non-terminal state {job.status.value}"
+            raise Refused(
+                500,
+                traceback_of(
+                    f"RuntimeError: Attempted to delete job '{submission_id}', but it is in a {state}."
+                ),
+            )
+        del self.jobs[submission_id]
+
+    def logs(self, submission_id: str) -> str:
+        """Return the log of a job."""
+        job = self.job(submission_id)
+        self._need_agent()
+        return job.log + (job.run.log() if job.run is not None else "")
+
+    def _need_agent(self) -> None:
+        if not self.raylet_alive:
+            raise Refused(500, traceback_of("aiohttp.client_exceptions.ClientConnectorError: Cannot connect"))
+
+    def used(self) -> dict[str, float]:
+        """Return what drivers and others hold."""
+        used = dict.fromkeys(self.total, 0.0)
+        for amount in (self.foreign_use, *(job.submission.demand for job in self._holding())):
+            used = plus(used, amount)
+        return used
+
+    def _holding(self) -> list[FakeJob]:
+        return [job for job in self.jobs.values() if job.admitted and not job.status.final]
+
+    def waiting(self) -> list[FakeJob]:
+        """Return the jobs whose drivers have no room yet."""
+        return [
+            job
+            for job in self.jobs.values()
+            if job.status is RemoteStatus.PENDING and not job.admitted and not job.ghost
+        ]
+
+    def start_what_fits(self) -> None:
+        """Start every waiting job that has room now."""
+        if not self.raylet_alive:
+            return
+        used = self.used()
+        for job in self.waiting():
+            demand = job.submission.demand
+            if not shortfall(demand, {name: total - used[name] for name, total in self.total.items()}):
+                used = plus(used, demand)
+                job.admitted = True
+                task = asyncio.get_running_loop().create_task(self._execute(job))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, job: FakeJob) -> None:
+        session = self.session_name
+        missing = [uri for uri in _package_uris(job.submission.runtime_env) if uri not in self.packages]
+        if missing:
+            job.error_type = "RUNTIME_ENV_SETUP_FAILURE"
+            self._end(job, RemoteStatus.FAILED, f"runtime_env setup failed: Failed to download {missing[0]}")
+            return
+        if job.stop_requested:
+            self._end(job, RemoteStatus.STOPPED, "Job was intentionally stopped.")
+            return
+        run = await self.runner.start(self._request(job))
+        record = RunRecord(
+            submission_id=job.submission.submission_id,
+            entrypoint=job.submission.entrypoint,
+            start=self.now(),
+            session_name=session,
+        )
+        self.runs.append(record)
+        self._show_running(job, run, session)
+        record.exit_code = await run.wait()
+        record.end = self.now()
+        if self.session_name == session and self.raylet_alive:
+            self._finish(job, run, record.exit_code)
+
+    def _show_running(self, job: FakeJob, run: Run, session: str) -> None:
+        job.run = run
+        if self.session_name != session or not self.raylet_alive:  # died while it was starting
+            run.kill()
+            return
+        job.status, job.node_id = RemoteStatus.RUNNING, self.node_id
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S,000", time.localtime(self.now()))
+        job.log = (
+            f"{stamp}\tINFO job_manager.py:581 -- Runtime env is setting up.\n"
+            f"Running entrypoint for job {job.submission.submission_id}: {job.submission.entrypoint}\n"
+        )
+        if job.stop_requested:
+            run.terminate()
+            asyncio.get_running_loop().call_later(STOP_WAIT_S, run.kill)
+
+    def _finish(self, job: FakeJob, run: Run, code: int) -> None:
+        job.log, job.run = job.log + run.log(), None
+        if job.stop_requested:
+            self._end(job, RemoteStatus.STOPPED, "Job was intentionally stopped.")
+        elif code == 0:
+            job.exit_code = 0
+            self._end(job, RemoteStatus.SUCCEEDED, "Job finished successfully.")
+        else:
+            job.exit_code, job.error_type = code, "JOB_ENTRYPOINT_COMMAND_ERROR"
+            last = "".join(job.log.splitlines(keepends=True)[-10:])[-20_000:]
+            why = f"last available logs (truncated to 20,000 chars):\n{last}"
+            self._end(job, RemoteStatus.FAILED, f"Job entrypoint command failed with exit code {code}, {why}")
+
+    def _end(self, job: FakeJob, status: RemoteStatus, message: str) -> None:
+        job.status, job.message, job.ended_at = status, message, self.now()
+        self.start_what_fits()
+
+    def _request(self, job: FakeJob) -> RunRequest:
+        submission = job.submission
+        runtime_env = submission.runtime_env or {}
+        return RunRequest(
+            submission_id=submission.submission_id,
+            entrypoint=submission.entrypoint,
+            env_vars=runtime_env.get("env_vars") or {},
+            metadata=submission.metadata or {},
+            working_dir=self.packages.get(str(runtime_env.get("working_dir"))),
+        )
+
+    def kill_raylet(self) -> None:
+        """Let all jobs die while their records stay as they are."""
+        self.raylet_alive = False
+        self._kill_runs()
+
+    def restart(self) -> None:
+        """Kill everything, forget everything, begin a new session."""
+        self._kill_runs()
+        self.jobs, self.packages, self.raylet_alive = {}, {}, True
+        self._begin_session()
+
+    def _kill_runs(self) -> None:
+        for job in self.jobs.values():
+            if job.run is not None:
+                job.run.kill()
+
+    async def close(self) -> None:
+        """End every run and wait until it is gone."""
+        self.restart()
+        await asyncio.gather(*self._tasks)
+
+
+def _package_uris(runtime_env: Mapping[str, Any] | None) -> list[str]:
+    wanted = runtime_env or {}
+    uris = [wanted.get("working_dir"), *(wanted.get("py_modules") or [])]
+    return [uri for uri in uris if isinstance(uri, str) and uri.startswith(PACKAGE_SCHEME)]
+
+
+def traceback_of(last_line: str) -> str:
+    """Wrap an error in lines such as Ray's dashboard sends."""
+    return (
+        "Traceback (most recent call last):\n"
+        '  File "ray/dashboard/modules/job/job_head.py", line 134, in _raise_error\n'
+        f"RuntimeError: Request failed with status code 400: {last_line}\n.\n"
+    )

@@ -1,0 +1,186 @@
+"""A Ray cluster for tests: a real HTTP server on loopback that behaves, and fails, like Ray's dashboard."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.resources import GIB, Resources
+from ray_multicluster_scheduler.testing.cluster import FakeCluster, FakeJob, Refused, RunRecord
+from ray_multicluster_scheduler.testing.faults import Faults, Handler
+from ray_multicluster_scheduler.testing.routes import MAX_BODY_BYTES, Routes
+from ray_multicluster_scheduler.testing.runners import Runner, ShellRunner
+
+HOST = "127.0.0.1"
+#: A process that is killed does not wait for its callers. (Zero would mean "for ever" to aiohttp.)
+SHUTDOWN_S = 0.01
+
+
+class FakeRay(Faults):
+    """One fake cluster.
+
+        async with FakeRay(name="a", cpus=4) as fake:
+            api = HttpRayApi(fake.spec())
+
+    `fake.runs` tells what really ran, whatever the protocol said. The faults of `Faults` are about single
+    requests; `restart`, `go_dark` and `kill_raylet` are about the cluster.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "fake",
+        cpus: float = 4,
+        gpus: float = 0,
+        memory: float = 8 * GIB,
+        resources: Resources | None = None,
+        token: str | None = None,
+        ray_version: str = "2.60.0",
+        python_version: str = "3.11.7",
+        api_version: str | None = "4",
+        autoscaler_v2: bool = False,
+        runner: Runner | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        amounts = {
+            "CPU": cpus,
+            "GPU": gpus,
+            "memory": memory,
+            "object_store_memory": GIB,
+            **(resources or {}),
+        }
+        self.cluster = FakeCluster(
+            name=name,
+            total={resource: float(amount) for resource, amount in amounts.items() if amount > 0},
+            runner=runner or ShellRunner(),
+            now=now,
+        )
+        self.name = name
+        self.token = token
+        self.ray_version = ray_version
+        self.python_version = python_version
+        #: None: a Ray so old that `/api/version` is not there.
+        self.api_version = api_version
+        self.autoscaler_v2 = autoscaler_v2
+        #: How often each route was asked, such as `GET /api/jobs/{id}`.
+        self.calls: Counter[str] = Counter()
+        self._port = 0
+        self._server: web.AppRunner | None = None
+
+    async def __aenter__(self) -> FakeRay:
+        await self.come_back()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.go_dark()
+        await self.cluster.close()
+
+    @property
+    def url(self) -> str:
+        """Where the dashboard is, also while it is dark."""
+        return f"http://{HOST}:{self._port}"
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment that holds this cluster's token, under the name that `spec` gives."""
+        return {} if self.token is None else {self._token_variable: self.token}
+
+    @property
+    def _token_variable(self) -> str:
+        return f"FAKE_RAY_{re.sub('[^A-Z0-9]', '_', self.name.upper())}_TOKEN"
+
+    def spec(self, **changes: Any) -> ClusterSpec:
+        """Return this cluster's entry of clusters.yaml.
+
+        Its head address is the dashboard's, so that both refuse connections together.
+        """
+        spec = ClusterSpec(
+            name=self.name,
+            head_address=f"{HOST}:{self._port}",
+            dashboard=self.url,
+            max_running_jobs=100,
+            auth_token_env=None if self.token is None else self._token_variable,
+        )
+        return replace(spec, **changes)
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        """Everything that really ran, in the order of the starts; it survives a restart."""
+        return self.cluster.runs
+
+    @property
+    def jobs(self) -> Mapping[str, FakeJob]:
+        """What the cluster remembers, by submission id."""
+        return self.cluster.jobs
+
+    @property
+    def session_name(self) -> str:
+        """The present incarnation."""
+        return self.cluster.session_name
+
+    def use(self, resources: Resources) -> None:
+        """Say what others use of this cluster, instead of what was said before."""
+        self.cluster.foreign_use = dict(resources)
+        self.cluster.start_what_fits()
+
+    def kill_raylet(self) -> None:
+        """Let the node die under the dashboard.
+
+        Jobs are dead, but say RUNNING for ever; the node is DEAD; submit, stop, delete and logs are 500.
+        """
+        self.cluster.kill_raylet()
+
+    async def go_dark(self) -> None:
+        """Refuse connections and drop the open ones. Jobs go on."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.cleanup()
+
+    async def come_back(self) -> None:
+        """Listen again, on the same port."""
+        if self._server is not None:
+            return
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._middleware()])
+        app.add_routes(Routes(self).table())
+        self._server = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        await self._server.setup()
+        await web.TCPSite(self._server, HOST, self._port).start()
+        self._port = self._server.addresses[0][1]
+
+    async def restart(self) -> None:
+        """Kill the head and start it again: jobs end, nothing is remembered, the session is new."""
+        await self.go_dark()
+        self.cluster.restart()
+        await self.come_back()
+
+    def _middleware(self) -> Callable[..., Any]:
+        @web.middleware
+        async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+            self._count(request)
+            return await self.apply(request, lambda asked: self._answer(asked, handler))
+
+        return middleware
+
+    def _count(self, request: web.Request) -> None:
+        resource = request.match_info.route.resource
+        path = request.path if resource is None else resource.canonical
+        self.calls[f"{request.method} {path}"] += 1
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization")
+        if self.token is not None and given is None:
+            return web.Response(status=401, text="Unauthorized: Missing authentication token")
+        if self.token is not None and given != f"Bearer {self.token}":
+            return web.Response(status=403, text="Forbidden: Invalid authentication token")
+        try:
+            return await handler(request)
+        except Refused as refused:
+            return web.Response(status=refused.status, text=refused.text)

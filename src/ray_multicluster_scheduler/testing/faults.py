@@ -1,0 +1,114 @@
+"""The ways in which a fake cluster's HTTP can fail, as measured on real heads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Kind = Literal["status", "lose_reply", "html", "cut"]
+
+HTML_PAGE = "<html><body><h1>Please sign in to continue</h1></body></html>"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trouble:
+    """What happens to the next requests below a path; `times` is None for all of them."""
+
+    kind: Kind
+    times: int | None
+    only: str
+    status: int = 200
+
+
+class Faults:
+    """Faults on demand. Each method says what a caller will see."""
+
+    def __init__(self) -> None:
+        self._delay_s = 0.0
+        self._drip_s = 0.0
+        self._awake = asyncio.Event()
+        self._awake.set()
+        self._troubles: list[_Trouble] = []
+
+    def slow(self, seconds: float) -> None:
+        """Let every request wait before it is executed."""
+        self._delay_s = seconds
+
+    def drip(self, seconds: float) -> None:
+        """Send every answer byte by byte, with a pause after each."""
+        self._drip_s = seconds
+
+    def fail(self, status: int = 500, *, times: int | None = None, only: str = "") -> None:
+        """Answer with an error status instead of executing; `only` for paths that begin so."""
+        self._troubles.append(_Trouble(kind="status", times=times, only=only, status=status))
+
+    def lose_reply(self, times: int = 1, *, only: str = "") -> None:
+        """Execute a request, then drop the connection instead of answering."""
+        self._troubles.append(_Trouble(kind="lose_reply", times=times, only=only))
+
+    def garbage(self, times: int = 1, *, only: str = "", kind: Literal["html", "cut"] = "html") -> None:
+        """Answer 200 with a page of HTML, as a proxy does; or execute, and answer with half of the JSON."""
+        self._troubles.append(_Trouble(kind=kind, times=times, only=only))
+
+    def hang(self) -> None:
+        """Accept connections and answer nothing, as a stopped process; see `resume`."""
+        self._awake.clear()
+
+    def resume(self) -> None:
+        """Go on: what arrived while it hung is executed now, also for callers that gave up."""
+        self._awake.set()
+
+    def heal(self) -> None:
+        """End every fault of this kind."""
+        self._delay_s = self._drip_s = 0.0
+        self._troubles.clear()
+        self.resume()
+
+    async def awake(self) -> None:
+        """Return when the process is not stopped."""
+        await self._awake.wait()
+
+    async def apply(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Handle one request under the faults of this moment."""
+        await request.read()  # the kernel has taken the whole request, whatever happens to the process
+        await self.awake()
+        await asyncio.sleep(self._delay_s)
+        trouble = self._next_trouble(request.path)
+        if trouble is not None and trouble.kind == "status":
+            return web.Response(status=trouble.status, text=f"{trouble.status}: this failure was asked for")
+        if trouble is not None and trouble.kind == "html":
+            return web.Response(text=HTML_PAGE, content_type="text/html")
+        response = await handler(request)
+        if trouble is not None and trouble.kind == "lose_reply" and request.transport is not None:
+            request.transport.close()
+        if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
+            return response
+        if trouble is not None and trouble.kind == "cut":
+            return web.Response(
+                body=response.body[: len(response.body) // 2], content_type="application/json"
+            )
+        return await self._drip(request, response, response.body) if self._drip_s else response
+
+    def _next_trouble(self, path: str) -> _Trouble | None:
+        for trouble in self._troubles:
+            if path.startswith(trouble.only):
+                if trouble.times is not None:
+                    trouble.times -= 1
+                    if trouble.times == 0:
+                        self._troubles.remove(trouble)
+                return trouble
+        return None
+
+    async def _drip(self, request: web.Request, response: web.Response, body: bytes) -> web.StreamResponse:
+        slow = web.StreamResponse(status=response.status, headers={"Content-Type": response.content_type})
+        slow.content_length = len(body)
+        await slow.prepare(request)
+        for position in range(len(body)):
+            await slow.write(body[position : position + 1])
+            await asyncio.sleep(self._drip_s)
+        return slow
