@@ -73,7 +73,8 @@ def overview(rows: Sequence[Row], console: Console) -> RenderableType:
     """Return the table, one line per cluster if that fits and else two, and the problems below it."""
     plain = plain_signs(console)
     table = _table(rows, stacked=False, plain=plain)
-    if console.measure(table).minimum > console.width:
+    unlimited = console.options.update(max_width=10_000)
+    if console.measure(table, options=unlimited).maximum > console.width:
         table = _table(rows, stacked=True, plain=plain)
     return Group(table, *_problems(rows, plain=plain))
 

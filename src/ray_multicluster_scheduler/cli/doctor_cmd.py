@@ -100,8 +100,13 @@ def _table(checks: tuple[Check, ...], *, plain: bool) -> Table:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for check in checks:
-        says = Text(check.says)
-        if check.advice:
-            says.append(f"\n{'->' if plain else '→'} {check.advice}", style="yellow")
-        grid.add_row(sign(check.verdict, plain=plain), check.name, says)
+        if check.verdict is not Verdict.SKIPPED:
+            says = Text(check.says)
+            if check.advice:
+                says.append(f"\n{'->' if plain else '→'} {check.advice}", style="yellow")
+            grid.add_row(sign(check.verdict, plain=plain), check.name, says)
+    skipped = [check.name for check in checks if check.verdict is Verdict.SKIPPED]
+    if skipped:
+        says = Text(f"{', '.join(skipped)}: solve the problems above first")
+        grid.add_row(sign(Verdict.SKIPPED, plain=plain), "not checked", says)
     return grid

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.policy.diagnosis import Verdict
 #: Into a pipe nothing is wrapped: one cluster, one line, so that grep finds all of it.
 PIPE_COLUMNS = 200
 UNKNOWN = Text("unknown", style="dim")
-NONE = Text("–", style="dim")
+NONE = Text("-", style="dim")
 _UNITS_S = (("d", 86400), ("h", 3600), ("min", 60))
 
 
@@ -21,6 +21,7 @@ _SIGNS = {
     Verdict.OK: ("✓", "OK", "green"),
     Verdict.PROBLEM: ("✗", "XX", "red"),
     Verdict.NOTE: ("–", "--", "yellow"),
+    Verdict.SKIPPED: ("–", "--", "dim"),
 }
 
 

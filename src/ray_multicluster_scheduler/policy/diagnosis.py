@@ -31,8 +31,10 @@ class Verdict(str, Enum):
 
     OK = "ok"
     PROBLEM = "problem"
-    #: Worth knowing, cannot be checked, or does not apply.
+    #: Worth knowing, or cannot be told from here.
     NOTE = "note"
+    #: Another check has to pass first.
+    SKIPPED = "skipped"
 
 
 class Door(str, Enum):
@@ -127,7 +129,7 @@ def _dashboard(seen: Evidence) -> Check:
 
 def _ray_version(seen: Evidence) -> Check:
     if isinstance(seen.version, ClusterError):
-        return _not_checked("Ray version")
+        return _skipped("Ray version")
     says = f"{seen.version.ray_version}, Jobs REST {seen.version.api_version}"
     try:
         too_old = Version(seen.version.ray_version).release < OLDEST_RAY.release
@@ -152,7 +154,7 @@ def _token(seen: Evidence) -> Check:
     if isinstance(seen.version, ClusterAuthFailed):
         return Check(name="token", verdict=Verdict.PROBLEM, says=seen.version.detail)
     if isinstance(seen.version, ClusterError):
-        return _not_checked("token")
+        return _skipped("token")
     if isinstance(seen.anonymous, ClusterAuthFailed):
         return Check(name="token", verdict=Verdict.OK, says=f"the token in {variable} is accepted")
     if variable is not None and not seen.token_set:
@@ -168,7 +170,7 @@ def _token(seen: Evidence) -> Check:
 def _nodes_and_jobs(seen: Evidence) -> Check:
     """Judge by the same probe that decides about health: `/api/version` alone proves nothing."""
     if isinstance(seen.version, ClusterError):
-        return _not_checked("nodes and jobs")
+        return _skipped("nodes and jobs")
     if seen.snapshot.health is not Health.HEALTHY:
         return Check(
             name="nodes and jobs",
@@ -184,8 +186,15 @@ def _nodes_and_jobs(seen: Evidence) -> Check:
 
 
 def _tasks_and_actors(seen: Evidence) -> Check:
-    if seen.snapshot.ray_version is None or seen.snapshot.python_version is None:
-        return _not_checked("tasks and actors", "its Ray and Python versions are not known")
+    if seen.snapshot.ray_version is None:
+        return _skipped("tasks and actors")
+    if seen.snapshot.python_version is None:
+        return Check(
+            name="tasks and actors",
+            verdict=Verdict.NOTE,
+            says=f"Ray {seen.snapshot.ray_version} there, but it does not tell its Python version",
+            advice=f"jobs work; tasks and actors need Ray {seen.ours.ray} and Python {seen.ours.python}",
+        )
     theirs = Versions(ray=seen.snapshot.ray_version, python=seen.snapshot.python_version)
     says = f"Ray {theirs.ray} and Python {theirs.python} there"
     if seen.ours.matches(theirs):
@@ -200,6 +209,8 @@ def _tasks_and_actors(seen: Evidence) -> Check:
 
 def _client_port(seen: Evidence) -> Check:
     address = seen.spec.head_address
+    if not all(seen.addresses.values()):
+        return _skipped("Ray Client")
     if seen.client_door is Door.OPEN:
         return Check(name="Ray Client", verdict=Verdict.OK, says=f"{address} is open")
     says = "refuses connections" if seen.client_door is Door.REFUSED else "does not answer"
@@ -235,7 +246,7 @@ def _limits(seen: Evidence) -> Check | None:
     if most is None:
         return None
     if total is None:
-        return _not_checked("max_resources")
+        return _skipped("max_resources")
     over = {name: total[name] for name, amount in most.items() if total.get(name, 0.0) > amount}
     if over:
         return Check(
@@ -250,7 +261,7 @@ def _limits(seen: Evidence) -> Check | None:
 def _security(seen: Evidence) -> Check:
     """Whoever reaches a dashboard that asks for no token can run any program on the cluster."""
     if isinstance(seen.version, ClusterError):
-        return _not_checked("security")
+        return _skipped("security")
     if all(ipaddress.ip_address(a).is_loopback for found in seen.addresses.values() for a in found):
         return Check(name="security", verdict=Verdict.OK, says="only this machine can reach it")
     if not isinstance(seen.anonymous, ClusterAuthFailed):
@@ -273,8 +284,8 @@ def _security(seen: Evidence) -> Check:
     )
 
 
-def _not_checked(name: str, why: str = "the dashboard does not answer as it should") -> Check:
-    return Check(name=name, verdict=Verdict.NOTE, says=f"not checked: {why}")
+def _skipped(name: str) -> Check:
+    return Check(name=name, verdict=Verdict.SKIPPED, says="not checked: solve the problems above first")
 
 
 CHECKS: tuple[Callable[[Evidence], Check | None], ...] = (
