@@ -1,0 +1,222 @@
+"""`Sandbox`: real Ray heads on this machine, started together and stopped without a trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from ray_multicluster_scheduler.errors import SandboxError
+from ray_multicluster_scheduler.local import clusters_file, processes
+from ray_multicluster_scheduler.local.head import answers, last_words, launch
+from ray_multicluster_scheduler.local.ports import PortClaims
+from ray_multicluster_scheduler.local.spec import Head, HeadSpec, HeadState, Phase, check_heads
+from ray_multicluster_scheduler.local.state import Member, Saved, StateDir, check_same_request, write_private
+
+#: Two heads need about ten seconds; a loaded machine may need many times that.
+START_TIMEOUT_S = 180.0
+_POLL_S = 0.2
+#: A head that has lost one of these does not get well by itself.
+_ESSENTIAL = {"gcs_server", "raylet", "dashboard"}
+
+Progress = Callable[[str, Phase], None]
+
+
+def _to_nobody(name: str, phase: Phase) -> None:
+    """Take a report and say nothing."""
+
+
+class Sandbox:
+    """Real Ray clusters on this machine, one head each. As a context manager: up on entry, down on exit.
+
+    What runs belongs to `home`, not to this object: another process can `attach` to it, and `down` ends all
+    of it, also after the process that started it has crashed.
+    """
+
+    def __init__(self, home: Path, heads: Sequence[HeadSpec], *, config_path: Path | None = None) -> None:
+        check_heads(heads)
+        self._dir = StateDir(home)
+        self._specs = tuple(heads)
+        #: A clusters.yaml for these clusters; the file is there while they are up.
+        self.config_path = config_path or self._dir.config
+        self._members: dict[str, Member] = {}
+
+    @classmethod
+    def attach(cls, home: Path) -> Sandbox:
+        """Return the sandbox that an earlier process left at `home`, in whatever state it is."""
+        saved = StateDir(home).read()
+        if saved is None:
+            raise SandboxError(f"no local clusters are up at {home}; `raymc local up` starts some")
+        sandbox = cls(home, [member.spec for member in saved.members], config_path=saved.config)
+        sandbox._members = {member.spec.name: member for member in saved.members}
+        return sandbox
+
+    @staticmethod
+    def clean(home: Path) -> int:
+        """Stop and remove all that belongs to `home`, even if the state file is damaged.
+
+        Returns the number of processes that were stopped.
+        """
+        directory = StateDir(home)
+        with directory.lock():
+            ended = processes.kill(str(directory.scratch))
+            directory.forget()
+        return ended
+
+    @property
+    def heads(self) -> dict[str, Head]:
+        """The heads by name; empty while the sandbox is down."""
+        return {name: member.head for name, member in self._members.items()}
+
+    def __enter__(self) -> Sandbox:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    def up(self, progress: Progress = _to_nobody) -> None:
+        """Start what does not run yet, all heads at once, and return when every head can take work.
+
+        When one fails, those that this call has started are stopped again.
+        """
+        with self._dir.lock(lambda: self._tell_all(progress)), PortClaims() as claims, ExitStack() as undo:
+            saved = self._dir.read()
+            if saved is None:
+                undo.callback(self._forget)
+                self._plan(claims)
+            else:
+                check_same_request(self._specs, self.config_path, saved)
+                self._members = {member.spec.name: member for member in saved.members}
+            self._bring_up(list(self._members), claims, progress)
+            write_private(self.config_path, clusters_file.render(self._members.values()))
+            undo.pop_all()
+
+    def down(self) -> None:
+        """Stop everything and leave no process and no file behind."""
+        self.clean(self._dir.home)
+        self._members = {}
+
+    def kill(self, name: str) -> None:
+        """End all processes of one head at once, as a power cut would."""
+        with self._dir.lock():
+            processes.kill(self._member(name).head.mark)
+
+    def start(self, name: str, progress: Progress = _to_nobody) -> None:
+        """Start a head again on the same ports. For Ray it is a new session, which knows no old job."""
+        self._member(name)
+        with self._dir.lock(lambda: progress(name, Phase.WAITING)), PortClaims() as claims:
+            self._bring_up([name], claims, progress)
+
+    def state_of(self, name: str) -> HeadState:
+        """Look at one head: does it answer, and if not, is there anything left of it?"""
+        member = self._member(name)
+        if answers(member.head, member.spec.token):
+            return HeadState.RUNNING
+        return HeadState.SILENT if self.pids(name) else HeadState.STOPPED
+
+    def pids(self, name: str) -> dict[str, list[int]]:
+        """Return the living processes of a head by role: `gcs_server`, `raylet`, `dashboard`, `agent`, …"""
+        by_role: dict[str, list[int]] = {}
+        for process in processes.find(self._member(name).head.mark):
+            by_role.setdefault(process.role, []).append(process.pid)
+        return by_role
+
+    def _member(self, name: str) -> Member:
+        if name not in self._members:
+            known = ", ".join(self._members) or "none, it is down"
+            raise SandboxError(f"the sandbox has no cluster {name!r}; its clusters: {known}")
+        return self._members[name]
+
+    def _plan(self, claims: PortClaims) -> None:
+        """Give every cluster its ports and its directory, and remember them before anything runs."""
+        self._dir.make_scratch()
+        for number, spec in enumerate(self._specs):
+            head = Head(name=spec.name, ports=claims.hold_new(), temp_dir=self._dir.scratch / str(number))
+            self._members[spec.name] = Member(spec=spec, head=head)
+        self._save()
+
+    def _bring_up(self, names: Sequence[str], claims: PortClaims, progress: Progress) -> None:
+        """Launch those of `names` that do not run and wait until all of them answer, or undo the launches."""
+        starts: dict[str, subprocess.Popen[bytes]] = {}
+        with ExitStack() as undo:
+            undo.callback(self._abandon, starts)
+            for name in names:
+                if not self._may_come_up(name):
+                    processes.kill(self._member(name).head.mark)
+                    claims.hold(self._member(name).head.ports)
+                    starts[name] = self._launch(name)
+                progress(name, Phase.STARTING)
+            self._wait(names, starts, progress)
+            undo.pop_all()
+
+    def _launch(self, name: str) -> subprocess.Popen[bytes]:
+        member = self._members[name]
+        self._dir.make_scratch()
+        member.head.temp_dir.mkdir(exist_ok=True)
+        start = launch(member.spec, member.head, self._dir.write_token(member.spec), os.environ)
+        self._members[name] = replace(member, head=replace(member.head, pgid=start.pid))
+        self._save()
+        return start
+
+    def _wait(
+        self, names: Iterable[str], starts: dict[str, subprocess.Popen[bytes]], progress: Progress
+    ) -> None:
+        waiting = list(names)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            for name in list(waiting):
+                if self._is_ready(name, starts.get(name)):
+                    progress(name, Phase.READY)
+                    waiting.remove(name)
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                raise self._failure(waiting[0], f"did not answer within {START_TIMEOUT_S:.0f} s")
+            time.sleep(_POLL_S)
+
+    def _is_ready(self, name: str, start: subprocess.Popen[bytes] | None) -> bool:
+        """Look whether a head answers; raise when it never will."""
+        code = start.poll() if start else 0
+        if code is None:
+            return False
+        if code != 0:
+            raise self._failure(name, f"did not start: `ray start` ended with exit code {code}")
+        member = self._members[name]
+        if answers(member.head, member.spec.token):
+            return True
+        if not self._may_come_up(name):
+            raise self._failure(name, "died while it was starting")
+        return False
+
+    def _may_come_up(self, name: str) -> bool:
+        """Tell whether a head runs, or may yet do so without help: nothing essential is missing."""
+        roles = self.pids(name).keys()
+        return "start" in roles or roles >= _ESSENTIAL
+
+    def _failure(self, name: str, what: str) -> SandboxError:
+        head = self._members[name].head
+        return SandboxError(f"the local cluster {name!r} {what}. The end of its logs:\n{last_words(head)}")
+
+    def _abandon(self, starts: dict[str, subprocess.Popen[bytes]]) -> None:
+        for name, start in starts.items():
+            processes.kill(self._members[name].head.mark)
+            start.wait()
+
+    def _save(self) -> None:
+        self._dir.write(Saved(members=tuple(self._members.values()), config=self.config_path))
+
+    def _forget(self) -> None:
+        self._dir.forget()
+        self._members = {}
+
+    def _tell_all(self, progress: Progress) -> None:
+        for spec in self._specs:
+            progress(spec.name, Phase.WAITING)

@@ -1,0 +1,132 @@
+"""What a user asks for (`HeadSpec`) and what was made of it (`Head`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.local.ports import LOOPBACK, Ports
+from ray_multicluster_scheduler.model.resources import parse_requirements
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+
+
+class Phase(str, Enum):
+    """How far the start of a head has come."""
+
+    WAITING = "waiting for another `raymc local` to finish"
+    STARTING = "starting"
+    READY = "ready"
+
+
+class HeadState(str, Enum):
+    """What a look at a head shows right now."""
+
+    RUNNING = "running"
+    #: Processes are there but the dashboard does not answer: still starting, overloaded, or damaged.
+    SILENT = "not answering"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSpec:
+    """One wanted cluster: a single Ray head. GPUs are logical: Ray counts them, nothing checks them."""
+
+    name: str
+    cpus: int = 4
+    gpus: int = 0
+    #: Bytes of Ray's logical `memory` resource; None: Ray takes what the machine has.
+    memory: int | None = None
+    #: Custom resources, such as `{"rack": 1}`.
+    resources: Mapping[str, float] | None = None
+    tags: tuple[str, ...] = ()
+    #: Written to the generated clusters.yaml as this cluster's environment.
+    runtime_env: Mapping[str, Any] | None = None
+    #: With a token the head refuses every call that does not carry it.
+    token: str | None = field(default=None, repr=False)
+    #: Another interpreter that has Ray, for mixed versions; None: the one that runs this.
+    python: str | None = None
+    #: Extra environment of the head, such as `{"RAY_enable_autoscaler_v2": "1"}`.
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidRequest(
+                f"{self.name!r} cannot name a cluster: use letters, digits, '_', '.' and '-', at most 63"
+            )
+        for what, amount in (("CPUs", self.cpus), ("GPUs", self.gpus), ("memory", self.memory or 0)):
+            if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
+                raise InvalidRequest(
+                    f"cluster {self.name!r}: {what} must be a whole number of 0 or more, not {amount!r}"
+                )
+        parse_requirements(self.resources)
+
+    @property
+    def token_variable(self) -> str | None:
+        """Name the environment variable that carries the token; None for a head without one."""
+        return _token_variable(self.name) if self.token is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """One head of a sandbox: where it listens and where it keeps its files."""
+
+    name: str
+    ports: Ports
+    #: Ray's own directory, in /tmp because the paths of Ray's sockets must be short.
+    temp_dir: Path
+    #: Process group and session of the head's own processes; None until it was started.
+    pgid: int | None = None
+
+    @property
+    def ip(self) -> str:
+        """The address that all of this head's ports are on."""
+        return LOOPBACK
+
+    @property
+    def mark(self) -> str:
+        """What tells the processes of this head from all others (see processes.py)."""
+        return str(self.temp_dir)
+
+    @property
+    def log(self) -> Path:
+        """What `ray start` said; the other logs are below `temp_dir`."""
+        return self.temp_dir.with_suffix(".log")
+
+    @property
+    def dashboard(self) -> str:
+        """Base URL of the dashboard, which serves jobs, nodes and usage."""
+        return f"http://{LOOPBACK}:{self.ports.dashboard}"
+
+    @property
+    def client_address(self) -> str:
+        """`host:port` of Ray Client, without the `ray://`."""
+        return f"{LOOPBACK}:{self.ports.client}"
+
+    @property
+    def gcs_address(self) -> str:
+        """`host:port` of the GCS, which is what `RAY_ADDRESS` holds inside a job."""
+        return f"{LOOPBACK}:{self.ports.gcs}"
+
+
+def check_heads(specs: Sequence[HeadSpec]) -> None:
+    """Refuse an empty sandbox, and two names that would share a cluster or a token variable."""
+    if not specs:
+        raise InvalidRequest("a sandbox needs at least one cluster")
+    seen: dict[str, str] = {}
+    for spec in specs:
+        variable = _token_variable(spec.name)
+        if variable in seen:
+            raise InvalidRequest(
+                f"the cluster names {seen[variable]!r} and {spec.name!r} must differ in letters or digits"
+            )
+        seen[variable] = spec.name
+
+
+def _token_variable(name: str) -> str:
+    return "RAYMC_LOCAL_TOKEN_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
