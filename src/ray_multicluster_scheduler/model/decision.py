@@ -22,6 +22,7 @@ class Cause(str, Enum):
     TOO_LARGE = "TOO_LARGE"
     NO_ROOM = "NO_ROOM"
     RESERVED = "RESERVED"
+    ENVIRONMENT = "ENVIRONMENT"
     UNKNOWN_RESOURCES = "UNKNOWN_RESOURCES"
 
 
@@ -56,6 +57,8 @@ class QueuedJob:
     tags: tuple[str, ...] = ()
     preferred_cluster: str | None = None
     avoid: tuple[str, ...] = ()
+    #: Clusters on which this job's environment cannot be composed, with the reason for each.
+    unfit: tuple[tuple[str, str], ...] = ()
     #: Equal for jobs with equal runtime_env: a cluster that has run one has it ready.
     env_key: str = ""
 
@@ -66,10 +69,15 @@ class ClusterView:
 
     spec: ClusterSpec
     snapshot: ClusterSnapshot
+    #: As it holds now: a command overrules the configuration.
     drained: bool = False
+    #: Who drained it and why, where that was said.
+    drain_reason: str = ""
     #: Sum of the claims of our live attempts there, and how many they are.
     reserved: Resources = field(default_factory=dict)
     live_jobs: int = 0
+    #: Part of `reserved`: claims of attempts younger than the snapshot, which its `used` cannot show yet.
+    unseen: Resources = field(default_factory=dict)
     #: env_keys that were set up there lately.
     warm: frozenset[str] = frozenset()
     #: How many more jobs it may be given in this pass (throttle, pace of re-placement); None: no limit.

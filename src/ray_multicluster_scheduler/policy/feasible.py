@@ -1,0 +1,182 @@
+"""May this job go to this cluster now? Small checks, each of which objects with a reason or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
+from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
+from ray_multicluster_scheduler.policy.ledger import Room, open_rooms
+from ray_multicluster_scheduler.policy.rules import PlanRules
+
+#: None: no objection.
+Check = Callable[[QueuedJob, Room, PlanRules], Refusal | None]
+
+
+def is_healthy(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """A cluster that was never probed is not healthy."""
+    snapshot = room.view.snapshot
+    if snapshot.health is Health.HEALTHY:
+        return None
+    unknown = "it has not been probed yet" if snapshot.health is Health.UNKNOWN else "it is not healthy"
+    return Refusal(cause=Cause.UNHEALTHY, sentence=snapshot.problem or unknown)
+
+
+def is_not_drained(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """A drained cluster finishes what it has and gets nothing new."""
+    if not room.view.drained:
+        return None
+    why = f": {room.view.drain_reason}" if room.view.drain_reason else ""
+    return Refusal(cause=Cause.DRAINED, sentence=f"it is drained{why}")
+
+
+def has_supported_version(_job: QueuedJob, room: Room, rules: PlanRules) -> Refusal | None:
+    """A version that is unknown, or not written as Ray writes it, is no reason to refuse."""
+    version = room.view.snapshot.ray_version
+    found = re.match(r"(\d+)\.(\d+)", version or "")
+    if found is None or (int(found[1]), int(found[2])) >= rules.min_ray_version:
+        return None
+    oldest = ".".join(map(str, rules.min_ray_version))
+    return Refusal(cause=Cause.VERSION, sentence=f"it runs Ray {version}; jobs need Ray {oldest} or newer")
+
+
+def can_have_environment(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """The job's runtime_env and the cluster's must go together."""
+    for cluster, reason in job.unfit:
+        if cluster == room.name:
+            return Refusal(cause=Cause.ENVIRONMENT, sentence=reason)
+    return None
+
+
+def is_not_avoided(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """A cluster that failed the job gets it again only where nothing else could hold it: `heed_avoid`."""
+    if room.name not in job.avoid:
+        return None
+    return Refusal(
+        cause=Cause.AVOIDED, sentence="it failed this job before, and another cluster could hold it"
+    )
+
+
+def can_ever_hold(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """The claim must fit into the empty cluster; a cluster of unknown size is no candidate."""
+    if unknown := room.unknown(job.claim):
+        names = ", ".join(unknown)
+        return Refusal(
+            cause=Cause.UNKNOWN_RESOURCES,
+            sentence=f"it does not tell how much {names} it has; max_resources in clusters.yaml can say it",
+        )
+    if lack := room.beyond(job.claim):
+        has = show(_only(room.capacity, lack))
+        sentence = f"needs {show(_only(job.claim, lack))}; the whole cluster has {has}"
+        return Refusal(cause=Cause.TOO_LARGE, sentence=sentence, missing=lack)
+    return None
+
+
+def has_allowance(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """A cluster on which jobs die, or that is being refilled, gets only so many at a time."""
+    if room.view.allowance is None or room.placed < room.view.allowance:
+        return None
+    return Refusal(
+        cause=Cause.THROTTLED, sentence=room.view.allowance_reason or "it gets no more jobs for now"
+    )
+
+
+def has_driver_slot(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """Every running job costs its head a driver process, and too many kill the head."""
+    if room.slots > 0:
+        return None
+    live, most = room.view.live_jobs + room.placed, room.view.spec.max_running_jobs
+    return Refusal(cause=Cause.DRIVER_CAP, sentence=f"{live} jobs are there; max_running_jobs is {most}")
+
+
+def has_room(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """The claim must fit into what is free now."""
+    lack = shortfall(job.claim, room.free)
+    if not lack:
+        return None
+    return Refusal(cause=Cause.NO_ROOM, sentence=_needs(job, room, lack), missing=lack)
+
+
+def is_not_kept(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """What is kept for a job that has waited too long is not for those after it."""
+    if room.kept_for is None:
+        return None
+    lack = shortfall(job.claim, room.free_for_others())
+    if not lack and room.slots > 1:
+        return None
+    kept = f"kept for job {room.kept_for.submission_id!r}, which has waited too long"
+    sentence = f"{_needs(job, room, lack)}, but {kept}" if lack else f"its last place for a job is {kept}"
+    return Refusal(cause=Cause.RESERVED, sentence=sentence, missing=lack)
+
+
+#: Reasons that a pass cannot change, cheapest first.
+LASTING: tuple[Check, ...] = (
+    is_healthy,
+    is_not_drained,
+    has_supported_version,
+    can_have_environment,
+    is_not_avoided,
+    can_ever_hold,
+)
+#: Reasons that go by when jobs end. They come last: nobody should wait for a place that is too small.
+PASSING: tuple[Check, ...] = (has_allowance, has_driver_slot, has_room, is_not_kept)
+#: The causes of these: a later pass may find them gone.
+GOES_BY = frozenset({Cause.THROTTLED, Cause.DRIVER_CAP, Cause.NO_ROOM, Cause.RESERVED})
+
+
+def objection(
+    job: QueuedJob, room: Room, rules: PlanRules, checks: Sequence[Check] = (*LASTING, *PASSING)
+) -> Refusal | None:
+    """Return the first objection to a job on a cluster, or None when it may go there."""
+    for check in checks:
+        if refusal := check(job, room, rules):
+            return refusal
+    return None
+
+
+def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> QueuedJob:
+    """Forget which clusters the job should avoid when no other one could hold it."""
+    others = (room for room in rooms if room.name not in job.avoid)
+    if job.avoid and all(objection(job, room, rules, LASTING) for room in others):
+        return replace(job, avoid=())
+    return job
+
+
+def never_fits(claim: Resources, views: Sequence[ClusterView]) -> str | None:
+    """Say why no cluster could ever hold a claim; None when one could, or might.
+
+    A cluster whose size is unknown might, and so might one that is drained or ill now.
+    """
+    rooms = open_rooms(views)
+    lacks = {room.name: room.beyond(claim) for room in rooms}
+    if not all(lacks.values()):
+        return None
+    if not rooms:
+        return f"needs {show(claim)}; no cluster is configured"
+    nowhere = sorted(name for name in claim if all(name in lack for lack in lacks.values()))
+    if not nowhere:
+        has = "; ".join(f"{room.name!r} has {show(_only(room.capacity, claim))}" for room in rooms)
+        return f"needs {show(claim)} on one cluster; {has}"
+    return "; ".join(_largest(name, claim[name], rooms) for name in nowhere)
+
+
+def _largest(resource: str, wanted: float, rooms: Sequence[Room]) -> str:
+    largest = max(rooms, key=lambda room: room.capacity.get(resource, 0.0))
+    if not largest.capacity.get(resource):
+        return f"needs {show({resource: wanted})}; no cluster has any {resource}"
+    return (
+        f"needs {show({resource: wanted})}; the largest cluster is {largest.name!r} "
+        f"with {show(_only(largest.capacity, (resource,)))}"
+    )
+
+
+def _needs(job: QueuedJob, room: Room, names: Iterable[str]) -> str:
+    free = {name: max(0.0, amount) for name, amount in _only(room.free, names).items()}
+    return f"needs {show(_only(job.claim, names))}; free: {show(free)} of {show(_only(room.capacity, names))}"
+
+
+def _only(amounts: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    return {name: amounts.get(name, 0.0) for name in names}

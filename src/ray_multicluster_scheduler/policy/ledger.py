@@ -1,0 +1,100 @@
+"""What each cluster has left during one pass of the planner.
+
+    capacity = total, or max_resources where that is more (an autoscaling cluster grows to it)
+    free     = capacity - max(used + unseen, reserved) - what this pass has placed there
+
+`used` contains what our own jobs use, and they may use less than they claim: so the larger one counts.
+An amount that nobody knows is not in `capacity`, and what is not there is never room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """One cluster while a pass goes on: placing takes from it, and room can be kept for one job."""
+
+    view: ClusterView
+    capacity: dict[str, float]
+    free: dict[str, float]
+    #: All our claims there.
+    ours: dict[str, float]
+    placed: int = 0
+    #: The job that has waited too long and goes here next.
+    kept_for: QueuedJob | None = None
+    #: Grows with each change, so that an answer about this room can be kept until then.
+    version: int = 0
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.view.spec.name
+
+    @property
+    def slots(self) -> int:
+        """How many more drivers the head may run."""
+        return self.view.spec.max_running_jobs - self.view.live_jobs - self.placed
+
+    def unknown(self, claim: Resources) -> tuple[str, ...]:
+        """Return the claimed resources of which nobody knows how much there is."""
+        if self.view.snapshot.total is not None:
+            return ()
+        return tuple(sorted(name for name in claim if name not in self.capacity))
+
+    def beyond(self, claim: Resources) -> dict[str, float]:
+        """Return what even the empty cluster is known to lack."""
+        unknown = self.unknown(claim)
+        return {n: lack for n, lack in shortfall(claim, self.capacity).items() if n not in unknown}
+
+    def free_for_others(self) -> dict[str, float]:
+        """Return what is free once the kept room is left alone."""
+        kept = self.kept_for.claim if self.kept_for else {}
+        return {name: amount - kept.get(name, 0.0) for name, amount in self.free.items()}
+
+    def place(self, claim: Resources) -> None:
+        """Take a claim from the room."""
+        for name, amount in claim.items():
+            self.free[name] = self.free.get(name, 0.0) - amount
+        self.ours = plus(self.ours, claim)
+        self.placed += 1
+        self.version += 1
+
+    def keep_for(self, job: QueuedJob) -> None:
+        """Keep the claim of a job free: jobs that come after it in this pass leave it alone."""
+        self.kept_for = job
+        self.version += 1
+
+
+def open_room(view: ClusterView) -> Room:
+    """Return the room of a cluster before anything is placed."""
+    capacity = _capacity(view)
+    used = plus(view.snapshot.used or {}, view.unseen)
+    free = {
+        name: amount - max(used.get(name, 0.0), view.reserved.get(name, 0.0))
+        for name, amount in capacity.items()
+    }
+    return Room(view=view, capacity=capacity, free=free, ours=dict(view.reserved))
+
+
+def open_rooms(views: Iterable[ClusterView]) -> tuple[Room, ...]:
+    """Return the rooms of all clusters by name, so that the order of the input decides nothing."""
+    return tuple(open_room(view) for view in sorted(views, key=lambda view: view.spec.name))
+
+
+def total_capacity(rooms: Iterable[Room]) -> dict[str, float]:
+    """Return what all clusters have together: the measure of each user's share."""
+    total: dict[str, float] = {}
+    for room in rooms:
+        total = plus(total, room.capacity)
+    return total
+
+
+def _capacity(view: ClusterView) -> dict[str, float]:
+    total, grown = view.snapshot.total or {}, view.spec.max_resources or {}
+    return {name: max(total.get(name, 0.0), grown.get(name, 0.0)) for name in {**total, **grown}}

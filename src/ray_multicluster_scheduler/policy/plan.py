@@ -1,0 +1,180 @@
+"""Plan a whole queue over one frozen view of every cluster: the same input gives the same answer.
+
+For each job in its turn: filter (feasible.py), score (score.py), take the best, and count it in the ledger,
+so that the next job sees it. A job that finds no place learns why, for every cluster.
+
+A job that has waited too long gets room kept for it on one cluster: where most of its claim is free already,
+and only where our own jobs are in the way, because what others use may never come free. Jobs after it leave
+that room alone; jobs before it need not. The choice is made anew in each pass and needs no memory: kept room
+only grows until the job fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ray_multicluster_scheduler.model.decision import (
+    ClusterView,
+    Placement,
+    Plan,
+    QueuedJob,
+    Refusal,
+    Score,
+    Waiting,
+)
+from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
+from ray_multicluster_scheduler.policy.feasible import GOES_BY, heed_avoid, objection
+from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, total_capacity
+from ray_multicluster_scheduler.policy.order import FairOrder
+from ray_multicluster_scheduler.policy.rules import PlanRules
+from ray_multicluster_scheduler.policy.score import score
+
+__all__ = ["PlanRules", "decisions", "plan"]
+
+
+def plan(
+    queue: Sequence[QueuedJob],
+    views: Sequence[ClusterView],
+    *,
+    now: float,
+    rules: PlanRules,
+    in_use: Mapping[str, Resources],
+) -> Plan:
+    """Decide about every waiting job. `in_use` is what each user's live jobs hold over all clusters."""
+    decided = tuple(decisions(queue, views, now=now, rules=rules, in_use=in_use))
+    return Plan(
+        placements=tuple(each for each in decided if isinstance(each, Placement)),
+        waiting=tuple(each for each in decided if isinstance(each, Waiting)),
+    )
+
+
+def decisions(
+    queue: Sequence[QueuedJob],
+    views: Sequence[ClusterView],
+    *,
+    now: float,
+    rules: PlanRules,
+    in_use: Mapping[str, Resources],
+) -> Iterator[Placement | Waiting]:
+    """Yield the decision about each job in its turn; later jobs never change it."""
+    rooms = open_rooms(views)
+    by_name = {room.name: room for room in rooms}
+    order = FairOrder(queue, total=total_capacity(rooms), in_use=in_use)
+    opinions = _Opinions(rooms, rules)
+    position = 0
+    for job in order:
+        found = opinions.on(job)
+        cluster = _choose(job, found.scores)
+        if cluster is not None:
+            by_name[cluster].place(job.claim)
+            order.charge(job)
+            yield Placement(
+                submission_id=job.submission_id,
+                cluster=cluster,
+                scores=found.scores,
+                refusals=found.refusals,
+                sentence=_why(job, cluster, found),
+            )
+            continue
+        position += 1
+        starves = now - job.waiting_since > rules.starvation_after_s
+        yield Waiting(
+            submission_id=job.submission_id,
+            refusals=found.refusals,
+            position=position,
+            reserved_on=_keep_room(job, found.refusals, rooms) if starves else None,
+        )
+
+
+class _Opinion:
+    """What each cluster says to jobs of one shape. Its mappings are never changed: plans hold them."""
+
+    def __init__(self, job: QueuedJob, rooms: Sequence[Room]) -> None:
+        self._job = job
+        self._versions = [-1] * len(rooms)
+        self._verdicts: list[Refusal | Score | None] = [None] * len(rooms)
+        self.refusals: Mapping[str, Refusal] = {}
+        self.scores: Mapping[str, Score] = {}
+
+    def refresh(self, rooms: Sequence[Room], rules: PlanRules) -> None:
+        """Ask again where something has changed."""
+        changed = [i for i, room in enumerate(rooms) if room.version != self._versions[i]]
+        if not changed:
+            return
+        for i in changed:
+            room = rooms[i]
+            self._versions[i] = room.version
+            self._verdicts[i] = objection(self._job, room, rules) or score(self._job, room, rules)
+        said = [(room.name, verdict) for room, verdict in zip(rooms, self._verdicts, strict=True)]
+        self.refusals = {name: verdict for name, verdict in said if isinstance(verdict, Refusal)}
+        self.scores = {name: verdict for name, verdict in said if isinstance(verdict, Score)}
+
+
+class _Opinions:
+    """Asks the clusters once per shape of job, and again only where something has changed."""
+
+    def __init__(self, rooms: Sequence[Room], rules: PlanRules) -> None:
+        self._rooms = rooms
+        self._rules = rules
+        self._tags = frozenset(tag for room in rooms for tag in room.view.spec.tags)
+        self._warm = frozenset(key for room in rooms for key in room.view.warm)
+        self._by_shape: dict[object, _Opinion] = {}
+
+    def on(self, job: QueuedJob) -> _Opinion:
+        """Return what the clusters say to this job now."""
+        shape = self._shape(job)
+        opinion = self._by_shape.get(shape)
+        if opinion is None:
+            opinion = _Opinion(heed_avoid(job, self._rooms, self._rules), self._rooms)
+            self._by_shape[shape] = opinion
+        opinion.refresh(self._rooms, self._rules)
+        return opinion
+
+    def _shape(self, job: QueuedJob) -> object:
+        """Return all that a cluster looks at; tags and environments that no cluster has do not count."""
+        tags = frozenset(job.tags)
+        env_key = job.env_key if job.env_key in self._warm else ""
+        return frozenset(job.claim.items()), len(tags), tags & self._tags, job.avoid, job.unfit, env_key
+
+
+def _choose(job: QueuedJob, scores: Mapping[str, Score]) -> str | None:
+    """Take the preferred cluster if it may be taken, else the best; never wait for the preferred one."""
+    if job.preferred_cluster in scores:
+        return job.preferred_cluster
+    return min(scores, key=lambda name: (-scores[name].total, name), default=None)
+
+
+def _keep_room(job: QueuedJob, refusals: Mapping[str, Refusal], rooms: Sequence[Room]) -> str | None:
+    """Keep room for a starving job on one cluster and name it; None when there is no such cluster."""
+    candidates = [
+        room
+        for room in rooms
+        if room.kept_for is None
+        and refusals[room.name].cause in GOES_BY
+        and not shortfall(job.claim, plus(room.free, room.ours))
+    ]
+    if not candidates:
+        return None
+    best = min(candidates, key=lambda room: (-_share_there(job.claim, room.free), room.name))
+    best.keep_for(job)
+    return best.name
+
+
+def _share_there(claim: Resources, free: Resources) -> float:
+    """Return how much of a claim is free already, from 0 to 1."""
+    return min(
+        (min(1.0, max(0.0, free.get(name, 0.0)) / amount) for name, amount in claim.items() if amount),
+        default=1.0,
+    )
+
+
+def _why(job: QueuedJob, cluster: str, found: _Opinion) -> str:
+    if cluster == job.preferred_cluster:
+        return "it is the preferred cluster"
+    count = len(found.scores)
+    reason = f"best score of {count} candidates" if count > 1 else "only candidate"
+    if job.preferred_cluster is None:
+        return reason
+    refusal = found.refusals.get(job.preferred_cluster)
+    problem = f"cannot take it ({refusal.sentence})" if refusal else "is not configured"
+    return f"{reason}; the preferred cluster {job.preferred_cluster!r} {problem}"
