@@ -31,7 +31,7 @@ class _Section(BaseModel):
 
 
 class Settings(_Section):
-    """The `scheduler:` section: how the clusters are watched and called."""
+    """The `scheduler:` section: how clusters are watched and called, and how jobs are placed and retried."""
 
     probe_interval_s: float = Field(
         5.0, ge=0.1, le=3600, description="Pause between two probes of a cluster."
@@ -48,6 +48,45 @@ class Settings(_Section):
     )
     breaker_max_delay_s: float = Field(
         60.0, ge=1, le=3600, description="A failing cluster is probed at least this often."
+    )
+    poll_interval_s: float = Field(
+        1.0, ge=0.05, le=600, description="Pause between two looks at the jobs that run on a cluster."
+    )
+    max_starts_in_flight: int = Field(
+        2,
+        ge=1,
+        le=1000,
+        description="Jobs of one cluster that may be starting at once; Ray gets slower when it is flooded.",
+    )
+    starvation_after_s: float = Field(
+        300.0, ge=0, le=2_592_000, description="A job that has waited longer gets room kept free for it."
+    )
+    max_infra_retries: int = Field(
+        3, ge=0, le=1000, description="New attempts after failures that are not the program's own."
+    )
+    retry_delay_s: float = Field(
+        2.0, ge=0, le=3600, description="Wait before the first new attempt; it doubles with each further one."
+    )
+    retry_max_delay_s: float = Field(
+        120.0, ge=0, le=86400, description="The wait before a new attempt grows no longer than this."
+    )
+    unreachable_after_s: float = Field(
+        20.0, ge=1, le=86400, description="A cluster that is silent for longer makes its jobs UNREACHABLE."
+    )
+    lost_after_refused_s: float = Field(
+        90.0,
+        ge=1,
+        le=86400,
+        description="After this long of refused connections the jobs of a cluster count as lost; a Ray job can outlive its head by 60 s.",
+    )
+    lease_ttl_s: float = Field(
+        10.0,
+        ge=1,
+        le=600,
+        description="Another scheduler takes over when the leader has not been heard of for this long.",
+    )
+    log_keep_bytes: int = Field(
+        1048576, ge=0, le=2**30, description="The end of each job's log of which we keep a copy."
     )
 
 

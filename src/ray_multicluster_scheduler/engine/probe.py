@@ -1,17 +1,21 @@
-"""One truthful look at one cluster: everything is asked at once, within one deadline.
+"""One truthful look at one cluster, within one deadline.
 
 `/api/version` answers for a minute after the cluster's control process died, so a look counts only when
 the nodes and the job list came back too. Usage and the Python version are welcome but not needed: without
 them the cluster works, and the value is unknown.
+
+At most two requests are open at a time: a watch of 200 clusters stays far below the usual limit of 1024
+open files.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from ray_multicluster_scheduler.engine.tasks import both
 from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout
 from ray_multicluster_scheduler.model.cluster import Node, Usage
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteVersion
@@ -31,7 +35,7 @@ class Reading:
     #: None: not told in time, which does not make the cluster unusable.
     usage: Usage | None
     python_version: str | None
-    #: Until the needed answers were complete.
+    #: How long the needed answers took.
     latency_s: float
 
     @property
@@ -47,53 +51,33 @@ class Reading:
 
 
 async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: float) -> Reading:
-    """Ask for everything at once; raise `ClusterError` when version, nodes or job list fail or are late."""
+    """Look at a cluster; raise `ClusterError` when version, nodes or job list fail or are late."""
     started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
-    version = asyncio.ensure_future(api.version())
-    nodes = asyncio.ensure_future(api.nodes())
-    jobs = asyncio.ensure_future(api.list_jobs())
-    usage = asyncio.ensure_future(api.usage())
-    python_version = asyncio.ensure_future(api.python_version())
-    needed = {"version": version, "nodes": nodes, "job list": jobs}
     try:
-        await asyncio.wait(needed.values(), timeout=deadline_s, return_when=asyncio.FIRST_EXCEPTION)
-        latency_s = clock.monotonic() - started
-        _raise_first_problem(name, needed, deadline_s)
-        left_s = ends_at - asyncio.get_running_loop().time()
-        await asyncio.wait([usage, python_version], timeout=max(0.0, left_s))
-    finally:
-        await _put_away([*needed.values(), usage, python_version])
+        (version, nodes), jobs = await asyncio.wait_for(
+            both(_version_and_nodes(api), api.list_jobs()), deadline_s
+        )
+    except asyncio.TimeoutError:
+        raise ClusterTimeout(name, f"no answer to nodes and job list within {deadline_s:g} s") from None
+    latency_s = clock.monotonic() - started
+    left_s = ends_at - asyncio.get_running_loop().time()
+    usage, python_version = await both(_if_told(api.usage(), left_s), _if_told(api.python_version(), left_s))
     return Reading(
-        version=version.result(),
-        nodes=nodes.result(),
-        jobs=jobs.result(),
-        usage=_result_or_none(usage),
-        python_version=_result_or_none(python_version),
+        version=version,
+        nodes=nodes,
+        jobs=jobs,
+        usage=usage,
+        python_version=python_version,
         latency_s=latency_s,
     )
 
 
-def _raise_first_problem(name: str, needed: Mapping[str, asyncio.Future[Any]], deadline_s: float) -> None:
-    for answer in needed.values():
-        if answer.done():
-            answer.result()
-    late = [what for what, answer in needed.items() if not answer.done()]
-    if late:
-        raise ClusterTimeout(name, f"no answer within {deadline_s:g} s: {', '.join(late)}")
+async def _version_and_nodes(api: RayApi) -> tuple[RemoteVersion, tuple[Node, ...]]:
+    return await api.version(), await api.nodes()
 
 
-async def _put_away(answers: Iterable[asyncio.Future[Any]]) -> None:
-    """End what still runs, so that no request outlives its probe."""
-    waiting = list(answers)
-    for answer in waiting:
-        answer.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-
-
-def _result_or_none(answer: asyncio.Future[T]) -> T | None:
-    if answer.cancelled():
-        return None
+async def _if_told(answer: Awaitable[T], timeout_s: float) -> T | None:
     try:
-        return answer.result()
-    except ClusterError:
+        return await asyncio.wait_for(answer, timeout_s)
+    except (ClusterError, asyncio.TimeoutError):
         return None

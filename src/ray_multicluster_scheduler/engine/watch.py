@@ -8,12 +8,12 @@ anything else is a bug and ends `run`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.engine.probe import Reading, read_cluster
+from ray_multicluster_scheduler.engine.tasks import run_all
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.remote import RemoteJob
@@ -75,9 +75,10 @@ class ClusterWatch:
         """Return the job list of the last good probe, as old as the snapshot; None when there was none."""
         return self._watched[name].jobs
 
-    def subscribe(self, listener: Listener) -> None:
-        """Have `listener` called after every probe. It must not block: let it set an event."""
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Have `listener` called after every probe; returns what ends that. It must not block."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def probe(self, name: str) -> ClusterSnapshot:
         """Look at one cluster now, or join the look that is under way."""
@@ -92,11 +93,11 @@ class ClusterWatch:
         """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""
         now = self._clock.monotonic()
         due = [n for n, w in self._watched.items() if w.due_at <= now and not w.lock.locked()]
-        await _all(self.probe(name) for name in due)
+        await run_all(self.probe(name) for name in due)
 
     async def run(self) -> None:
         """Follow every cluster until cancelled."""
-        await _all(self._follow(name) for name in self._watched)
+        await run_all(self._follow(name) for name in self._watched)
 
     async def _follow(self, name: str) -> None:
         watched = self._watched[name]
@@ -166,14 +167,3 @@ def _seen(before: ClusterSnapshot, reading: Reading, *, asked_at: float) -> Clus
 
 def _worth_planning(snapshot: ClusterSnapshot) -> tuple[object, ...]:
     return snapshot.health, snapshot.session_name, snapshot.total
-
-
-async def _all(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Run all to their end; when one fails or the caller is cancelled, none is left running."""
-    tasks = [asyncio.create_task(job) for job in jobs]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

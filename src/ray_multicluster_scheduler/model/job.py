@@ -91,6 +91,8 @@ class Job:
     session_name: str | None = None
     accepted_at: float
     placed_at: float | None = None
+    #: When Ray was first known to have the current attempt; None: it may never have arrived.
+    seen_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
     #: When the current state was entered.

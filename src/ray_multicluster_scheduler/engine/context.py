@@ -1,0 +1,38 @@
+"""What every part of the engine needs, handed over in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.engine.offload import Offload
+from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.ports import Clock, JobStore, RayApi
+
+
+def nothing_happens(point: str) -> None:
+    """Pass a named crash point: only tests put something else here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """The engine's surroundings. Tests pass their own clock, jitter, apis and crash points."""
+
+    config: Config
+    store: JobStore
+    packages: PackageStore
+    apis: Mapping[str, RayApi]
+    watch: ClusterWatch
+    clock: Clock
+    #: Numbers from 0 to 1.
+    jitter: Callable[[], float]
+    offload: Offload
+    #: Called with the name of each point at which a crash must lose nothing (docs/failures.md).
+    crash_point: Callable[[str], None] = field(default=nothing_happens)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the scheduler's settings."""
+        return self.config.settings

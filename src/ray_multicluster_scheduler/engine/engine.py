@@ -1,0 +1,168 @@
+"""The engine: whoever holds the lease leads, and the leader runs the loops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from ray_multicluster_scheduler.engine.board import Board
+from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
+from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.place import Placer
+from ray_multicluster_scheduler.engine.rules import judge_rules, plan_rules, retry_rules
+from ray_multicluster_scheduler.engine.sweep import Sweeper
+from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, run_all, wait_for
+from ray_multicluster_scheduler.engine.watch import Probed
+from ray_multicluster_scheduler.errors import LeaseLost
+from ray_multicluster_scheduler.model.job import Job, Lease
+from ray_multicluster_scheduler.model.states import JobState
+
+log = logging.getLogger(__name__)
+
+#: The lease is renewed this often within its life.
+RENEWALS = 3
+#: Nothing happens for this long: look whether a retry or a time-out is due that no bell announces.
+IDLE_PLACE_S = 5.0
+
+
+class Engine:
+    """Runs until `stop` is called. Several engines on one store are safe: one leads, the others wait."""
+
+    def __init__(self, context: EngineContext, *, holder: str) -> None:
+        self._context = context
+        self._holder = holder
+        self._stopping = asyncio.Event()
+        self._bell = asyncio.Event()
+
+    def ring(self) -> None:
+        """Say that the store has changed; call it on the engine's loop."""
+        self._bell.set()
+
+    def stop(self) -> None:
+        """Ask the engine to end; jobs go on, and another engine may take over at once."""
+        self._stopping.set()
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Wait for the lease, lead while it holds, begin again."""
+        context, ttl_s = self._context, self._context.settings.lease_ttl_s
+        while not self._stopping.is_set():
+            self._bell.clear()
+            lease = await context.offload(
+                context.store.acquire_lease, self._holder, ttl_s=ttl_s, now=context.clock.now()
+            )
+            if lease is None:
+                await wait_for(self._bell, ttl_s / RENEWALS)
+                continue
+            await self._lead(lease)
+
+    async def _lead(self, lease: Lease) -> None:
+        log.info("leading", extra={"holder": lease.holder, "epoch": lease.epoch})
+        leadership = asyncio.create_task(Leadership(self._context, lease, self._bell).run())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({leadership, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if leadership.done():
+                leadership.result()
+        except LeaseLost:
+            log.warning("another scheduler leads now", extra={"holder": lease.holder, "epoch": lease.epoch})
+        finally:
+            await cancel_all([leadership, stopping])
+            await self._context.offload(self._context.store.release_lease, lease)
+
+
+class Leadership:
+    """The loops of one leader, from taking the lease to losing it."""
+
+    def __init__(self, context: EngineContext, lease: Lease, bell: asyncio.Event) -> None:
+        self._context = context
+        self._lease = lease
+        self._bell = bell
+        settings = context.settings
+        self.board = Board(context, lease, moved=self._on_moved)
+        self.placer = Placer(context, self.board, plan_rules(settings))
+        self._sweeper = Sweeper(context, self.board)
+        self._plan = asyncio.Event()
+        self._publish = asyncio.Event()
+        self._pokes: set[asyncio.Task[object]] = set()
+        self._listed: asyncio.Queue[Probed] = asyncio.Queue()
+        self.workers = {
+            spec.name: ClusterWorker(
+                context,
+                self.board,
+                spec,
+                judge_rules=judge_rules(settings),
+                retry_rules=retry_rules(settings),
+            )
+            for spec in context.config.clusters
+        }
+
+    async def run(self) -> None:
+        """Run every loop until one fails, the lease is lost, or the task is cancelled."""
+        context = self._context
+        await self.board.refresh()
+        unsubscribe = context.watch.subscribe(self._on_probe)
+        try:
+            await run_all(
+                [
+                    context.watch.run(),
+                    self._renew_lease(),
+                    repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
+                    repeat(self._place, self._plan, lambda: IDLE_PLACE_S),
+                    repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
+                    self._sweep(),
+                    *(worker.run() for worker in self.workers.values()),
+                ]
+            )
+        finally:
+            unsubscribe()
+            await cancel_all(self._pokes)
+
+    async def _renew_lease(self) -> None:
+        context, ttl_s = self._context, self._context.settings.lease_ttl_s
+        while True:
+            await asyncio.sleep(ttl_s / RENEWALS)
+            now = context.clock.now()
+            self._lease = await context.offload(context.store.renew_lease, self._lease, ttl_s=ttl_s, now=now)
+
+    async def _refresh(self) -> None:
+        """Take in what others wrote: new jobs and stop requests."""
+        await self.board.refresh()
+        self._plan.set()
+        for worker in self.workers.values():
+            worker.wake.set()
+
+    async def _place(self) -> None:
+        await self.placer.step()
+
+    async def _publish_snapshots(self) -> None:
+        context = self._context
+        snapshots = list(context.watch.snapshots().values())
+        await context.offload(context.store.save_snapshots, snapshots, epoch=self._lease.epoch)
+
+    async def _sweep(self) -> None:
+        while True:
+            probed = await self._listed.get()
+            if probed.jobs is not None:
+                await self._sweeper.sweep(probed.snapshot.name, probed.jobs)
+
+    def _on_probe(self, probed: Probed) -> None:
+        self._listed.put_nowait(probed)
+        self._publish.set()
+        self._plan.set()
+
+    def _on_moved(self, jobs: Sequence[Job]) -> None:
+        """Wake whoever has something to do now."""
+        for job in jobs:
+            if job.state is JobState.PLACED and job.cluster:
+                self.workers[job.cluster].placed_now(job)
+            elif job.final and job.cluster:
+                self._poke(job.cluster)
+        self._plan.set()
+
+    def _poke(self, cluster: str) -> None:
+        """Look at a cluster now, because what it has free has just changed."""
+        poke = asyncio.create_task(self._context.watch.probe(cluster))
+        self._pokes.add(poke)
+        poke.add_done_callback(self._pokes.discard)

@@ -1,0 +1,30 @@
+"""From the settings of clusters.yaml to the rules of the pure parts."""
+
+from __future__ import annotations
+
+from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.policy.judge import JudgeRules
+from ray_multicluster_scheduler.policy.plan import PlanRules
+from ray_multicluster_scheduler.policy.retry import RetryRules
+
+
+def judge_rules(settings: Settings) -> JudgeRules:
+    """Return how long is long for an attempt that is not heard of."""
+    return JudgeRules(
+        unreachable_after_s=settings.unreachable_after_s,
+        lost_after_refused_s=settings.lost_after_refused_s,
+    )
+
+
+def retry_rules(settings: Settings) -> RetryRules:
+    """Return the budget and pace of retries."""
+    return RetryRules(
+        max_infra_retries=settings.max_infra_retries,
+        delay_s=settings.retry_delay_s,
+        max_delay_s=settings.retry_max_delay_s,
+    )
+
+
+def plan_rules(settings: Settings) -> PlanRules:
+    """Return the rules of the planner."""
+    return PlanRules(starvation_after_s=settings.starvation_after_s)

@@ -1,0 +1,231 @@
+"""What one look at a cluster means for one attempt there: evidence in, verdict out.
+
+The rules that everything hangs on: a dark cluster is not a dead job; RUNNING is not believed when the
+driver's node is dead; a job that Ray does not know is not a job that never ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.retry import FailureKind, failure_kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What one look says about one attempt."""
+
+    #: The cluster answered; then `remote` None means that it does not know the id.
+    answered: bool
+    remote: RemoteJob | None = None
+    #: The cluster's incarnation, read in the same look.
+    session_name: str | None = None
+    dead_nodes: frozenset[str] = frozenset()
+    #: How long there has been no answer, and why.
+    silent_s: float = 0.0
+    silence: str = ""
+    #: How long dashboard and head address have both refused connections, without a break.
+    refused_s: float = 0.0
+    #: A second, single read of this id said the same.
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeRules:
+    """How long is long."""
+
+    unreachable_after_s: float = 20.0
+    #: A raylet outlives its GCS by 60 s: failing over sooner could run the job twice.
+    lost_after_refused_s: float = 90.0
+    #: A job that Ray cannot stop because it never started is let go after this.
+    stop_grace_s: float = 30.0
+
+
+class Act(str, Enum):
+    """What is to be done about the attempt."""
+
+    KEEP = "KEEP"  # nothing new
+    MOVE = "MOVE"  # write the new state
+    FAIL = "FAIL"  # the attempt ended badly: the retry policy decides
+    CONFIRM = "CONFIRM"  # read this id once more, on its own, before believing it
+    SEND = "SEND"  # it never arrived: send it, under the same id
+    REPLACE = "REPLACE"  # silent for too long: the user wants it started elsewhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to do, and why in one sentence."""
+
+    act: Act
+    state: JobState | None = None
+    reason: str = ""
+    failure: FailureKind | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+_KEEP = Verdict(act=Act.KEEP)
+#: Ray's messages can carry a whole traceback; the log is kept apart.
+MAX_REASON = 2000
+
+
+def judge(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdict:
+    """Decide about one live attempt."""
+    if not sight.answered:
+        return _silent(job, sight, rules=rules)
+    if sight.remote is None:
+        return _missing(job, sight)
+    return _found(job, sight, sight.remote, rules=rules, now=now)
+
+
+def timed_out(job: Job, *, now: float) -> bool:
+    """Tell whether this attempt has run longer than its `timeout_s`."""
+    limit = job.spec.timeout_s
+    return limit is not None and job.started_at is not None and now - job.started_at > limit
+
+
+def _silent(job: Job, sight: Sight, *, rules: JudgeRules) -> Verdict:
+    if sight.refused_s >= rules.lost_after_refused_s:
+        return _lost(
+            f"cluster {job.cluster!r} is down: its dashboard and its head address have both refused "
+            f"connections for {sight.refused_s:.0f} s, longer than a Ray job outlives its head"
+        )
+    if sight.silent_s < rules.unreachable_after_s:
+        return _KEEP
+    if job.spec.on_unreachable == "fail":
+        return Verdict(
+            act=Act.MOVE,
+            state=JobState.FAILED,
+            reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s ({sight.silence}) and "
+            "on_unreachable is 'fail'; the attempt may still be running there",
+        )
+    if not isinstance(job.spec.on_unreachable, str) and sight.silent_s >= job.spec.on_unreachable:
+        return Verdict(
+            act=Act.REPLACE,
+            reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s and on_unreachable "
+            f"allows another start after {job.spec.on_unreachable:g} s: attempt {job.attempt} may still be "
+            "running there, so the two may overlap",
+        )
+    if job.state is JobState.UNREACHABLE:
+        return _KEEP
+    return Verdict(
+        act=Act.MOVE,
+        state=JobState.UNREACHABLE,
+        reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s ({sight.silence}); "
+        "the job may well be running, so it is not started elsewhere without evidence",
+    )
+
+
+def _missing(job: Job, sight: Sight) -> Verdict:
+    restarted = None not in (job.session_name, sight.session_name) and job.session_name != sight.session_name
+    if not sight.confirmed and (restarted or job.seen_at is not None):
+        return Verdict(act=Act.CONFIRM)
+    if restarted:
+        return _lost(f"the head of cluster {job.cluster!r} was restarted (new session) and its jobs are gone")
+    if job.seen_at is None:
+        return Verdict(act=Act.SEND, reason=f"cluster {job.cluster!r} never received it")
+    return Verdict(
+        act=Act.FAIL,
+        failure=FailureKind.OUTCOME_UNKNOWN,
+        reason=f"cluster {job.cluster!r} no longer knows it: somebody deleted its record after it had ended, "
+        "before its result was read",
+    )
+
+
+def _found(job: Job, sight: Sight, remote: RemoteJob, *, rules: JudgeRules, now: float) -> Verdict:
+    if not remote.status.final and remote.driver_node_id in sight.dead_nodes:
+        return _lost(
+            f"Ray says {remote.status.value}, but the node of its driver on cluster {job.cluster!r} is dead"
+        )
+    if remote.status is RemoteStatus.PENDING:
+        return _pending(job, sight, rules=rules, now=now)
+    if remote.status is RemoteStatus.RUNNING:
+        return _running(job, sight, now=now)
+    if remote.status is RemoteStatus.SUCCEEDED:
+        return _move(job, sight, JobState.SUCCEEDED, "its driver ended with exit code 0", remote, now=now)
+    if remote.status is RemoteStatus.STOPPED:
+        return _stopped(job, sight, remote, now=now)
+    return _failed(sight, remote)
+
+
+def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdict:
+    if job.target is Target.STOPPED and now - job.changed_at > rules.stop_grace_s:
+        return Verdict(
+            act=Act.MOVE,
+            state=JobState.STOPPED,
+            reason="stopped by the user; Ray never started it and still lists it as PENDING; it is stopped "
+            "there if it ever starts",
+        )
+    if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
+        reason = f"cluster {job.cluster!r} has it and has not started it yet"
+        return Verdict(
+            act=Act.MOVE, state=JobState.SUBMITTED, reason=reason, changes=_seen(job, sight, now=now)
+        )
+    return _KEEP
+
+
+def _running(job: Job, sight: Sight, *, now: float) -> Verdict:
+    if job.state is JobState.RUNNING:
+        return _KEEP
+    back = job.state is JobState.UNREACHABLE
+    reason = (
+        "the cluster is back and it still runs" if back else f"its driver runs on cluster {job.cluster!r}"
+    )
+    started = job.started_at or now
+    return Verdict(
+        act=Act.MOVE,
+        state=JobState.RUNNING,
+        reason=reason,
+        changes={**_seen(job, sight, now=now), "started_at": started},
+    )
+
+
+def _stopped(job: Job, sight: Sight, remote: RemoteJob, *, now: float) -> Verdict:
+    if job.target is Target.STOPPED:
+        return _move(job, sight, JobState.STOPPED, "stopped by the user", remote, now=now)
+    if timed_out(job, now=now):
+        return Verdict(
+            act=Act.FAIL,
+            failure=FailureKind.TIMED_OUT,
+            reason=f"it ran longer than its timeout_s of {job.spec.timeout_s:g} s and was stopped",
+        )
+    reason = f"stopped on cluster {job.cluster!r} by somebody else"
+    return _move(job, sight, JobState.STOPPED, reason, remote, now=now)
+
+
+def _failed(sight: Sight, remote: RemoteJob) -> Verdict:
+    kind = failure_kind(remote)
+    if kind is not FailureKind.USER and not sight.confirmed:
+        return Verdict(act=Act.CONFIRM)
+    return Verdict(
+        act=Act.FAIL,
+        failure=kind,
+        reason=_failure_reason(remote),
+        changes={"error_type": remote.error_type, "exit_code": remote.driver_exit_code},
+    )
+
+
+def _failure_reason(remote: RemoteJob) -> str:
+    if remote.driver_exit_code is not None:
+        return f"its program ended with exit code {remote.driver_exit_code}"
+    return remote.message.strip()[:MAX_REASON] or "Ray calls it FAILED without saying why"
+
+
+def _move(job: Job, sight: Sight, state: JobState, reason: str, remote: RemoteJob, *, now: float) -> Verdict:
+    changes = {**_seen(job, sight, now=now), "exit_code": remote.driver_exit_code}
+    if state is JobState.SUCCEEDED and job.started_at is None:
+        changes["started_at"] = remote.start_time or now
+    return Verdict(act=Act.MOVE, state=state, reason=reason, changes=changes)
+
+
+def _seen(job: Job, sight: Sight, *, now: float) -> dict[str, Any]:
+    return {"seen_at": job.seen_at or now, "session_name": sight.session_name or job.session_name}
+
+
+def _lost(reason: str) -> Verdict:
+    return Verdict(act=Act.FAIL, failure=FailureKind.LOST, reason=reason)

@@ -1,0 +1,92 @@
+"""From a verdict to the moves that are written: states, counters and the attempt's outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.policy.judge import Verdict
+from ray_multicluster_scheduler.policy.retry import FailureKind, RetryDecision
+
+#: A job that is back in the queue holds nothing on any cluster.
+_NOWHERE: Mapping[str, Any] = {"cluster": None, "remote_id": None, "session_name": None, "seen_at": None}
+
+
+def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
+    """Return a plain move of a job as it is now."""
+    outcome = {"outcome": state.value, "reason": reason} if state in FINAL else {}
+    return Transition(
+        submission_id=job.submission_id,
+        expected=job.state,
+        attempt=job.attempt,
+        new=state,
+        reason=reason,
+        changes=changes,
+        attempt_changes=outcome,
+    )
+
+
+def after_failure(job: Job, verdict: Verdict, retry: RetryDecision, *, now: float) -> tuple[Transition, ...]:
+    """Return the moves after an attempt ended badly: back into the queue, or to its end."""
+    assert verdict.failure is not None
+    lost = verdict.failure is FailureKind.LOST
+    counters = {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
+    if job.target is Target.STOPPED and lost:
+        return (move(job, JobState.STOPPED, f"stopped by the user, and gone: {verdict.reason}"),)
+    if not retry.again or job.target is Target.STOPPED:
+        return (
+            move(job, JobState.FAILED, f"{verdict.reason}; {retry.sentence}", **verdict.changes, **counters),
+        )
+    back = _requeue(
+        job,
+        verdict.failure.value,
+        f"{verdict.reason}; {retry.sentence}",
+        retry,
+        {**verdict.changes, **counters},
+        now,
+    )
+    if not lost:
+        return (back,)
+    gone = move(job, JobState.LOST, verdict.reason)
+    return gone, replace(back, expected=JobState.LOST)
+
+
+def replace_silent(job: Job, verdict: Verdict, retry: RetryDecision, *, now: float) -> tuple[Transition, ...]:
+    """Return the moves that start a silent job elsewhere; none when its retries are used up."""
+    if not retry.again:
+        return ()
+    counters = {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
+    back = _requeue(job, "REPLACED", f"{verdict.reason}; {retry.sentence}", retry, counters, now)
+    if job.state is JobState.UNREACHABLE:
+        return (back,)
+    return move(job, JobState.UNREACHABLE, verdict.reason), replace(back, expected=JobState.UNREACHABLE)
+
+
+def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
+    """Return the move of a job of which nothing was executed: it keeps its retries."""
+    return Transition(
+        submission_id=job.submission_id,
+        expected=job.state,
+        attempt=job.attempt,
+        new=JobState.QUEUED,
+        reason=reason,
+        changes={**_NOWHERE, "not_before": now + delay_s},
+        attempt_changes={"outcome": "NOT_SENT", "reason": reason},
+    )
+
+
+def _requeue(
+    job: Job, outcome: str, reason: str, retry: RetryDecision, changes: Mapping[str, Any], now: float
+) -> Transition:
+    return Transition(
+        submission_id=job.submission_id,
+        expected=job.state,
+        attempt=job.attempt,
+        new=JobState.QUEUED,
+        reason=reason,
+        changes={**changes, **_NOWHERE, "not_before": now + retry.delay_s, "avoid": retry.avoid},
+        attempt_changes={"outcome": outcome, "reason": reason},
+    )

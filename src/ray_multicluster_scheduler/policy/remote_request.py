@@ -1,0 +1,46 @@
+"""What is sent to a cluster for a job: a pure function of that cluster's configuration and the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.job import JobSpec, remote_id_for
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.policy.paths import map_paths
+from ray_multicluster_scheduler.policy.runtime_env import compose
+
+ORIGIN = "raymc.origin"
+JOB = "raymc.job"
+ATTEMPT = "raymc.attempt"
+
+
+def compose_submit(
+    submission_id: str,
+    spec: JobSpec,
+    attempt: int,
+    target: ClusterSpec,
+    clusters: Sequence[ClusterSpec],
+    *,
+    origin: str,
+) -> RemoteSubmit:
+    """Compose the request for one attempt on one cluster, or raise `InvalidRuntimeEnv`.
+
+    Nothing of any other cluster gets in but its `home_dir`, from which paths are mapped.
+    """
+    identity = {
+        "RAY_MULTICLUSTER_CLUSTER": target.name,
+        "RAY_MULTICLUSTER_SUBMISSION_ID": submission_id,
+        "RAY_MULTICLUSTER_ATTEMPT": str(attempt),
+    }
+    homes = [cluster.home_dir for cluster in clusters if cluster.home_dir]
+    return RemoteSubmit(
+        submission_id=remote_id_for(submission_id, attempt),
+        entrypoint=map_paths(spec.entrypoint, homes, target.home_dir),
+        runtime_env=compose(target.runtime_env, spec.runtime_env, identity=identity),
+        metadata={**spec.metadata, ORIGIN: origin, JOB: submission_id, ATTEMPT: str(attempt)},
+        entrypoint_num_cpus=spec.entrypoint_num_cpus,
+        entrypoint_num_gpus=spec.entrypoint_num_gpus,
+        entrypoint_memory=spec.entrypoint_memory,
+        entrypoint_resources=spec.entrypoint_resources or None,
+    )

@@ -1,0 +1,110 @@
+"""Whether a job whose attempt ended badly is tried again: by kind of failure, with separate budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.remote import RemoteJob
+
+
+class FailureKind(str, Enum):
+    """Why an attempt ended badly. Only `USER` and `TIMED_OUT` are the program's own doing."""
+
+    LOST = "LOST"  # evidence that the attempt is gone: head restarted, driver node dead, cluster dead
+    ENVIRONMENT = "ENVIRONMENT"  # Ray could not set up the runtime_env: another cluster may
+    UNSCHEDULABLE = "UNSCHEDULABLE"  # Ray found no room for the driver
+    SUPERVISOR = "SUPERVISOR"  # Ray's own helper for the job died or never started
+    REFUSED = "REFUSED"  # the cluster answered the submit with an error
+    USER = "USER"  # the program ended with an exit code
+    TIMED_OUT = "TIMED_OUT"  # it ran longer than its timeout_s
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"  # it ended, and its result was deleted before we read it
+
+
+_BY_ERROR_TYPE: Mapping[str, FailureKind] = {
+    "RUNTIME_ENV_SETUP_FAILURE": FailureKind.ENVIRONMENT,
+    "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE": FailureKind.UNSCHEDULABLE,
+    "JOB_SUPERVISOR_ACTOR_START_TIMEOUT": FailureKind.UNSCHEDULABLE,
+    "JOB_SUPERVISOR_ACTOR_START_FAILURE": FailureKind.SUPERVISOR,
+    "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": FailureKind.SUPERVISOR,
+    "JOB_SUPERVISOR_ACTOR_DIED": FailureKind.SUPERVISOR,
+    "JOB_ENTRYPOINT_COMMAND_START_ERROR": FailureKind.USER,
+    "JOB_ENTRYPOINT_COMMAND_ERROR": FailureKind.USER,
+}
+_USERS_OWN = frozenset({FailureKind.USER, FailureKind.TIMED_OUT})
+#: The cluster itself is the trouble: another one goes first.
+_ELSEWHERE = frozenset({FailureKind.ENVIRONMENT, FailureKind.UNSCHEDULABLE, FailureKind.REFUSED})
+#: Running these again could repeat work that was done.
+_NEVER_AGAIN = frozenset({FailureKind.OUTCOME_UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRules:
+    """Budget and pace of retries after infrastructure failures; the user's own budget is in the job."""
+
+    max_infra_retries: int = 3
+    delay_s: float = 2.0
+    max_delay_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryDecision:
+    """What follows a failure: another attempt after `delay_s`, or the end."""
+
+    again: bool
+    delay_s: float
+    infra_failures: int
+    user_failures: int
+    avoid: tuple[str, ...]
+    #: What was decided, for the event.
+    sentence: str
+
+
+def failure_kind(remote: RemoteJob) -> FailureKind:
+    """Tell why Ray calls a job FAILED. Older Rays give no error_type: then an exit code means the program."""
+    if remote.error_type is not None:
+        return _BY_ERROR_TYPE.get(remote.error_type, FailureKind.SUPERVISOR)
+    if remote.driver_exit_code is not None:
+        return FailureKind.USER
+    if remote.message.startswith("runtime_env setup failed"):
+        return FailureKind.ENVIRONMENT
+    return FailureKind.SUPERVISOR
+
+
+def decide_retry(job: Job, kind: FailureKind, *, rules: RetryRules, jitter: float) -> RetryDecision:
+    """Decide what follows a failed attempt. `jitter` is a number from 0 to 1."""
+    users_own = kind in _USERS_OWN
+    user_failures = job.user_failures + users_own
+    infra_failures = job.infra_failures + (not users_own)
+    used, budget, whose = (
+        (user_failures, job.spec.max_retries, "max_retries")
+        if users_own
+        else (infra_failures, rules.max_infra_retries, "max_infra_retries")
+    )
+    again = used <= budget and kind not in _NEVER_AGAIN
+    delay = min(rules.max_delay_s, rules.delay_s * 2 ** (used - 1)) * (0.5 + jitter / 2) if again else 0.0
+    avoid = job.avoid
+    if (
+        kind in {FailureKind.ENVIRONMENT, FailureKind.UNSCHEDULABLE}
+        and job.cluster
+        and job.cluster not in avoid
+    ):
+        avoid = (*avoid, job.cluster)
+    return RetryDecision(
+        again=again,
+        delay_s=delay,
+        infra_failures=infra_failures,
+        user_failures=user_failures,
+        avoid=avoid,
+        sentence=_sentence(kind, again=again, used=used, budget=budget, whose=whose, delay=delay),
+    )
+
+
+def _sentence(kind: FailureKind, *, again: bool, used: int, budget: int, whose: str, delay: float) -> str:
+    if again:
+        return f"tried again in {delay:.1f} s (retry {used} of {budget}, {whose})"
+    if kind in _NEVER_AGAIN:
+        return "not tried again, because it may have done its work"
+    return f"not tried again ({whose} is {budget})"

@@ -1,0 +1,115 @@
+"""Puts together what the planner looks at, from the configuration, the snapshots and the live jobs.
+
+The engine, `explain` and the dry run all use it, so they see the same world.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.job import Job, JobSpec
+from ray_multicluster_scheduler.model.resources import plus
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.runtime_env import compose
+
+_STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything the planner's view of the clusters is made of."""
+
+    specs: Sequence[ClusterSpec]
+    snapshots: Mapping[str, ClusterSnapshot]
+    #: Jobs that hold an attempt on a cluster.
+    live: Sequence[Job]
+    #: Marks made by `drain` / `undrain`, by cluster: they go before the configuration.
+    drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    #: Environments that were set up lately, by cluster.
+    warm: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: How many jobs may be between placement and their driver's start, by cluster.
+    start_limits: Mapping[str, int] = field(default_factory=dict)
+
+
+def cluster_views(world: World) -> tuple[ClusterView, ...]:
+    """Return every configured cluster as the planner sees it."""
+    return tuple(_view(spec, world) for spec in world.specs)
+
+
+def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
+    """Return what each user's live jobs hold over all clusters."""
+    by_user: dict[str, list[Job]] = {}
+    for job in live:
+        by_user.setdefault(job.spec.user, []).append(job)
+    return {user: _claims(jobs) for user, jobs in by_user.items()}
+
+
+def queued_job(job: Job, specs: Sequence[ClusterSpec]) -> QueuedJob:
+    """Return what the planner needs to know of a waiting job."""
+    return QueuedJob(
+        submission_id=job.submission_id,
+        seq=job.seq,
+        user=job.spec.user,
+        priority=job.spec.priority,
+        waiting_since=job.accepted_at,
+        claim=job.spec.claim,
+        tags=job.spec.tags,
+        preferred_cluster=job.spec.preferred_cluster,
+        avoid=job.avoid,
+        unfit=unfit_clusters(job.spec, specs),
+        env_key=env_key(job.spec),
+    )
+
+
+def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[str, str], ...]:
+    """Return the clusters on which this job's environment cannot be composed, with the reason for each."""
+    if not spec.runtime_env:
+        return ()
+    unfit = []
+    for cluster in specs:
+        try:
+            compose(cluster.runtime_env, spec.runtime_env, identity={})
+        except InvalidRuntimeEnv as error:
+            unfit.append((cluster.name, str(error)))
+    return tuple(unfit)
+
+
+def env_key(spec: JobSpec) -> str:
+    """Return a key that is equal for jobs with equal environments; empty when there is nothing to set up."""
+    if not spec.runtime_env:
+        return ""
+    return sha256(json.dumps(spec.runtime_env, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _view(spec: ClusterSpec, world: World) -> ClusterView:
+    here = [job for job in world.live if job.cluster == spec.name]
+    snapshot = world.snapshots.get(spec.name, ClusterSnapshot(name=spec.name))
+    young = [job for job in here if (job.placed_at or 0.0) > (snapshot.observed_at or 0.0)]
+    drained, why = world.drains.get(spec.name, (spec.drained, "set in the configuration"))
+    limit = world.start_limits.get(spec.name)
+    starting = sum(job.state in _STARTING for job in here)
+    return ClusterView(
+        spec=spec,
+        snapshot=snapshot,
+        drained=drained,
+        drain_reason=why,
+        reserved=_claims(here),
+        unseen=_claims(young),
+        live_jobs=len(here),
+        warm=world.warm.get(spec.name, frozenset()),
+        allowance=None if limit is None else max(0, limit - starting),
+        allowance_reason=f"{starting} jobs are being started there; more at once would slow all of them down",
+    )
+
+
+def _claims(jobs: Iterable[Job]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for job in jobs:
+        total = plus(total, job.spec.claim)
+    return total
