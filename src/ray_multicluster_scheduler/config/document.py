@@ -20,10 +20,13 @@ from ray_multicluster_scheduler.config.problems import Problem, Where, dotted
 from ray_multicluster_scheduler.errors import ConfigInvalid
 
 MAX_DEPTH = 50
+MAX_DIGITS = 40
 #: Counted with every alias unfolded: a few short lines can stand for billions of values.
 MAX_VALUES = 100_000
 
-_STR, _NULL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "null", "merge"))
+_STR, _NULL, _MERGE, _TIMESTAMP, *_NUMBERS = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "merge", "timestamp", "int", "float")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +61,24 @@ def _invalid(path: Path, line: int, text: str) -> ConfigInvalid:
     return ConfigInvalid(str(path), [str(Problem(line=line, text=text))])
 
 
+#: PyYAML's words and ours. Its own would name what was found, which may be a piece of a secret.
+_OUR_WORDS = {
+    "'\\t'": "a tab is used for indentation; YAML wants spaces",
+    "undefined alias": "an alias (*name) without its anchor (&name); text that starts with * needs quotes",
+    "duplicate anchor": "an anchor (&name) that exists already; text that starts with & needs quotes",
+    "tag handle": "tags are refused; text that starts with ! needs quotes",
+    "another document": "a second document starts here (---); the file must hold one",
+}
+
+
 def _in_our_words(error: yaml.MarkedYAMLError) -> str:
-    """Say what is wrong without the source line that PyYAML would quote: it may hold a secret."""
-    problem = error.problem or "not valid YAML"
-    if "'\\t'" in problem:
-        return "a tab is used for indentation; YAML wants spaces"
-    if "undefined alias" in problem:
-        return "an alias (*name) without its anchor (&name); text that starts with * needs quotes"
-    if "expected a single document" in (error.context or ""):
-        return "a second document starts here (---); the file must hold one"
-    return f"not valid YAML: {problem}"
+    """Say what is wrong without the source line that PyYAML would quote."""
+    problem = error.problem or ""
+    if isinstance(error, _Refused):
+        return problem
+    return next(
+        (ours for theirs, ours in _OUR_WORDS.items() if theirs in problem), f"not valid YAML: {problem}"
+    )
 
 
 def _read(text: str) -> Document:
@@ -84,8 +95,11 @@ def _read(text: str) -> Document:
     return Document(value=value, lines=survey.lines, problems=tuple(survey.problems))
 
 
-def _refused(at: yaml.Node | yaml.Event, problem: str) -> ConstructorError:
-    return ConstructorError(problem=problem, problem_mark=at.start_mark)  # type: ignore[arg-type]
+class _Refused(ConstructorError):
+    """Valid YAML that has no place in a configuration."""
+
+    def __init__(self, at: yaml.Node | yaml.Event, problem: str) -> None:
+        super().__init__(problem=problem, problem_mark=at.start_mark)  # type: ignore[arg-type]
 
 
 class _Loader(yaml.SafeLoader):
@@ -96,24 +110,27 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         if getattr(event, "tag", None) not in {None, "!", _STR}:
-            raise _refused(event, "tags (!!python/object, !name) are refused; quote text that starts with !")
+            raise _Refused(event, "tags (!!python/object) are refused; text that starts with ! needs quotes")
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise _refused(event, f"nested more than {MAX_DEPTH} levels deep")
+            raise _Refused(event, f"nested more than {MAX_DEPTH} levels deep")
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        unreadable = _Refused(node, "this number cannot be read; text needs quotes")
+        if node.tag in _NUMBERS and len(node.value) > MAX_DIGITS:
+            raise unreadable
         try:
             return super().construct_object(node, deep=deep)
-        except ValueError:  # 0x_, or a number with thousands of digits
-            raise _refused(node, "this number cannot be read; text needs quotes") from None
+        except ValueError:  # 0x_
+            raise unreadable from None
 
 
 # Dates stay text: nothing here is a date, and Ray's JSON has none.
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -130,14 +147,14 @@ class _Measure:
         if id(node) in self.known:
             return self.known[id(node)]
         if id(node) in self.open:
-            raise _refused(node, "an alias refers to itself")
+            raise _Refused(node, "an alias refers to itself")
         self.open.add(id(node))
         values, depth = 1, 0
         for child in _children(node):
             child_values, child_depth = self.of(child)
             values, depth = values + child_values, max(depth, child_depth + 1)
         if values > MAX_VALUES or depth > MAX_DEPTH:
-            raise _refused(node, f"aliases unfold to more than {MAX_VALUES} values or {MAX_DEPTH} levels")
+            raise _Refused(node, f"aliases unfold to more than {MAX_VALUES} values or {MAX_DEPTH} levels")
         self.open.discard(id(node))
         self.known[id(node)] = values, depth
         return values, depth
@@ -177,7 +194,7 @@ class _Survey:
             if key.tag == _MERGE:
                 continue
             if not isinstance(key, yaml.ScalarNode):
-                raise _refused(key, "a key must be a plain word")
+                raise _Refused(key, "a key must be a plain word")
             key.tag = _STR  # a cluster may be named `no` or `145`
             if key.value in first:
                 text = f"the key is written twice, first on line {_line(first[key.value][0])}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -18,7 +17,9 @@ CLIENT_PORT = 10001
 DASHBOARD_PORT = 8265
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
-_ADDRESS = re.compile(r"(?:ray://)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?/?")
+_HOST_PORT = r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+_ADDRESS = re.compile(rf"(?:ray://)?{_HOST_PORT}/?")
+_URL = re.compile(rf"(?P<scheme>https?)://{_HOST_PORT}(?P<path>/[^\s?#]*)?", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 #: A long run of letters and digits, as in every token and in no name that a person would choose.
 _RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{24,}")
@@ -53,16 +54,13 @@ def default_dashboard(address: str) -> str:
 
 def dashboard(value: str) -> str:
     """Return a base URL without a trailing slash; a path in front of Ray (a proxy's) may stay."""
-    url = urlsplit(value)
-    if "@" in url.netloc:
+    url = _URL.fullmatch(value)
+    if not url and "@" in value:
         raise ValueError("expected a URL without user:password@; a token belongs in `auth_token_env`")
-    plain = not (url.query or url.fragment) and not re.search(r"\s", value)
-    if url.scheme not in {"http", "https"} or not url.hostname or not plain:
+    if not url or not _is_port(url["port"] or DASHBOARD_PORT):
         raise ValueError(f"expected a URL such as http://10.0.0.5:{DASHBOARD_PORT}, found {shown(value)}")
-    port = url.netloc.rpartition(":")[2] if url.netloc[-1] != "]" and ":" in url.netloc else DASHBOARD_PORT
-    if not _is_port(port):
-        raise ValueError(f"expected a port from 1 to 65535 after the host, found {shown(value)}")
-    return f"{url.scheme}://{url.netloc.lower()}{url.path.rstrip('/')}"
+    port = f":{url['port']}" if url["port"] else ""
+    return f"{url['scheme'].lower()}://{url['host'].lower()}{port}{(url['path'] or '').rstrip('/')}"
 
 
 def variable_name(value: str) -> str:
@@ -110,4 +108,4 @@ def resources(value: dict[str, Any]) -> dict[str, float]:
 
 
 def _is_port(port: str | int) -> bool:
-    return str(port).isdecimal() and 1 <= int(port) <= 65535
+    return 1 <= int(port) <= 65535

@@ -14,7 +14,15 @@ FILE_NAME = "clusters.yaml"
 
 def home_dir(environ: Mapping[str, str]) -> Path:
     """Return the root of everything the product writes: `$RAY_MULTICLUSTER_HOME` or `~/.ray_multicluster`."""
-    return Path(environ.get(HOME_VARIABLE) or "~/.ray_multicluster").expanduser().absolute()
+    return expanded(environ.get(HOME_VARIABLE) or "~/.ray_multicluster").absolute()
+
+
+def expanded(name: str | Path) -> Path:
+    """Return a path with `~` replaced. `~nobody` stays as it is: no such file, and that is what we say."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
 
 
 def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd: Path) -> Path:
@@ -43,7 +51,7 @@ def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd:
 
 
 def _named(name: str | Path, cwd: Path, why: str) -> Path:
-    path = cwd / Path(name).expanduser()
+    path = cwd / expanded(name)
     if not path.is_file():
         problem = "is a directory" if path.is_dir() else "does not exist"
         raise ConfigNotFound([f"{path} ({why}; it {problem})"])

@@ -41,6 +41,7 @@ class Config:
 
 def load_config(path: Path) -> Config:
     """Read a configuration file. `ConfigInvalid` lists every problem; `ConfigNotFound`: no such file."""
+    path = path.absolute()
     return _Reading(_read_text(path), path, is_file=lambda name: Path(name).is_file()).config()
 
 
@@ -78,8 +79,8 @@ class _Reading:
 
     def config(self) -> Config:
         sections = self.sections()
-        settings = self.validated(Settings, sections.get("scheduler") or {}, ("scheduler",))
-        specs = self.distinct(list(self.specs(sections.get("clusters")))) if "clusters" in sections else []
+        settings = self.validated(Settings, sections["scheduler"], ("scheduler",))
+        specs = self.distinct(list(self.specs(sections["clusters"])))
         if self.problems or settings is None:
             raise ConfigInvalid(str(self.path), [str(problem) for problem in sorted(self.problems)])
         return Config(path=self.path, clusters=tuple(specs), settings=settings)
@@ -88,20 +89,19 @@ class _Reading:
         self.problems.append(self.document.problem(where, text))
 
     def sections(self) -> dict[str, Any]:
+        """Return the two parts of the file, an absent one as None."""
         value = self.document.value
-        if not isinstance(value, dict):
-            found = "an empty file" if value is None else shown(value)
-            self.note((), f"expected `clusters:` with the clusters indented below it, found {found}")
+        if value is not None and not isinstance(value, dict):
+            self.note((), f"expected `clusters:` with the clusters indented below it, found {shown(value)}")
             raise ConfigInvalid(str(self.path), [str(problem) for problem in self.problems])
-        for key in value.keys() - set(SECTIONS):
+        written = value or {}
+        for key in written.keys() - set(SECTIONS):
             self.note((key,), f"unknown key; {did_you_mean(key, SECTIONS)}")
-        if "clusters" not in value:
-            self.note((), "`clusters:` is missing")
-        return value
+        return {section: written.get(section) for section in SECTIONS}
 
     def validated(self, schema: type[Schema], value: object, where: Where) -> Schema | None:
         try:
-            return schema.model_validate(value)
+            return schema.model_validate({} if value is None else value)
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 self.note((*where, *found["loc"]), explain(found, schema))
@@ -109,7 +109,7 @@ class _Reading:
 
     def specs(self, clusters: object) -> Iterator[tuple[Where, ClusterSpec]]:
         for name, where, value in self.entries(clusters):
-            entry = self.validated(ClusterEntry, {} if value is None else value, where)
+            entry = self.validated(ClusterEntry, value, where)
             if entry is None or name is None:
                 continue
             spec = entry.spec(name, self.path.parent)

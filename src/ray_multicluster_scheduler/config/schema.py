@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ray_multicluster_scheduler.config import fields
+from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 
@@ -77,7 +78,7 @@ class Settings(_Section):
         90.0,
         ge=1,
         le=86400,
-        description="After this long of refused connections the jobs of a cluster count as lost; a Ray job can outlive its head by 60 s.",
+        description="Jobs of a cluster that refuses connections for longer are lost (a job outlives its head by 60 s).",
     )
     lease_ttl_s: float = Field(
         10.0,
@@ -108,7 +109,10 @@ class ClusterEntry(_Section):
         [], description="Words that say what the cluster is good for; jobs with the same tags prefer it."
     )
     max_running_jobs: int = Field(
-        50, ge=1, description="Jobs that may run at once; each costs the head a process and about 85 MB."
+        50,
+        ge=1,
+        le=10_000,
+        description="Jobs that may run at once; each costs the head a process and about 85 MB.",
     )
     max_resources: Annotated[dict[str, Any], AfterValidator(fields.resources)] | None = Field(
         None, description="What an autoscaling cluster can grow to; `memory` in GiB."
@@ -140,6 +144,6 @@ class ClusterEntry(_Section):
             max_running_jobs=self.max_running_jobs,
             max_resources=self.max_resources,
             auth_token_env=self.auth_token_env,
-            tls_ca=str(folder / Path(self.tls_ca).expanduser()) if self.tls_ca else None,
+            tls_ca=str(folder / expanded(self.tls_ca)) if self.tls_ca else None,
             drained=self.drained,
         )

@@ -162,14 +162,9 @@ class ClusterWorker:
         except ClusterError as error:
             log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
             return
-        context, keep = self._context, self._context.settings.log_keep_bytes
-        await context.offload(
-            context.store.save_log,
-            job.submission_id,
-            job.attempt,
-            bounded(text, keep),
-            epoch=self._board.lease.epoch,
-        )
+        context, epoch = self._context, self._board.lease.epoch
+        kept = bounded(text, context.settings.log_keep_bytes)
+        await context.offload(context.store.save_log, job.submission_id, job.attempt, kept, epoch=epoch)
 
     # -- stopping
 

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.rules import judge_rules, plan_rules, retry_rules
 from ray_multicluster_scheduler.engine.sweep import Sweeper
-from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, run_all, wait_for
+from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.engine.watch import Probed
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Job, Lease
@@ -87,14 +87,9 @@ class Leadership:
         self._publish = asyncio.Event()
         self._pokes: set[asyncio.Task[object]] = set()
         self._listed: asyncio.Queue[Probed] = asyncio.Queue()
+        judging, retrying = judge_rules(settings), retry_rules(settings)
         self.workers = {
-            spec.name: ClusterWorker(
-                context,
-                self.board,
-                spec,
-                judge_rules=judge_rules(settings),
-                retry_rules=retry_rules(settings),
-            )
+            spec.name: ClusterWorker(context, self.board, spec, judge_rules=judging, retry_rules=retrying)
             for spec in context.config.clusters
         }
 
@@ -104,7 +99,7 @@ class Leadership:
         await self.board.refresh()
         unsubscribe = context.watch.subscribe(self._on_probe)
         try:
-            await run_all(
+            await together(
                 [
                     context.watch.run(),
                     self._renew_lease(),

@@ -49,9 +49,7 @@ class Sweeper:
         known = await context.offload(context.store.get_many, [job_id])
         if job_id not in known or not number.isdigit():
             return
-        reason = (
-            f"attempt {number} was found alive on {cluster!r} after it had been given up, and was stopped"
-        )
+        reason = f"attempt {number} was found alive on {cluster!r} after it was given up, and was stopped"
         await context.offload(
             context.store.mark_attempt,
             job_id,

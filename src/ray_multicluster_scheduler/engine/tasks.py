@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -16,9 +16,7 @@ async def together(jobs: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
     try:
         return await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
 
 async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
@@ -27,6 +25,31 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
     try:
         return await asyncio.gather(first, second)
     finally:
-        first.cancel()
-        second.cancel()
-        await asyncio.gather(first, second, return_exceptions=True)
+        await cancel_all([first, second])
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    pending = list(tasks)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def wait_for(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait until the event is set or the time is over; tell which."""
+    try:
+        await asyncio.wait_for(event.wait(), timeout_s)
+    except asyncio.TimeoutError:
+        return False
+    return True
+
+
+async def repeat(
+    step: Callable[[], Coroutine[Any, Any, object]], wake: asyncio.Event, pause_s: Callable[[], float]
+) -> None:
+    """Call `step` when woken, and at least after `pause_s()` seconds. A bug in it ends the loop, loudly."""
+    while True:
+        wake.clear()
+        await step()
+        await wait_for(wake, pause_s())

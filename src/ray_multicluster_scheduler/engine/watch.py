@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.engine.probe import Reading, read_cluster
-from ray_multicluster_scheduler.engine.tasks import run_all
+from ray_multicluster_scheduler.engine.tasks import together
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.remote import RemoteJob
@@ -93,11 +93,11 @@ class ClusterWatch:
         """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""
         now = self._clock.monotonic()
         due = [n for n, w in self._watched.items() if w.due_at <= now and not w.lock.locked()]
-        await run_all(self.probe(name) for name in due)
+        await together(self.probe(name) for name in due)
 
     async def run(self) -> None:
         """Follow every cluster until cancelled."""
-        await run_all(self._follow(name) for name in self._watched)
+        await together(self._follow(name) for name in self._watched)
 
     async def _follow(self, name: str) -> None:
         watched = self._watched[name]

@@ -33,21 +33,14 @@ def after_failure(job: Job, verdict: Verdict, retry: RetryDecision, *, now: floa
     """Return the moves after an attempt ended badly: back into the queue, or to its end."""
     assert verdict.failure is not None
     lost = verdict.failure is FailureKind.LOST
-    counters = {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
+    reason = f"{verdict.reason}; {retry.sentence}"
+    changes = {**verdict.changes, **_counters(retry)}
     if job.target is Target.STOPPED and lost:
         return (move(job, JobState.STOPPED, f"stopped by the user, and gone: {verdict.reason}"),)
     if not retry.again or job.target is Target.STOPPED:
-        return (
-            move(job, JobState.FAILED, f"{verdict.reason}; {retry.sentence}", **verdict.changes, **counters),
-        )
-    back = _requeue(
-        job,
-        verdict.failure.value,
-        f"{verdict.reason}; {retry.sentence}",
-        retry,
-        {**verdict.changes, **counters},
-        now,
-    )
+        return (move(job, JobState.FAILED, reason, **changes),)
+    changes |= {"not_before": now + retry.delay_s, "avoid": retry.avoid}
+    back = _requeue(job, reason, outcome=verdict.failure.value, changes=changes)
     if not lost:
         return (back,)
     gone = move(job, JobState.LOST, verdict.reason)
@@ -58,8 +51,8 @@ def replace_silent(job: Job, verdict: Verdict, retry: RetryDecision, *, now: flo
     """Return the moves that start a silent job elsewhere; none when its retries are used up."""
     if not retry.again:
         return ()
-    counters = {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
-    back = _requeue(job, "REPLACED", f"{verdict.reason}; {retry.sentence}", retry, counters, now)
+    changes = {**_counters(retry), "not_before": now + retry.delay_s, "avoid": retry.avoid}
+    back = _requeue(job, f"{verdict.reason}; {retry.sentence}", outcome="REPLACED", changes=changes)
     if job.state is JobState.UNREACHABLE:
         return (back,)
     return move(job, JobState.UNREACHABLE, verdict.reason), replace(back, expected=JobState.UNREACHABLE)
@@ -67,26 +60,20 @@ def replace_silent(job: Job, verdict: Verdict, retry: RetryDecision, *, now: flo
 
 def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
     """Return the move of a job of which nothing was executed: it keeps its retries."""
+    return _requeue(job, reason, outcome="NOT_SENT", changes={"not_before": now + delay_s})
+
+
+def _counters(retry: RetryDecision) -> dict[str, Any]:
+    return {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
+
+
+def _requeue(job: Job, reason: str, *, outcome: str, changes: Mapping[str, Any]) -> Transition:
     return Transition(
         submission_id=job.submission_id,
         expected=job.state,
         attempt=job.attempt,
         new=JobState.QUEUED,
         reason=reason,
-        changes={**_NOWHERE, "not_before": now + delay_s},
-        attempt_changes={"outcome": "NOT_SENT", "reason": reason},
-    )
-
-
-def _requeue(
-    job: Job, outcome: str, reason: str, retry: RetryDecision, changes: Mapping[str, Any], now: float
-) -> Transition:
-    return Transition(
-        submission_id=job.submission_id,
-        expected=job.state,
-        attempt=job.attempt,
-        new=JobState.QUEUED,
-        reason=reason,
-        changes={**changes, **_NOWHERE, "not_before": now + retry.delay_s, "avoid": retry.avoid},
+        changes={**changes, **_NOWHERE},
         attempt_changes={"outcome": outcome, "reason": reason},
     )
