@@ -11,7 +11,7 @@ open files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -54,14 +54,12 @@ async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: floa
     """Look at a cluster; raise `ClusterError` when version, nodes or job list fail or are late."""
     started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
     try:
-        (version, nodes), jobs = await asyncio.wait_for(
-            both(_version_and_nodes(api), api.list_jobs()), deadline_s
-        )
+        (version, nodes), jobs = await asyncio.wait_for(_needed(api), deadline_s)
     except asyncio.TimeoutError:
         raise ClusterTimeout(name, f"no answer to nodes and job list within {deadline_s:g} s") from None
     latency_s = clock.monotonic() - started
     left_s = ends_at - asyncio.get_running_loop().time()
-    usage, python_version = await both(_if_told(api.usage(), left_s), _if_told(api.python_version(), left_s))
+    usage, python_version = await both(_if_told(api.usage, left_s), _if_told(api.python_version, left_s))
     return Reading(
         version=version,
         nodes=nodes,
@@ -72,12 +70,16 @@ async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: floa
     )
 
 
+async def _needed(api: RayApi) -> tuple[tuple[RemoteVersion, tuple[Node, ...]], tuple[RemoteJob, ...]]:
+    return await both(_version_and_nodes(api), api.list_jobs())
+
+
 async def _version_and_nodes(api: RayApi) -> tuple[RemoteVersion, tuple[Node, ...]]:
     return await api.version(), await api.nodes()
 
 
-async def _if_told(answer: Awaitable[T], timeout_s: float) -> T | None:
+async def _if_told(ask: Callable[[], Awaitable[T]], timeout_s: float) -> T | None:
     try:
-        return await asyncio.wait_for(answer, timeout_s)
+        return await asyncio.wait_for(ask(), timeout_s)
     except (ClusterError, asyncio.TimeoutError):
         return None
