@@ -102,7 +102,8 @@ def test_json_tells_programs_the_same(
             "head_address": "192.168.0.145:10001",
             "dashboard": "http://192.168.0.145:8265",
             "tags": ["cpu", "stable"],
-            "environment": ["conda", "$API_TOKEN"],
+            "runtime_env": ["conda", "env_vars"],
+            "env_vars": ["API_TOKEN"],
         }
     ]
     assert raymc("config", "check", "wrong.yaml", "--json") == 2

@@ -80,3 +80,8 @@ def test_the_home_is_below_the_users_home_unless_moved(tmp_path: Path) -> None:
     assert home_dir({"RAY_MULTICLUSTER_HOME": ""}) == Path.home() / ".ray_multicluster"
     assert home_dir({"RAY_MULTICLUSTER_HOME": str(tmp_path)}) == tmp_path
     assert home_dir({"RAY_MULTICLUSTER_HOME": "~/elsewhere"}) == Path.home() / "elsewhere"
+
+
+def test_the_home_of_nobody_is_a_place_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigNotFound, match="~nobody-here"):
+        Places(tmp_path).find(argument="~nobody-here/clusters.yaml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,7 +51,8 @@ def _summary(config: Config) -> dict[str, Any]:
             "head_address": spec.head_address,
             "dashboard": spec.dashboard,
             "tags": spec.tags,
-            "environment": _environment(spec),
+            "runtime_env": list(spec.runtime_env),
+            "env_vars": _variables(spec),
         }
         for spec in config.clusters
     ]
@@ -72,7 +72,9 @@ def _show(config: Config) -> None:
 
 
 def _environment(spec: ClusterSpec) -> list[str]:
-    """Name what the environment sets. Values stay where they are: they may be secrets."""
-    variables = spec.runtime_env.get("env_vars")
-    names = sorted(variables) if isinstance(variables, Mapping) else []
-    return [key for key in spec.runtime_env if key != "env_vars"] + [f"${name}" for name in names]
+    return [key for key in spec.runtime_env if key != "env_vars"] + [f"${name}" for name in _variables(spec)]
+
+
+def _variables(spec: ClusterSpec) -> list[str]:
+    """Name the variables that are set. Values stay where they are: they may be secrets."""
+    return sorted(spec.runtime_env.get("env_vars", {}))

@@ -73,11 +73,11 @@ _OUR_WORDS = {
 
 def _in_our_words(error: yaml.MarkedYAMLError) -> str:
     """Say what is wrong without the source line that PyYAML would quote."""
-    problem = error.problem or ""
     if isinstance(error, _Refused):
-        return problem
+        return str(error.problem)
+    theirs = f"{error.context}: {error.problem}"
     return next(
-        (ours for theirs, ours in _OUR_WORDS.items() if theirs in problem), f"not valid YAML: {problem}"
+        (ours for word, ours in _OUR_WORDS.items() if word in theirs), f"not valid YAML: {error.problem}"
     )
 
 
