@@ -14,6 +14,7 @@ from rich.markup import escape
 from ray_multicluster_scheduler.cli.clusters_cmd import clusters
 from ray_multicluster_scheduler.cli.config_cmd import config_app
 from ray_multicluster_scheduler.cli.doctor_cmd import doctor
+from ray_multicluster_scheduler.cli.local_cmd import local_app
 from ray_multicluster_scheduler.errors import SchedulerError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config_app, name="config")
+app.add_typer(local_app, name="local")
 app.command()(clusters)
 app.command()(doctor)
 

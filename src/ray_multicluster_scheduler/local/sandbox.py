@@ -49,9 +49,16 @@ class Sandbox:
     @classmethod
     def attach(cls, home: Path) -> Sandbox:
         """Return the sandbox that an earlier process left at `home`, in whatever state it is."""
+        if sandbox := cls.find(home):
+            return sandbox
+        raise SandboxError(f"no local clusters are up at {home}; `raymc local up` starts some")
+
+    @classmethod
+    def find(cls, home: Path) -> Sandbox | None:
+        """Do the same as `attach`, but return None where nothing is up."""
         saved = StateDir(home).read()
         if saved is None:
-            raise SandboxError(f"no local clusters are up at {home}; `raymc local up` starts some")
+            return None
         sandbox = cls(home, [member.spec for member in saved.members], config_path=saved.config)
         sandbox._members = {member.spec.name: member for member in saved.members}
         return sandbox
@@ -72,6 +79,15 @@ class Sandbox:
     def heads(self) -> dict[str, Head]:
         """The heads by name; empty while the sandbox is down."""
         return {name: member.head for name, member in self._members.items()}
+
+    @property
+    def specs(self) -> tuple[HeadSpec, ...]:
+        """What was asked for, in that order."""
+        return self._specs
+
+    def token_file(self, name: str) -> Path:
+        """Where the token of a head is while it is up; only this user can read the file."""
+        return self._dir.token_file(name)
 
     def __enter__(self) -> Sandbox:
         self.up()
