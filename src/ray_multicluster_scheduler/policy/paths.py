@@ -99,7 +99,7 @@ def relative_script(entrypoint: str) -> str | None:
     anchored = False
     for command in _commands(entrypoint):
         if command[0] == "cd":
-            anchored = anchored or (len(command) > 1 and not _is_relative(command[1]))
+            anchored = anchored or len(command) == 1 or not _is_relative(command[1])
         elif not anchored and (word := _relative_word(command)):
             return word
     return None
