@@ -78,7 +78,7 @@ class Settings(_Section):
         90.0,
         ge=1,
         le=86400,
-        description="Jobs of a cluster that refuses connections for longer are lost (Ray needs 60 s to end them).",
+        description="Jobs of a cluster that refuses connections for longer are lost.",
     )
     lease_ttl_s: float = Field(
         10.0,
