@@ -65,6 +65,7 @@ def compose(
     cluster = normalise(cluster_env, where=f"{where}: runtime_env")
     job = normalise(job_env, where="the job's runtime_env")
     cluster = _without_what_the_job_replaces(cluster, job)
+    _check_no_local_path(cluster, f"{where}: runtime_env")
 
     composed = {**cluster, **job}
     if "config" in cluster and "config" in job:
@@ -80,15 +81,27 @@ def compose(
 
 
 def _without_what_the_job_replaces(cluster: dict[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the cluster's Python where the job brings one: an image, or a conda environment."""
+    """Drop what the job has of its own, and the cluster's Python where the job brings another one."""
+    replaced = job.keys() - {"env_vars", "config", *_INSTALLERS}
     if any(image in job for image in _IMAGES):
-        return {option: value for option, value in cluster.items() if option in _FITS_AN_IMAGE}
-    if "conda" not in job:
-        return cluster
-    replaced = {*_IMAGES, "conda", "py_executable"}
-    if isinstance(job["conda"], str):
-        replaced.update(_INSTALLERS)
+        replaced |= cluster.keys() - _FITS_AN_IMAGE
+    elif "conda" in job:
+        replaced |= {*_IMAGES, "py_executable"}
+        if isinstance(job["conda"], str):  # it cannot take packages in: the job brings them all
+            replaced |= {*_INSTALLERS}
     return {option: value for option, value in cluster.items() if option not in replaced}
+
+
+def _check_no_local_path(cluster: Mapping[str, Any], where: str) -> None:
+    """Refuse directories that nobody packs: a job's are packed when it is submitted, a cluster's never."""
+    for option in ("working_dir", "py_modules"):
+        value = cluster.get(option, [])
+        if not all("://" in location for location in ([value] if isinstance(value, str) else value)):
+            raise InvalidRuntimeEnv(
+                f"{where}: {option}: Ray takes no plain path here. Write the URI of an archive, or "
+                "local:///path for a directory that is on every node (Ray 2.60); or give it with the job, "
+                "whose directories are packed and sent"
+            )
 
 
 def _layer_packages(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:

@@ -163,9 +163,9 @@ class TestComposition:
             ),
             # everything else: the job's value
             (
-                {"working_dir": "/cluster", "excludes": ["a"], "py_modules": ["/m"]},
+                {"working_dir": "local:///cluster", "excludes": ["a"], "py_modules": ["gcs://m.zip"]},
                 {"working_dir": "/job", "excludes": ["b"]},
-                {"working_dir": "/job", "excludes": ["b"], "py_modules": ["/m"]},
+                {"working_dir": "/job", "excludes": ["b"], "py_modules": ["gcs://m.zip"]},
             ),
         ],
     )
@@ -195,6 +195,15 @@ class TestComposition:
             InvalidRuntimeEnv, match=f"^cluster 'centos' with this job's runtime_env: .*{said}"
         ):
             compose(cluster, job, identity=WHO)
+
+    @pytest.mark.parametrize("cluster", [{"working_dir": "/code"}, {"py_modules": ["gcs://m.zip", "./m"]}])
+    def test_a_cluster_cannot_send_a_directory_of_nobodys_machine(self, cluster: dict[str, Any]) -> None:
+        with pytest.raises(
+            InvalidRuntimeEnv, match=r"^the cluster: runtime_env: \w+: Ray takes no plain path"
+        ):
+            plain_compose(cluster, None)
+        own = {"working_dir": "/mine", "py_modules": ["/mine"]}
+        assert plain_compose(cluster, own) == own
 
     def test_a_broken_side_is_named(self) -> None:
         with pytest.raises(InvalidRuntimeEnv, match=r"^cluster 'centos': runtime_env: excludes: "):
@@ -269,7 +278,7 @@ options = st.fixed_dictionaries(
     {},
     optional={
         "env_vars": st.dictionaries(names, values, max_size=4),
-        "working_dir": st.sampled_from(["/w", "./", "s3://bucket/code.zip"]),
+        "working_dir": st.sampled_from(["local:///w", "s3://bucket/code.zip"]),
         "excludes": st.lists(st.sampled_from(["*.log", "data/"]), max_size=2),
         "config": st.dictionaries(st.just("setup_timeout_seconds"), st.integers(1, 9)),
         "py_executable": st.sampled_from(["python3.10", "python3.11"]),
