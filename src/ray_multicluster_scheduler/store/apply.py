@@ -1,0 +1,85 @@
+"""Moving jobs by compare-and-set, each with its event and its attempt in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, update
+
+from ray_multicluster_scheduler.errors import StaleTransition
+from ray_multicluster_scheduler.model.job import Job, Transition
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.store import moves
+from ray_multicluster_scheduler.store.moves import Move
+from ray_multicluster_scheduler.store.queue import chunks, get_many
+from ray_multicluster_scheduler.store.rows import event_row, moving_values, plain
+from ray_multicluster_scheduler.store.tables import attempts, dependencies, events, jobs
+
+_MOVE_JOB = update(jobs).where(
+    jobs.c.submission_id == bindparam("of_job"),
+    jobs.c.state == bindparam("from_state"),
+    jobs.c.attempt == bindparam("from_attempt"),
+)
+_CHANGE_ATTEMPT = update(attempts).where(
+    attempts.c.submission_id == bindparam("of_job"), attempts.c.number == bindparam("of_number")
+)
+
+
+def apply(tx: Connection, transitions: Sequence[Transition], *, now: float) -> tuple[Job, ...]:
+    """Make the moves that still hold; return each moved job once, as it is after the last of its moves."""
+    known = get_many(tx, list({transition.submission_id for transition in transitions}))
+    made: list[Move] = []
+    for transition in transitions:
+        job = known.get(transition.submission_id)
+        if job is not None and moves.holds(job, transition):
+            made.append(moves.make(job, transition, now=now))
+            known[job.submission_id] = made[-1].after
+    if made:
+        _write_jobs(tx, made)
+        _write_attempts(tx, made)
+        tx.execute(insert(events), [event_row(move.event) for move in made])
+        _settle_dependencies(tx, [move.after for move in made if move.after.final])
+    return tuple({move.after.submission_id: move.after for move in made}.values())
+
+
+def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
+    rows = [
+        {
+            "of_job": move.before.submission_id,
+            "from_state": move.before.state.value,
+            "from_attempt": move.before.attempt,
+            **moving_values(move.after),
+        }
+        for move in made
+    ]
+    if tx.execute(_MOVE_JOB, rows).rowcount != len(rows):
+        raise StaleTransition("a job was moved by somebody else while it was locked; nothing was written")
+
+
+def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
+    started = [plain(move.new_attempt) for move in made if move.new_attempt]
+    if started:
+        tx.execute(insert(attempts), started)
+    changes: dict[tuple[str, int], dict[str, Any]] = {}
+    for move in made:
+        if move.attempt_values:
+            key = move.after.submission_id, move.after.attempt
+            changes.setdefault(key, {}).update(plain(move.attempt_values))
+    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for (submission_id, number), values in changes.items():
+        row = {"of_job": submission_id, "of_number": number, **values}
+        alike.setdefault(frozenset(values), []).append(row)
+    for rows in alike.values():
+        tx.execute(_CHANGE_ATTEMPT, rows)
+
+
+def _settle_dependencies(tx: Connection, ended: Sequence[Job]) -> None:
+    """Free who waited for a success, mark who waited in vain, forget what the ended ones waited for."""
+    succeeded = [job.submission_id for job in ended if job.state is JobState.SUCCEEDED]
+    failed = [job.submission_id for job in ended if job.state is not JobState.SUCCEEDED]
+    for chunk in chunks(succeeded):
+        tx.execute(delete(dependencies).where(dependencies.c.needs.in_(chunk)))
+    for chunk in chunks(failed):
+        tx.execute(delete(dependencies).where(dependencies.c.submission_id.in_(chunk)))
+        tx.execute(update(dependencies).where(dependencies.c.needs.in_(chunk)).values(failed=True))

@@ -1,0 +1,84 @@
+"""Queued jobs that can only end: who they are, and why, down to the first cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import Connection, select
+
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.store.queue import TARGET_STOPPED, get_many, read_jobs
+from ray_multicluster_scheduler.store.tables import dependencies, jobs
+
+#: How far back a chain of failed dependencies is followed, and how long its sentence may get.
+MAX_LINKS = 8
+MAX_REASON = 1000
+
+_QUEUED = jobs.c.state == JobState.QUEUED.value
+
+
+def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
+    """Return them oldest first. A stop request is the first reason, a failed dependency the second."""
+    found: dict[str, tuple[Job, str]] = {}
+    for job in read_jobs(tx, select(jobs).where(jobs.c.queue_deadline <= now)):
+        found[job.submission_id] = job, _overdue(job)
+    failed = select(dependencies.c.submission_id).where(dependencies.c.failed)
+    waiting_in_vain = read_jobs(tx, select(jobs).where(_QUEUED, jobs.c.submission_id.in_(failed)))
+    causes = _causes(tx, waiting_in_vain)
+    for job in waiting_in_vain:
+        found[job.submission_id] = job, _chain(job, causes)
+    stopping = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
+    reasons = dict(tx.execute(stopping).tuples().all())
+    for submission_id, job in get_many(tx, list(reasons)).items():
+        found[submission_id] = job, reasons[submission_id] or "stopped"
+    return tuple(sorted(found.values(), key=lambda pair: pair[0].seq))
+
+
+def _overdue(job: Job) -> str:
+    return f"waited in the queue longer than its queue_timeout_s of {job.spec.queue_timeout_s:g} s"
+
+
+def _causes(tx: Connection, waiting: Iterable[Job]) -> dict[str, Job]:
+    """Load the dependencies of these jobs, and the ones of those that never ran themselves, and so on."""
+    known: dict[str, Job] = {}
+    level = list(waiting)
+    for _ in range(MAX_LINKS):
+        missing = {need for job in level for need in job.spec.depends_on} - set(known)
+        loaded = get_many(tx, sorted(missing))
+        known |= loaded
+        level = [job for job in loaded.values() if _never_ran(job)]
+    return known
+
+
+def _chain(job: Job, known: Mapping[str, Job]) -> str:
+    """Say `dependency 'b' failed because its dependency 'a' failed: <reason of a>`."""
+    links = []
+    cause = _cause(job, known)
+    last = job
+    while cause is not None:
+        verb = "was stopped" if cause.state is JobState.STOPPED else "failed"
+        links.append(f"dependency {cause.submission_id!r} {verb}")
+        last = cause
+        cause = _cause(cause, known) if _never_ran(cause) else None
+    sentence = f"{' because its '.join(links)}: {last.reason}"
+    return sentence if len(sentence) <= MAX_REASON else f"{sentence[: MAX_REASON - 2]} …"
+
+
+def _cause(job: Job, known: Mapping[str, Job]) -> Job | None:
+    """Return the first dependency that ended without success, not later than the job itself."""
+    until = math.inf if job.ended_at is None else job.ended_at
+    for need in job.spec.depends_on:
+        other = known.get(need)
+        if other is not None and _failed(other) and (other.ended_at or 0.0) <= until:
+            return other
+    return None
+
+
+def _failed(job: Job) -> bool:
+    return job.state in FINAL and job.state is not JobState.SUCCEEDED
+
+
+def _never_ran(job: Job) -> bool:
+    return job.state is JobState.FAILED and job.attempt == 0

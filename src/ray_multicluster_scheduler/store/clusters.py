@@ -1,0 +1,37 @@
+"""What is remembered about clusters: drain marks, and what the leader last saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, insert, select
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.store.rows import plain, snapshot_from
+from ray_multicluster_scheduler.store.tables import drained_clusters, snapshots
+
+
+def set_drained(tx: Connection, cluster: str, *, drained: bool, reason: str, now: float) -> None:
+    """Mark or unmark a cluster; "not drained" is kept too, because it overrules the configuration."""
+    tx.execute(delete(drained_clusters).where(drained_clusters.c.cluster == cluster))
+    tx.execute(insert(drained_clusters).values(cluster=cluster, drained=drained, reason=reason, at=now))
+
+
+def list_drained(tx: Connection) -> dict[str, tuple[bool, str]]:
+    """Return the marks by cluster name: (drained, reason)."""
+    columns = (drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
+    return {cluster: (drained, reason) for cluster, drained, reason in tx.execute(select(*columns))}
+
+
+def save_snapshots(tx: Connection, seen: Sequence[ClusterSnapshot]) -> None:
+    """Replace the snapshots of these clusters; others stay."""
+    rows = [{"cluster": snapshot.name, "snapshot": plain(snapshot)} for snapshot in seen]
+    if rows:
+        tx.execute(delete(snapshots).where(snapshots.c.cluster.in_([row["cluster"] for row in rows])))
+        tx.execute(insert(snapshots), rows)
+
+
+def load_snapshots(tx: Connection) -> dict[str, ClusterSnapshot]:
+    """Return the last published snapshots by cluster name."""
+    found = tx.execute(select(snapshots.c.cluster, snapshots.c.snapshot))
+    return {cluster: snapshot_from(data) for cluster, data in found}

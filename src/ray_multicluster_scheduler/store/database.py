@@ -1,0 +1,155 @@
+"""Connections and transactions on SQLite: the one place that begins, commits and translates errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+
+BUSY_TIMEOUT_S = 30
+_WRITE = {"raymc_write": True}
+
+#: SQLite's own words (its result codes reach Python only from 3.11 on), and what they mean for the user.
+_EXPLANATIONS = {
+    "database or disk is full": "the disk is full; nothing was written. Free some space and try again",
+    "database is locked": (
+        f"another process kept it locked for more than {BUSY_TIMEOUT_S} s; nothing was written. "
+        "Try again, and look for a stopped `raymc` process"
+    ),
+    "disk I/O error": (
+        "the disk reported an error, so what was written last may not be safe. "
+        "This process writes no more; check the disk, then start again"
+    ),
+    "file is not a database": "the file is damaged or not a job store; restore it from a backup",
+    "database disk image is malformed": "the file is damaged; restore it from a backup",
+    "attempt to write a readonly database": "it cannot be written; check owner and modes of the files",
+    "unable to open database file": "it cannot be opened; check owner and modes of the files",
+}
+_FATAL = "disk I/O error"
+
+
+class Database:
+    """One SQLite database, in a file or (without a path) in memory.
+
+    Writers of one process queue up on a lock, because SQLite's own waiting between connections is a sleep
+    that grows; writers of other processes wait for each other in SQLite. Readers of a file wait for nobody.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._writing = threading.Lock()
+        #: In memory all threads share one connection, so that readers have to take turns too.
+        self._reading = self._writing if path is None else contextlib.nullcontext()
+        self._identity = None if path is None else _identity(path)
+        #: Why nothing may be written any more: after a failed fsync nobody knows what is on the disk.
+        self._broken: StoreError | None = None
+        self._closed = False
+        self._engine = _new_engine(path)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one moment of the store."""
+        with self._reading, self._translated(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that writes: alone from its first statement, on disk when it ends."""
+        with self._writing, self._translated():
+            self._check_may_write()
+            with self._engine.connect().execution_options(**_WRITE) as connection, connection.begin():
+                yield connection
+
+    def use_wal(self) -> None:
+        """Let readers and the writer work side by side; kept in the file once it is set."""
+        with self._translated(), contextlib.closing(self._engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
+            cursor.close()
+        if mode != "wal":
+            raise StoreError(
+                f"the job store {self._path} cannot use a write-ahead log (its mode is {mode!r}); "
+                "it must be on a local disk: move it there with RAY_MULTICLUSTER_HOME"
+            )
+
+    def close(self) -> None:
+        """Close all connections; later calls raise `StoreError`."""
+        self._closed = True
+        self._engine.dispose()
+
+    def _check_may_write(self) -> None:
+        if self._broken:
+            raise self._broken
+        if self._path is not None and _identity(self._path) != self._identity:
+            raise ForeignStore(
+                f"the job store {self._path} was deleted or replaced while it was in use; nothing was "
+                "written. Stop all raymc processes, put the file back, then start again"
+            )
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        if self._closed:
+            raise StoreError("this job store is closed")
+        try:
+            yield
+        except (DBAPIError, sqlite3.Error) as error:
+            words = str(error.orig if isinstance(error, DBAPIError) else error)
+            problem = StoreError(
+                f"the job store {self._path or 'in memory'}: {_EXPLANATIONS.get(words, words)}"
+            )
+            if words == _FATAL:
+                self._broken = problem
+            raise problem from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(FileNotFoundError):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return None
+
+
+def _new_engine(path: Path | None) -> Engine:
+    # hide_parameters: an error must not carry the environment variables of a job into a log.
+    if path is None:
+        engine = create_engine(
+            "sqlite://",
+            hide_parameters=True,
+            poolclass=StaticPool,
+            connect_args={"check_same_thread": False},
+        )
+    else:
+        engine = create_engine(
+            "sqlite://",
+            hide_parameters=True,
+            poolclass=QueuePool,
+            pool_size=0,  # no limit: as many connections as threads work at once
+            creator=lambda: sqlite3.connect(os.fspath(path), check_same_thread=False),
+        )
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself; _on_begin does
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_S * 1000}")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _on_begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("raymc_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

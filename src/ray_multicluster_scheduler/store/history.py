@@ -1,0 +1,68 @@
+"""What became of jobs: attempts, events and kept logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from ray_multicluster_scheduler.model.job import Attempt, Event
+from ray_multicluster_scheduler.model.states import LIVE
+from ray_multicluster_scheduler.store.queue import get
+from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
+from ray_multicluster_scheduler.store.tables import attempts, events, jobs, logs
+
+
+def list_attempts(tx: Connection, submission_id: str) -> tuple[Attempt, ...]:
+    """Return all attempts of a job, oldest first."""
+    of_job = select(attempts).where(attempts.c.submission_id == submission_id).order_by(attempts.c.number)
+    return tuple(attempt_from(row) for row in tx.execute(of_job).mappings())
+
+
+def live_remote_ids(tx: Connection, cluster: str) -> frozenset[str]:
+    """Return Ray submission ids of the attempts that live on a cluster now."""
+    living = select(attempts.c.remote_id).where(attempts.c.cluster == cluster, attempts.c.outcome.is_(None))
+    return frozenset(tx.scalars(living))
+
+
+def mark_attempt(
+    tx: Connection, submission_id: str, number: int, *, outcome: str, reason: str, now: float
+) -> None:
+    """Record what became of a former attempt, with an event; the job stays."""
+    job = get(tx, submission_id)
+    former = next((a for a in list_attempts(tx, submission_id) if a.number == number), None)
+    if former is None or (number == job.attempt and job.state in LIVE):
+        raise ValueError(
+            f"{submission_id!r} has no former attempt {number}; the current one is {job.attempt}"
+        )
+    tx.execute(
+        update(attempts)
+        .where(attempts.c.submission_id == submission_id, attempts.c.number == number)
+        .values(outcome=outcome, reason=reason)
+    )
+    event = replace(note(job, now=now, reason=reason), attempt=number, cluster=former.cluster)
+    tx.execute(insert(events), event_row(event))
+
+
+def list_events(tx: Connection, submission_id: str | None, *, after: int, limit: int) -> tuple[Event, ...]:
+    """Return events in order, of one job or of all."""
+    statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
+    if submission_id is not None:
+        statement = statement.where(events.c.submission_id == submission_id)
+    return tuple(event_from(row) for row in tx.execute(statement).mappings())
+
+
+def save_log(tx: Connection, submission_id: str, attempt: int, text: str) -> None:
+    """Keep the log of an attempt, replacing what was kept."""
+    get(tx, submission_id)
+    tx.execute(delete(logs).where(logs.c.submission_id == submission_id, logs.c.attempt == attempt))
+    tx.execute(insert(logs).values(submission_id=submission_id, attempt=attempt, text=text))
+
+
+def load_log(tx: Connection, submission_id: str, attempt: int | None) -> str | None:
+    """Return the kept log of an attempt (of the last one by default), or None."""
+    last = select(jobs.c.attempt).where(jobs.c.submission_id == submission_id).scalar_subquery()
+    number = last if attempt is None else attempt
+    return tx.scalar(
+        select(logs.c.text).where(logs.c.submission_id == submission_id, logs.c.attempt == number)
+    )

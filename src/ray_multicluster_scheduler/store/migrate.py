@@ -1,0 +1,31 @@
+"""Bring a store to the schema of this version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from ray_multicluster_scheduler.errors import StoreError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def upgrade(connection: Connection, *, revision: str | None) -> None:
+    """Run what is missing after `revision` inside the open transaction: all of it happens, or nothing."""
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    if revision is not None and revision not in known_revisions(config):
+        raise StoreError(
+            f"the job store was written by a newer version of this package (its schema is {revision!r}); "
+            "install that version or a later one"
+        )
+    command.upgrade(config, "head")
+
+
+def known_revisions(config: Config) -> set[str]:
+    """Return the revisions that this version has."""
+    return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}

@@ -1,0 +1,148 @@
+"""What a transition does to a job, its attempt and its history. Pure: rows are read and written elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Transition, remote_id_for
+from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
+
+#: Fields that a transition may set; everything else is derived from the move or never changes.
+JOB_FIELDS = frozenset(field.name for field in fields(Job)) - {
+    "seq", "submission_id", "spec", "state", "target", "accepted_at", "changed_at", "reason",
+}  # fmt: skip
+ATTEMPT_FIELDS = frozenset(field.name for field in fields(Attempt)) - {
+    "submission_id", "number", "cluster", "remote_id",
+}  # fmt: skip
+#: How an attempt ended when its job goes back to the queue, unless the engine knows better.
+REQUEUED_OUTCOME: Mapping[JobState, str] = {
+    JobState.PLACED: "NOT_STARTED",
+    JobState.SUBMITTED: "FAILED",
+    JobState.RUNNING: "FAILED",
+    JobState.UNREACHABLE: "ABANDONED",
+}
+_PLACE_GIVEN_UP: Mapping[str, None] = dict.fromkeys(
+    ("cluster", "remote_id", "session_name", "placed_at", "seen_at", "started_at")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A transition that holds: the job before and after, and what else is written with it."""
+
+    before: Job
+    after: Job
+    event: Event
+    #: The attempt that this move starts.
+    new_attempt: Attempt | None = None
+    #: Fields of the current attempt that change.
+    attempt_values: Mapping[str, Any]
+
+
+def check(move: Transition) -> None:
+    """Raise ValueError for a transition that can only come from a bug."""
+    name = f"{move.submission_id!r}: {move.expected.value} -> {move.new.value}"
+    if move.new is not move.expected and not may_move(move.expected, move.new):
+        raise ValueError(f"{name} is not in the state table")
+    unknown = sorted((set(move.changes) - JOB_FIELDS) | (set(move.attempt_changes) - ATTEMPT_FIELDS))
+    if unknown:
+        raise ValueError(f"{name}: a transition cannot set {', '.join(unknown)}")
+    placing = _is_placing(move)
+    if placing and not move.changes.get("cluster"):
+        raise ValueError(f"{name}: changes must name the cluster")
+    number = move.attempt + 1 if placing else move.attempt
+    if move.changes.get("attempt", number) != number:
+        raise ValueError(f"{name}: the attempt number is {number}, it cannot be set to another")
+    if move.attempt_changes and not placing and move.expected is JobState.QUEUED:
+        raise ValueError(f"{name}: a queued job has no attempt to change")
+
+
+def holds(job: Job | None, move: Transition) -> bool:
+    """Tell whether the job is still where the transition expects it."""
+    return job is not None and job.state is move.expected and job.attempt == move.attempt
+
+
+def make(job: Job, move: Transition, *, now: float) -> Move:
+    """Work out everything that follows from a transition that holds."""
+    after = _after(job, move, now=now)
+    event = Event(
+        id=0,
+        submission_id=job.submission_id,
+        at=now,
+        old=job.state,
+        new=after.state,
+        attempt=after.attempt,
+        cluster=after.cluster or job.cluster,  # a job that goes back to the queue says what it left
+        reason=move.reason,
+    )
+    if _is_placing(move):
+        attempt = _new_attempt(after, move.attempt_changes)
+        return Move(before=job, after=after, event=event, new_attempt=attempt, attempt_values={})
+    return Move(
+        before=job, after=after, event=event, attempt_values=_attempt_values(job, after, move, now=now)
+    )
+
+
+def _is_placing(move: Transition) -> bool:
+    return move.new is JobState.PLACED and move.expected is not JobState.PLACED
+
+
+def _after(job: Job, move: Transition, *, now: float) -> Job:
+    if move.new is move.expected:  # a note; the reason why a job ended is not overwritten by one
+        return replace(job, **{"reason": job.reason if job.final else move.reason, **move.changes})
+    derived: dict[str, Any] = {"state": move.new, "changed_at": now, "reason": move.reason}
+    if move.new is JobState.PLACED:
+        number = job.attempt + 1
+        derived |= {
+            **_PLACE_GIVEN_UP,
+            "attempt": number,
+            "remote_id": remote_id_for(job.submission_id, number),
+            "placed_at": now,
+            "error_type": None,
+            "exit_code": None,
+        }
+    elif move.new is JobState.QUEUED:
+        derived |= _PLACE_GIVEN_UP
+    elif move.new is JobState.RUNNING and job.started_at is None:
+        derived["started_at"] = now
+    elif move.new in FINAL:
+        derived["ended_at"] = now
+    return replace(job, **{**derived, **move.changes})
+
+
+def _new_attempt(job: Job, changes: Mapping[str, Any]) -> Attempt:
+    assert job.cluster is not None
+    assert job.remote_id is not None
+    assert job.placed_at is not None
+    values: dict[str, Any] = {
+        "submission_id": job.submission_id,
+        "number": job.attempt,
+        "cluster": job.cluster,
+        "remote_id": job.remote_id,
+        "session_name": job.session_name,
+        "placed_at": job.placed_at,
+        "reason": job.reason,
+    }
+    return Attempt(**{**values, **changes})
+
+
+def _attempt_values(before: Job, after: Job, move: Transition, *, now: float) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if after.state is not JobState.QUEUED:  # what both records have is said once, in `changes`
+        values = {
+            name: getattr(after, name)
+            for name in ("session_name", "started_at")
+            if getattr(after, name) != getattr(before, name)
+        }
+    if before.state in LIVE and after.state not in LIVE:
+        ended_at = now if after.ended_at is None else after.ended_at
+        values |= {"ended_at": ended_at, "outcome": _outcome(before, after), "reason": move.reason}
+    return {**values, **move.attempt_changes}
+
+
+def _outcome(before: Job, after: Job) -> str:
+    if before.state is JobState.LOST:
+        return JobState.LOST.value
+    return REQUEUED_OUTCOME[before.state] if after.state is JobState.QUEUED else after.state.value

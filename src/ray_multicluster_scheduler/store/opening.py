@@ -1,0 +1,126 @@
+"""Opening a store: private files, the right identity, the schema of this version."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection, insert, inspect, select, text
+
+from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.store import files
+from ray_multicluster_scheduler.store.bell import FALLBACK_S, Bell
+from ray_multicluster_scheduler.store.database import Database
+from ray_multicluster_scheduler.store.sql_store import SqlStore
+from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata
+
+_BELLS = "bells"
+
+
+def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float = FALLBACK_S) -> SqlStore:
+    """Open the store in `directory`, which must be on a local disk; make it there if need be.
+
+    `ForeignStore` when the database is not the one that this directory has had: jobs may be running that it
+    does not know. `bell_fallback_s` is how late a change by another process is noticed at worst.
+    """
+    if not create and not (directory / files.DATABASE).exists() and files.read_marker(directory) is None:
+        raise StoreError(f"there is no job store in {directory}; it is made when the first job is submitted")
+    try:
+        files.make_private_directory(directory)
+        with files.opening(directory):
+            database = _open_database(directory)
+    except OSError as error:
+        raise StoreError(f"the job store in {directory} cannot be opened: {error}") from error
+    return SqlStore(database, partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s))
+
+
+def open_memory_store() -> SqlStore:
+    """Open a store that lives as long as this object: the same code on a database in memory."""
+    database = Database(None)
+    with database.write() as tx:
+        metadata.create_all(tx)
+        _write_identity(tx)
+    return SqlStore(database, partial(Bell, None, fallback_s=FALLBACK_S))
+
+
+def _open_database(directory: Path) -> Database:
+    path = directory / files.DATABASE
+    expected = files.read_marker(directory)
+    if expected is not None and not (path.exists() and path.stat().st_size):
+        raise ForeignStore(
+            f"the job database {path} is gone, but {directory / files.MARKER} says that it was here, and its "
+            f"jobs may still be running. Put it back from a backup; {_FRESH_START}"
+        )
+    files.make_private_file(path)
+    database = Database(path)
+    try:
+        with database.read() as tx:
+            revision = _revision(tx, path)
+            if revision is not None:
+                _check_identity(tx, path, expected)
+        database.use_wal()
+        if revision != REVISION:
+            _bring_up_to_date(database, revision)
+        if expected is None:
+            with database.read() as tx:
+                files.write_marker(directory, tx.execute(select(meta.c.store_id)).scalar_one())
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+_FRESH_START = "to start anew with an empty queue, move the whole directory away"
+
+
+def _revision(tx: Connection, path: Path) -> str | None:
+    """Return the schema of the database; None: it is empty."""
+    tables = inspect(tx).get_table_names()
+    if not tables:
+        return None
+    if "alembic_version" not in tables:
+        raise ForeignStore(f"{path} is a database, but not a job store; {_FRESH_START}")
+    revision: str = tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+    return revision
+
+
+def _check_identity(tx: Connection, path: Path, expected: str | None) -> None:
+    found = tx.execute(select(meta.c.store_id)).scalar_one()
+    if expected is not None and found != expected:
+        raise ForeignStore(
+            f"the job database {path} is another one than before (it is {found}, "
+            f"{path.parent / files.MARKER} says {expected}): jobs may be running that it does not know. "
+            f"Put the right one back; {_FRESH_START}"
+        )
+
+
+def _bring_up_to_date(database: Database, revision: str | None) -> None:
+    with _quiet_alembic(), database.write() as tx:
+        # Alembic takes 0.2 s to import, which a store that is up to date need not cost.
+        from ray_multicluster_scheduler.store.migrate import upgrade  # noqa: PLC0415
+
+        upgrade(tx, revision=revision)
+        if revision is None:
+            _write_identity(tx)
+
+
+@contextlib.contextmanager
+def _quiet_alembic() -> Iterator[None]:
+    """Keep Alembic's steps, which it tells at INFO, out of the log of who submits a job."""
+    logger = logging.getLogger("alembic")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _write_identity(tx: Connection) -> None:
+    tx.execute(insert(meta).values(id=1, store_id=uuid.uuid4().hex, created_at=time.time(), changes=0))
+    tx.execute(insert(lease).values(id=1, holder=None, epoch=0, expires_at=0.0))

@@ -1,0 +1,123 @@
+"""Reading jobs, what may be planned next, and asking jobs to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, exists, func, insert, literal_column, select, update
+
+from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.states import LIVE, JobState
+from ray_multicluster_scheduler.store.rows import event_row, job_from, note
+from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
+
+#: Written out, not bound: SQLite uses a partial index only where its condition stands in the statement.
+TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")
+_IS_DELAYED = jobs.c.not_before > literal_column("0")
+#: Far below SQLite's limit of values in one statement.
+_CHUNK = 1000
+
+
+def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut a list of any length into pieces that fit into one statement."""
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+
+
+def read_jobs(tx: Connection, statement: Select[Any]) -> tuple[Job, ...]:
+    """Run a SELECT of whole jobs."""
+    return tuple(job_from(row) for row in tx.execute(statement).mappings())
+
+
+def get(tx: Connection, submission_id: str) -> Job:
+    """Return one job or raise `JobNotFound`."""
+    for job in read_jobs(tx, select(jobs).where(jobs.c.submission_id == submission_id)):
+        return job
+    raise JobNotFound(submission_id)
+
+
+def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
+    """Return the known ones among these ids."""
+    found = (
+        job
+        for chunk in chunks(submission_ids)
+        for job in read_jobs(tx, select(jobs).where(jobs.c.submission_id.in_(chunk)))
+    )
+    return {job.submission_id: job for job in found}
+
+
+def list_jobs(
+    tx: Connection,
+    *,
+    states: Sequence[JobState] | None,
+    user: str | None,
+    cluster: str | None,
+    group: str | None,
+    tag: str | None,
+    limit: int | None,
+) -> tuple[Job, ...]:
+    """Return jobs, newest first, that match every given filter."""
+    statement = select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
+    if states is not None:
+        statement = statement.where(jobs.c.state.in_([state.value for state in states]))
+    for column, wanted in ((jobs.c.user, user), (jobs.c.cluster, cluster), (jobs.c.group, group)):
+        if wanted is not None:
+            statement = statement.where(column == wanted)
+    if tag is not None:
+        statement = statement.where(
+            jobs.c.submission_id.in_(select(tags.c.submission_id).where(tags.c.tag == tag))
+        )
+    return read_jobs(tx, statement)
+
+
+def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...]:
+    """Return jobs to plan: the highest priority first, then the oldest."""
+    return read_jobs(
+        tx,
+        select(jobs)
+        .where(
+            jobs.c.state == JobState.QUEUED.value,
+            jobs.c.target == Target.FINISHED.value,
+            jobs.c.not_before <= now,
+            ~exists().where(dependencies.c.submission_id == jobs.c.submission_id),
+        )
+        .order_by(jobs.c.priority.desc(), jobs.c.seq)
+        .limit(limit),
+    )
+
+
+def live(tx: Connection) -> tuple[Job, ...]:
+    """Return all jobs that hold an attempt on a cluster, oldest first."""
+    states = sorted(state.value for state in LIVE)
+    return read_jobs(tx, select(jobs).where(jobs.c.state.in_(states)).order_by(jobs.c.seq))
+
+
+def next_due(tx: Connection, *, now: float) -> float | None:
+    """Return when time alone will next change what `runnable` or `blocked` say."""
+    retry = select(func.min(jobs.c.not_before)).where(
+        _IS_DELAYED, jobs.c.not_before > now, jobs.c.state == JobState.QUEUED.value
+    )
+    overdue = select(func.min(jobs.c.queue_deadline)).where(jobs.c.queue_deadline > now)
+    return min((due for due in (tx.scalar(retry), tx.scalar(overdue)) if due is not None), default=None)
+
+
+def request_stop(
+    tx: Connection, submission_ids: Sequence[str], *, now: float, reason: str
+) -> tuple[Job, ...]:
+    """Set the target to STOPPED, with an event, where it is not yet and the job has not ended."""
+    known = get_many(tx, submission_ids)
+    for submission_id in submission_ids:
+        if submission_id not in known:
+            raise JobNotFound(submission_id)
+    stopping = [job for job in known.values() if not job.final and job.target is not Target.STOPPED]
+    for chunk in chunks([job.submission_id for job in stopping]):
+        tx.execute(
+            update(jobs)
+            .where(jobs.c.submission_id.in_(chunk))
+            .values(target=Target.STOPPED.value, stop_reason=reason, reason=reason)
+        )
+    if stopping:
+        tx.execute(insert(events), [event_row(note(job, now=now, reason=reason)) for job in stopping])
+    changed = get_many(tx, submission_ids)
+    return tuple(changed[submission_id] for submission_id in submission_ids)

@@ -1,0 +1,129 @@
+"""Records to rows and back. No SQL here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node
+from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Target
+from ray_multicluster_scheduler.model.states import JobState
+
+_JOB_FIELDS = tuple(field.name for field in fields(Job))
+#: What a move may change; the rest of a row is written once, or by a stop request.
+_MOVING = tuple(
+    name for name in _JOB_FIELDS if name not in {"seq", "submission_id", "spec", "target", "accepted_at"}
+)
+_ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
+_EVENT_FIELDS = tuple(field.name for field in fields(Event))
+
+
+def plain(value: Any) -> Any:
+    """Turn records, enums, tuples and mappings of any kind into what JSON has."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, Any]:
+    """Return the row of a job that is being accepted; the database gives it its `seq`."""
+    job = Job(
+        seq=0, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now, reason="accepted"
+    )
+    return {
+        "submission_id": submission_id,
+        "spec": plain(spec),
+        "user": spec.user,
+        "priority": spec.priority,
+        "group": spec.group,
+        "idempotency_key": spec.idempotency_key,
+        "target": job.target.value,
+        "accepted_at": now,
+        **moving_values(job),
+    }
+
+
+def moving_values(job: Job) -> dict[str, Any]:
+    """Return the columns that a move may change."""
+    values = {name: plain(getattr(job, name)) for name in _MOVING}
+    limit = job.spec.queue_timeout_s if job.state is JobState.QUEUED else None
+    values["queue_deadline"] = None if limit is None else job.changed_at + limit
+    return values
+
+
+def job_from(row: RowMapping) -> Job:
+    """Read a row of `jobs`."""
+    values = {name: row[name] for name in _JOB_FIELDS}
+    values["spec"] = _spec_from(row["spec"])
+    values["state"] = JobState(row["state"])
+    values["target"] = Target(row["target"])
+    values["avoid"] = tuple(row["avoid"])
+    return Job(**values)
+
+
+def _spec_from(data: Mapping[str, Any]) -> JobSpec:
+    return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
+
+
+def attempt_from(row: RowMapping) -> Attempt:
+    """Read a row of `attempts`."""
+    return Attempt(**{name: row[name] for name in _ATTEMPT_FIELDS})
+
+
+def note(job: Job, *, now: float, reason: str) -> Event:
+    """Return an event that says something about a job which stays where it is."""
+    return Event(
+        id=0,
+        submission_id=job.submission_id,
+        at=now,
+        old=job.state,
+        new=job.state,
+        attempt=job.attempt,
+        cluster=job.cluster,
+        reason=reason,
+    )
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """Return the row of an event; the database gives it its `id`."""
+    values: dict[str, Any] = plain(event)
+    del values["id"]
+    return values
+
+
+def event_from(row: RowMapping) -> Event:
+    """Read a row of `events`."""
+    values = {name: row[name] for name in _EVENT_FIELDS}
+    values["old"] = None if row["old"] is None else JobState(row["old"])
+    values["new"] = JobState(row["new"])
+    return Event(**values)
+
+
+def lease_from(row: RowMapping) -> Lease | None:
+    """Read the row of `lease`; None when nobody holds it."""
+    if row["holder"] is None:
+        return None
+    return Lease(holder=row["holder"], epoch=row["epoch"], expires_at=row["expires_at"])
+
+
+def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:
+    """Read a published snapshot. What was unknown stays None."""
+    pending, nodes = data["pending"], data["nodes"]
+    return ClusterSnapshot(
+        **{
+            **data,
+            "health": Health(data["health"]),
+            "pending": None if pending is None else tuple((shape, count) for shape, count in pending),
+            "nodes": None if nodes is None else tuple(Node(**node) for node in nodes),
+        }
+    )

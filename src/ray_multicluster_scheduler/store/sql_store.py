@@ -1,0 +1,231 @@
+"""The job store: each method is one transaction; what it does in there is in the module beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlalchemy import Connection, select, update
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.store import (
+    accept,
+    apply,
+    blocked,
+    clusters,
+    history,
+    leadership,
+    moves,
+    queue,
+)
+from ray_multicluster_scheduler.store.bell import Bell
+from ray_multicluster_scheduler.store.database import Database
+from ray_multicluster_scheduler.store.tables import meta
+
+
+class SqlStore:
+    """`ports.JobStore` on a SQL database; open it with `open_store` or `open_memory_store`."""
+
+    def __init__(self, database: Database, new_bell: Callable[[Callable[[], int]], Bell]) -> None:
+        self._database = database
+        self._bell = new_bell(self._mark)
+        with database.read() as tx:
+            self._store_id: str = tx.execute(select(meta.c.store_id)).scalar_one()
+
+    @property
+    def store_id(self) -> str:
+        """Identity of this store, made once when it was created."""
+        return self._store_id
+
+    # The queue
+
+    def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float) -> tuple[Job, ...]:
+        """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event."""
+        with self._write() as tx:
+            return accept.add(tx, jobs, now=now)
+
+    def get(self, submission_id: str) -> Job:
+        """Return one job or raise `JobNotFound`."""
+        with self._database.read() as tx:
+            return queue.get(tx, submission_id)
+
+    def get_many(self, submission_ids: Sequence[str]) -> dict[str, Job]:
+        """Return the known ones among these ids."""
+        with self._database.read() as tx:
+            return queue.get_many(tx, submission_ids)
+
+    def list_jobs(
+        self,
+        *,
+        states: Sequence[JobState] | None = None,
+        user: str | None = None,
+        cluster: str | None = None,
+        group: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Job, ...]:
+        """Return jobs, newest first, that match every given filter."""
+        with self._database.read() as tx:
+            return queue.list_jobs(
+                tx, states=states, user=user, cluster=cluster, group=group, tag=tag, limit=limit
+            )
+
+    def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
+        """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
+        with self._database.read() as tx:
+            return queue.runnable(tx, now=now, limit=limit)
+
+    def live(self) -> tuple[Job, ...]:
+        """Return all jobs that hold an attempt on a cluster (PLACED to LOST)."""
+        with self._database.read() as tx:
+            return queue.live(tx)
+
+    def blocked(self, *, now: float) -> tuple[tuple[Job, str], ...]:
+        """Return QUEUED jobs that must end now, each with its reason."""
+        with self._database.read() as tx:
+            return blocked.blocked(tx, now=now)
+
+    def next_due(self, *, now: float) -> float | None:
+        """Return when the next QUEUED job's `not_before` or queue time-out passes; None: never."""
+        with self._database.read() as tx:
+            return queue.next_due(tx, now=now)
+
+    def apply(self, transitions: Sequence[Transition], *, epoch: int, now: float) -> tuple[Job, ...]:
+        """Make all moves that still hold, in one transaction with their events; return the moved jobs."""
+        for transition in transitions:
+            moves.check(transition)
+        with self._write(epoch=epoch) as tx:
+            return apply.apply(tx, transitions, now=now)
+
+    def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
+        """Set the target of these jobs to STOPPED; an unknown id is `JobNotFound`, and none is stopped."""
+        with self._write() as tx:
+            return queue.request_stop(tx, submission_ids, now=now, reason=reason)
+
+    # History
+
+    def attempts(self, submission_id: str) -> tuple[Attempt, ...]:
+        """Return all attempts of a job, oldest first."""
+        with self._database.read() as tx:
+            return history.list_attempts(tx, submission_id)
+
+    def live_remote_ids(self, cluster: str) -> frozenset[str]:
+        """Return Ray submission ids of the attempts that live on a cluster now."""
+        with self._database.read() as tx:
+            return history.live_remote_ids(tx, cluster)
+
+    def mark_attempt(
+        self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
+    ) -> None:
+        """Record what became of a former attempt (such as SUPERSEDED), with an event; the job stays."""
+        with self._write(epoch=epoch) as tx:
+            history.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
+
+    def events(
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> tuple[Event, ...]:
+        """Return events in order, of one job or of all."""
+        with self._database.read() as tx:
+            return history.list_events(tx, submission_id, after=after, limit=limit)
+
+    def save_log(self, submission_id: str, attempt: int, text: str, *, epoch: int) -> None:
+        """Keep the (bounded) log of an attempt, replacing what was kept."""
+        with self._write(epoch=epoch) as tx:
+            history.save_log(tx, submission_id, attempt, text)
+
+    def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
+        """Return the kept log of an attempt (of the last one by default), or None."""
+        with self._database.read() as tx:
+            return history.load_log(tx, submission_id, attempt)
+
+    # Clusters
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str, now: float) -> None:
+        """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
+        with self._write() as tx:
+            clusters.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
+
+    def drained(self) -> dict[str, tuple[bool, str]]:
+        """Return the marks made with `set_drained` by cluster name: (drained, reason)."""
+        with self._database.read() as tx:
+            return clusters.list_drained(tx)
+
+    def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
+        """Publish what the leader sees. Rings no bell: it happens all the time, and the leader knows."""
+        with self._write(epoch=epoch, news=False) as tx:
+            clusters.save_snapshots(tx, snapshots)
+
+    def load_snapshots(self) -> dict[str, ClusterSnapshot]:
+        """Return the last published snapshots by cluster name."""
+        with self._database.read() as tx:
+            return clusters.load_snapshots(tx)
+
+    # The leader lease
+
+    def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
+        """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch."""
+        with self._write(news=False) as tx:
+            return leadership.acquire(tx, holder, ttl_s=ttl_s, now=now)
+
+    def renew_lease(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
+        """Extend the lease, or raise `LeaseLost`."""
+        with self._write(news=False) as tx:
+            return leadership.renew(tx, lease, ttl_s=ttl_s, now=now)
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give the lease up if it is still ours; who waits for it is woken."""
+        with self._write() as tx:
+            leadership.release(tx, lease)
+
+    def leader(self, *, now: float) -> Lease | None:
+        """Return who leads now, if anybody."""
+        with self._database.read() as tx:
+            return leadership.leader(tx, now=now)
+
+    # News
+
+    def wait_for_change(self, seen: int, *, timeout_s: float) -> int:
+        """Block until something was committed after `seen` (by any process), or the time is over.
+
+        Returns the newest mark; pass it as `seen` next time. Snapshots and renewals of the lease are no news.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            heard = self._bell.listen()
+            mark = self._mark()
+            left = deadline - time.monotonic()
+            if mark > seen or left <= 0:
+                return mark
+            self._bell.wait(heard, timeout_s=left)
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change by any process; returns what ends that.
+
+        It is called from any thread and must return at once, as `loop.call_soon_threadsafe(event.set)` does.
+        """
+        return self._bell.subscribe(callback)
+
+    def close(self) -> None:
+        """Release files and connections; who waits is woken and told."""
+        self._bell.close()
+        self._database.close()
+
+    def _mark(self) -> int:
+        with self._database.read() as tx:
+            mark: int = tx.execute(select(meta.c.changes)).scalar_one()
+            return mark
+
+    @contextlib.contextmanager
+    def _write(self, *, epoch: int | None = None, news: bool = True) -> Iterator[Connection]:
+        """Open the transaction of one write; checks the fence first, rings the bell after the commit."""
+        with self._database.write() as tx:
+            if epoch is not None:
+                leadership.require(tx, epoch)
+            yield tx
+            if news:
+                tx.execute(update(meta).values(changes=meta.c.changes + 1))
+        if news:
+            self._bell.ring()

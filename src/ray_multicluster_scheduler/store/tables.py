@@ -1,0 +1,203 @@
+"""The schema, declared once. Migrations add up to it; a test holds that.
+
+Rules that must never break are constraints here: one row per submission id, one job per idempotency key
+of a user, one attempt per id on a cluster, one lease, states of the table only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+from ray_multicluster_scheduler.model.job import Target
+from ray_multicluster_scheduler.model.states import JobState
+
+#: The last migration: what a store of this version has.
+REVISION = "0001_pre"
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _one_of(column: str, words: type[Enum]) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN ({', '.join(repr(w.value) for w in words)})", name=column)
+
+
+def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+def _job_id(*, primary_key: bool = False) -> Column[str]:
+    return Column(
+        "submission_id", Text, ForeignKey("jobs.submission_id"), primary_key=primary_key, nullable=False
+    )
+
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("store_id", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    # Grows with each commit that somebody may wait for; see SqlStore.wait_for_change.
+    Column("changes", Integer, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("holder", Text),  # NULL: nobody
+    Column("epoch", Integer, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("submission_id", Text, nullable=False, unique=True),
+    Column("spec", JSON, nullable=False),
+    # Copies of what queries need from the spec, which never changes.
+    Column("user", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("group", Text),
+    Column("idempotency_key", Text),
+    # How far the job has come.
+    Column("state", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("stop_reason", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("cluster", Text),
+    Column("remote_id", Text),
+    Column("session_name", Text),
+    Column("accepted_at", Float, nullable=False),
+    Column("placed_at", Float),
+    Column("seen_at", Float),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("changed_at", Float, nullable=False),
+    Column("not_before", Float, nullable=False),
+    # When the stay in the queue becomes too long; NULL without a limit and outside the queue.
+    Column("queue_deadline", Float),
+    Column("reason", Text, nullable=False),
+    Column("error_type", Text),
+    Column("exit_code", Integer),
+    Column("infra_failures", Integer, nullable=False),
+    Column("user_failures", Integer, nullable=False),
+    Column("avoid", JSON, nullable=False),
+    _one_of("state", JobState),
+    _one_of("target", Target),
+    Index("ix_jobs_queue", "state", text("priority DESC"), "seq"),
+    _partial_index(
+        "uq_jobs_idempotency", "user", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True
+    ),
+    _partial_index("ix_jobs_group", "group", where='"group" IS NOT NULL'),
+    _partial_index("ix_jobs_stopping", "state", where="target = 'STOPPED'"),
+    _partial_index("ix_jobs_not_before", "not_before", where="not_before > 0"),
+    _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
+    sqlite_autoincrement=True,
+)
+
+#: What queued jobs still wait for: a row goes when the needed job succeeds or the waiting one ends.
+#: The full list stays in the spec. Keeping only open ones makes the cost follow what changes, not history.
+dependencies = Table(
+    "dependencies",
+    metadata,
+    _job_id(primary_key=True),
+    Column("needs", Text, ForeignKey("jobs.submission_id"), primary_key=True),
+    Column("failed", Boolean, nullable=False),  # the needed job ended without success
+    Index("ix_dependencies_needs", "needs"),
+    _partial_index("ix_dependencies_failed", "submission_id", where="failed"),
+)
+
+tags = Table(
+    "tags",
+    metadata,
+    _job_id(primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Index("ix_tags_tag", "tag"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    _job_id(primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("cluster", Text, nullable=False),
+    Column("remote_id", Text, nullable=False),
+    Column("session_name", Text),
+    Column("entrypoint", Text, nullable=False),
+    Column("runtime_env", JSON, nullable=False),
+    Column("decision", JSON, nullable=False),
+    Column("placed_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("outcome", Text),  # NULL while it lives
+    Column("reason", Text, nullable=False),
+    Index("uq_attempts_remote", "cluster", "remote_id", unique=True),
+    _partial_index("ix_attempts_live", "cluster", where="outcome IS NULL"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _job_id(),
+    Column("at", Float, nullable=False),
+    Column("old", Text),
+    Column("new", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("cluster", Text),
+    Column("reason", Text, nullable=False),
+    Index("ix_events_job", "submission_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+logs = Table(
+    "logs",
+    metadata,
+    _job_id(primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("text", Text, nullable=False),
+)
+
+drained_clusters = Table(
+    "drained_clusters",
+    metadata,
+    Column("cluster", Text, primary_key=True),
+    Column("drained", Boolean, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("cluster", Text, primary_key=True),
+    Column("snapshot", JSON, nullable=False),
+)
