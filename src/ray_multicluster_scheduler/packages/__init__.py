@@ -1,0 +1,7 @@
+"""Local code on its way to a cluster: packed at submit, kept by content, uploaded right before the start."""
+
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.upload import Uploader
+
+__all__ = ["PackageStore", "Uploader", "localise", "package_names"]

@@ -1,0 +1,65 @@
+"""Requirement and conda files of the submitter, read at submit: no cluster can see them later."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import yaml
+
+from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+from ray_multicluster_scheduler.policy.env_options import ReadFile
+
+#: URLs and variables of the node (`${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`) are for pip on the cluster.
+_LOCAL = r"(?![^\n]*(?:://|\$\{))"
+_INCLUDE = re.compile(rf"^[ \t]*(?:-r|--requirement){_LOCAL}[ \t=]*(?P<file>[^\s#]+)[^\n]*$", re.MULTILINE)
+#: Pip would look for these beside the file that it has on the cluster.
+_STAYS_HERE = re.compile(
+    rf"^[ \t]*(?:(?:-c|--constraint|-e|--editable){_LOCAL}|\.{{1,2}}/)[^\n]*", re.MULTILINE
+)
+
+
+def local_path(cwd: Path, name: str) -> Path:
+    """Return the absolute path that a user means by `name`, with `~` and `..` resolved."""
+    home_expanded = os.path.expanduser(name)  # noqa: PTH111 - Path raises where nobody has that home
+    return Path(os.path.normpath(cwd / home_expanded))
+
+
+def reader(cwd: Path) -> ReadFile:
+    """Return a function that reads files for `normalise`: YAML parsed, requirements with their includes."""
+
+    def read(name: str) -> object:
+        path = local_path(cwd, name)
+        if path.suffix not in {".yaml", ".yml"}:
+            return _requirements(path, ())
+        try:
+            return yaml.safe_load(_text(path))
+        except yaml.YAMLError as problem:
+            raise InvalidRuntimeEnv(f"{path} is not valid YAML: {problem}") from problem
+
+    return read
+
+
+def _requirements(path: Path, within: tuple[Path, ...]) -> str:
+    """Return the text of a requirements file with `-r other.txt` replaced by what that file holds."""
+    if path in within:
+        raise InvalidRuntimeEnv(f"{path} includes itself, by way of {within[-1]}")
+    text = _text(path)
+    if local := _STAYS_HERE.search(text):
+        raise InvalidRuntimeEnv(
+            f"{path}: {local[0].strip()!r} names a file of this machine, which no cluster can see; pin the "
+            "versions themselves, and send local code with working_dir or py_modules"
+        )
+    return _INCLUDE.sub(
+        lambda found: _requirements(local_path(path.parent, found["file"]), (*within, path)), text
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as problem:
+        raise InvalidRuntimeEnv(f"{path} cannot be read: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise InvalidRuntimeEnv(f"{path} is not UTF-8 text") from problem

@@ -1,0 +1,155 @@
+"""Write one package file. The same content gives the same bytes, and so the same name.
+
+Entries are sorted, their time stamps fixed and their permissions kept, so that a script stays executable and
+a private file private.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from ray_multicluster_scheduler.errors import PackageProblem
+from ray_multicluster_scheduler.packages.too_large import too_large
+from ray_multicluster_scheduler.packages.tree import Tree, TreeEntry, unreadable
+
+#: Ray's dashboard refuses a body of this size.
+MAX_BYTES = 100 * 1024**2
+CHUNK_BYTES = 1024**2
+#: The first moment that a zip file can express.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+#: 160 bits: nobody can make two packages of one name.
+NAME_DIGITS = 40
+
+#: Told (files done, files in all) after each file.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A finished package file. `gcs://<name>` is how an environment refers to it."""
+
+    name: str
+    sha256: str
+    size: int
+    files: int
+
+
+def pack_tree(
+    tree: Tree, target: IO[bytes], *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
+) -> Packed:
+    """Zip a tree into `target`.
+
+    Files may change meanwhile: what is packed is what was read, never more than the file had when it was
+    opened, and a file that vanished is left out.
+    """
+    full = False
+    with zipfile.ZipFile(target, "w") as archive:
+        for done, entry in enumerate(tree.entries, start=1):
+            full = not _add(archive, entry, has_room=lambda: target.tell() < max_bytes)
+            if full:
+                break
+            if progress is not None:
+                progress(done, len(tree.entries))
+    if full or target.tell() >= max_bytes:  # the list of names at the end of a zip counts too
+        raise too_large(tree, max_bytes)
+    sha256, size = _digest(target)
+    return Packed(name=_zip_name(sha256), sha256=sha256, size=size, files=len(tree.entries))
+
+
+def copy_archive(path: Path, target: IO[bytes], *, max_bytes: int = MAX_BYTES) -> Packed:
+    """Copy a `.zip` or `.whl` that the user made, unchanged, into `target`."""
+    try:
+        source = path.open("rb")
+    except OSError as problem:
+        raise unreadable(path, problem) from problem
+    with source:
+        target.writelines(_chunks(source, path, limit=max_bytes))
+    if target.tell() >= max_bytes:
+        raise PackageProblem(
+            f"{path} has {max_bytes / 1024**2:.0f} MiB or more, which Ray refuses; "
+            "put it on shared storage and give its URI"
+        )
+    if not zipfile.is_zipfile(target):
+        raise PackageProblem(f"{path} is not a zip file inside; pack it again")
+    sha256, size = _digest(target)
+    name = _wheel_name(path, sha256) if path.suffix == ".whl" else _zip_name(sha256)
+    return Packed(name=name, sha256=sha256, size=size, files=1)
+
+
+def _add(archive: zipfile.ZipFile, entry: TreeEntry, *, has_room: Callable[[], bool]) -> bool:
+    """Add one entry; False as soon as the archive has no room left."""
+    if entry.name.endswith("/"):
+        archive.writestr(_header(entry.name, stat.S_IFDIR | 0o755, size=0), b"")
+        return has_room()
+    try:
+        source = entry.path.open("rb")
+    except FileNotFoundError:
+        return True
+    except OSError as problem:
+        raise unreadable(entry.path, problem) from problem
+    with source:
+        status = os.fstat(source.fileno())
+        mode = stat.S_IFREG | (stat.S_IMODE(status.st_mode) & 0o777)
+        with archive.open(_header(entry.name, mode, status.st_size), "w") as packed:
+            for chunk in _chunks(source, entry.path, limit=status.st_size):
+                packed.write(chunk)
+                if not has_room():
+                    return False
+    return True
+
+
+def _header(name: str, mode: int, size: int) -> zipfile.ZipInfo:
+    header = zipfile.ZipInfo(name, date_time=EPOCH)
+    header.compress_type = zipfile.ZIP_STORED if name.endswith("/") else zipfile.ZIP_DEFLATED
+    header.create_system = 3  # Unix: the permissions count
+    header.external_attr = mode << 16
+    header.file_size = size  # tells zipfile whether large-file fields are needed
+    return header
+
+
+def _chunks(source: IO[bytes], path: Path, *, limit: int) -> Iterator[bytes]:
+    while limit > 0:
+        try:
+            chunk = source.read(min(CHUNK_BYTES, limit))
+        except OSError as problem:
+            raise unreadable(path, problem) from problem
+        if not chunk:
+            return
+        yield chunk
+        limit -= len(chunk)
+
+
+def _digest(file: IO[bytes]) -> tuple[str, int]:
+    file.seek(0)
+    digest = hashlib.sha256()
+    for chunk in iter(lambda: file.read(CHUNK_BYTES), b""):
+        digest.update(chunk)
+    return digest.hexdigest(), file.tell()
+
+
+def _zip_name(sha256: str) -> str:
+    return f"_ray_pkg_{sha256[:NAME_DIGITS]}.zip"
+
+
+def _wheel_name(path: Path, sha256: str) -> str:
+    """Put the content's hash into the build tag.
+
+    A wheel that was built again keeps its file name, and a cluster that has the old one would go on using
+    it. The build tag is free for such marks, and pip installs the wheel under either name.
+    """
+    try:
+        parse_wheel_filename(path.name)
+    except InvalidWheelFilename as problem:
+        raise PackageProblem(f"{path}: not the name of a wheel: {problem}") from problem
+    # name-version[-build]-python-abi-platform; a build tag starts with a digit.
+    distribution, version, *_, python, abi, platform = path.name.split("-")
+    return f"{distribution}-{version}-0{sha256[:NAME_DIGITS]}-{python}-{abi}-{platform}"

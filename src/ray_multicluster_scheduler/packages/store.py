@@ -1,0 +1,166 @@
+"""The packages that jobs refer to, one file each, named by content.
+
+A job may wait for days and then go to any cluster, and a cluster forgets a package ten minutes after its
+last use: so the bytes stay here until no open job needs them. Several processes may share one directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.packages.pack import MAX_BYTES, Packed, Progress, copy_archive, pack_tree
+from ray_multicluster_scheduler.packages.tree import Source, list_tree
+
+#: What a package may be called; nothing with a slash or a leading dot gets near a path.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(zip|whl)", re.ASCII)
+#: Some file systems tell time in steps of up to two seconds: a tree changed later than that before it was
+#: listed may change again without any sign, so its fingerprint is not relied on.
+COARSEST_CLOCK_S = 2.0
+
+_LOCK = ".lock"
+_TEMPORARY = ".tmp-"
+#: Remembers which tree became which package: one file per fingerprint, holding the package's name.
+_KNOWN = "known"
+
+
+class PackageStore:
+    """Package files in one directory, readable by its owner only."""
+
+    def __init__(
+        self, directory: Path, *, max_bytes: int = MAX_BYTES, now: Callable[[], float] = time.time
+    ) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._now = now
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        (directory / _KNOWN).mkdir(mode=0o700, exist_ok=True)
+        with self._locked():
+            self._remove_leftovers()
+
+    def add_tree(self, source: Source, *, progress: Progress | None = None) -> str:
+        """Pack a directory and return the package's name; a tree that has not changed is not packed again."""
+        listed_at = self._now()
+        tree = list_tree(source)
+        fingerprint = tree.fingerprint
+        known = self._known(fingerprint)
+        if known is not None:
+            return known
+        with self._scratch() as file:
+            packed = pack_tree(tree, file, max_bytes=self._max_bytes, progress=progress)
+            self._keep(file, packed)
+        if tree.changed_at < listed_at - COARSEST_CLOCK_S and list_tree(source).fingerprint == fingerprint:
+            self._remember(fingerprint, packed.name)
+        return packed.name
+
+    def add_archive(self, path: Path) -> str:
+        """Take a `.zip` or `.whl` as it is and return the package's name."""
+        with self._scratch() as file:
+            packed = copy_archive(path, file, max_bytes=self._max_bytes)
+            self._keep(file, packed)
+        return packed.name
+
+    def path(self, name: str) -> Path | None:
+        """Return the file of a package, or None when it is not here."""
+        path = self._directory / name
+        return path if NAME.fullmatch(name) and path.is_file() else None
+
+    def collect(self, keep: Collection[str], *, older_than_s: float) -> tuple[str, ...]:
+        """Remove packages that are not in `keep` and were last asked for more than `older_than_s` ago.
+
+        The age protects a job that is being submitted right now: its package is here before the job is in
+        anybody's list.
+        """
+        oldest = self._now() - older_than_s
+        removed = []
+        with self._locked():
+            for path in sorted(self._directory.iterdir()):
+                unwanted = NAME.fullmatch(path.name) and path.name not in keep
+                if unwanted and path.stat().st_mtime < oldest:
+                    path.unlink()
+                    removed.append(path.name)
+            for known in (self._directory / _KNOWN).iterdir():
+                if self.path(known.read_text()) is None:
+                    known.unlink()
+        return tuple(removed)
+
+    def _known(self, fingerprint: str) -> str | None:
+        try:
+            name = (self._directory / _KNOWN / fingerprint).read_text()
+        except FileNotFoundError:
+            return None
+        with self._locked():
+            path = self.path(name)
+            if path is None:
+                return None
+            self._touch(path)
+        return name
+
+    def _remember(self, fingerprint: str, name: str) -> None:
+        with self._scratch() as file, self._locked():
+            file.write(name.encode())
+            file.flush()
+            Path(file.name).replace(self._directory / _KNOWN / fingerprint)
+
+    def _keep(self, file: IO[bytes], packed: Packed) -> None:
+        """Give a finished temporary file its name, for good: after this a power cut cannot undo it."""
+        file.flush()
+        os.fsync(file.fileno())
+        with self._locked():
+            target = self._directory / packed.name
+            Path(file.name).replace(target)
+            self._touch(target)
+            directory = os.open(self._directory, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def _touch(self, path: Path) -> None:
+        """Note that the package was asked for, which `collect` looks at."""
+        now = self._now()
+        os.utime(path, (now, now))
+
+    @contextmanager
+    def _scratch(self) -> Iterator[IO[bytes]]:
+        """Yield a locked temporary file beside the packages; it is removed unless it was renamed."""
+        try:
+            with self._locked():
+                file = tempfile.NamedTemporaryFile(dir=self._directory, prefix=_TEMPORARY, delete=False)  # noqa: SIM115
+                fcntl.flock(file, fcntl.LOCK_EX)
+            with file:
+                try:
+                    yield file
+                finally:
+                    Path(file.name).unlink(missing_ok=True)
+        except OSError as problem:
+            raise StoreError(
+                f"{self._directory}: the package cannot be kept: {problem.strerror}; "
+                "free some space or move RAY_MULTICLUSTER_HOME"
+            ) from problem
+
+    def _remove_leftovers(self) -> None:
+        """Remove temporary files that nobody holds: their writers are gone."""
+        for path in self._directory.glob(f"{_TEMPORARY}*"):
+            with path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                path.unlink()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the directory's lock: against other threads, and other processes."""
+        with (self._directory / _LOCK).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,46 @@
+"""Bring packages to one cluster, right before a job that needs them is started there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from weakref import WeakValueDictionary
+
+from ray_multicluster_scheduler.errors import PackageProblem
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.ports import RayApi
+
+
+class Uploader:
+    """Uploads to one cluster, each package one at a time however many jobs ask for it at once.
+
+    It remembers nothing: a cluster that was restarted has lost its packages, and asking it costs little.
+    The question is needed anyway, because it makes Ray keep the package for ten more minutes.
+    """
+
+    def __init__(self, api: RayApi, packages: PackageStore) -> None:
+        self._api = api
+        self._packages = packages
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def ensure(self, names: Iterable[str]) -> int:
+        """Make sure that the cluster has these packages; return how many bytes had to be sent."""
+        sent = 0
+        for name in names:
+            # Those who wait hold the lock too; the last one takes it along.
+            lock = self._locks.setdefault(name, asyncio.Lock())
+            async with lock:
+                sent += await self._ensure(name)
+        return sent
+
+    async def _ensure(self, name: str) -> int:
+        if await self._api.has_package(name):
+            return 0
+        content = self._packages.path(name)
+        if content is None:
+            raise PackageProblem(
+                f"the package gcs://{name} is neither on the cluster nor kept here; "
+                "submit the job again from the directory that it was made of"
+            )
+        await self._api.put_package(name, content)
+        return content.stat().st_size
