@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -193,6 +193,9 @@ class JobStore(Protocol):
 
         Returns the newest mark; pass it as `seen` next time. Cheap: it sleeps, it does not poll hotly.
         """
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` from some thread after each commit of any process; returns what ends that."""
 
     def close(self) -> None:
         """Release files and connections."""

@@ -1,0 +1,45 @@
+"""The same functions for asyncio programs: `from ray_multicluster_scheduler import aio`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+from ray_multicluster_scheduler.client import current, jobs, scope, tail
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return the async twin of a blocking function: it leaves the event loop free."""
+
+    @functools.wraps(function)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    return twin
+
+
+initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
+submit_job = _in_thread(jobs.submit_job)
+submit_jobs = _in_thread(jobs.submit_jobs)
+get_job_status = _in_thread(jobs.get_job_status)
+get_job_info = _in_thread(jobs.get_job_info)
+stop_job = _in_thread(jobs.stop_job)
+list_jobs = _in_thread(jobs.list_jobs)
+wait_for_all_jobs = _in_thread(jobs.wait_for_all_jobs)
+explain = _in_thread(jobs.explain)
+plan_job = _in_thread(jobs.plan_job)
+drain = _in_thread(jobs.drain)
+undrain = _in_thread(jobs.undrain)
+graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
+
+
+async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
+    """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
+    pieces = await asyncio.to_thread(tail.tail_job_logs, submission_id)
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece

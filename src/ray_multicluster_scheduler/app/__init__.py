@@ -1,0 +1,1 @@
+"""Import paths that users already have; everything here is re-exported."""

@@ -1,0 +1,19 @@
+"""`from ray_multicluster_scheduler.app.client_api.submit_job import submit_job`."""
+
+from ray_multicluster_scheduler.client.jobs import (
+    get_job_info,
+    get_job_status,
+    stop_job,
+    submit_job,
+    wait_for_all_jobs,
+)
+from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
+
+__all__ = [
+    "get_job_info",
+    "get_job_status",
+    "graceful_shutdown_on_keyboard_interrupt",
+    "stop_job",
+    "submit_job",
+    "wait_for_all_jobs",
+]

@@ -1,0 +1,1 @@
+"""The Python API: plain functions over the scheduler of this process."""

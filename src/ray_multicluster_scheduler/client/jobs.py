@@ -1,0 +1,250 @@
+"""Jobs: submit, look, stop, wait."""
+
+from __future__ import annotations
+
+import getpass
+import inspect
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ray_multicluster_scheduler.client.current import working_scheduler
+from ray_multicluster_scheduler.client.progress import progress_display
+from ray_multicluster_scheduler.client.scope import remember
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound, WaitTimeout
+from ray_multicluster_scheduler.model.job import Job, OnUnreachable
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.request import JobRequest
+
+log = logging.getLogger(__name__)
+
+#: How long `stop_job` waits for the job to have ended.
+STOP_TIMEOUT_S = 30.0
+
+
+def submit_job(
+    entrypoint: str,
+    runtime_env: dict[str, Any] | None = None,
+    job_id: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    submission_id: str | None = None,
+    preferred_cluster: str | None = None,
+    resource_requirements: dict[str, float] | None = None,
+    tags: list[str] | None = None,
+    *,
+    priority: int = 0,
+    depends_on: Sequence[str] = (),
+    max_retries: int = 0,
+    timeout_s: float | None = None,
+    queue_timeout_s: float | None = None,
+    user: str | None = None,
+    on_unreachable: OnUnreachable = "wait",
+    entrypoint_num_cpus: float | None = None,
+    entrypoint_num_gpus: float | None = None,
+    entrypoint_memory: int | None = None,
+    entrypoint_resources: Mapping[str, float] | None = None,
+    idempotency_key: str | None = None,
+    group: str | None = None,
+) -> str:
+    """Accept a job and return its submission id. It is durable when this returns; a cluster is found later.
+
+    Args:
+        entrypoint: The shell command. Scripts by absolute path, unless `runtime_env` has a `working_dir`.
+        runtime_env: The job's own environment; the chosen cluster's comes first, the job's keys win.
+        job_id: Your own name for the job; `job_<uuid>` by default.
+        metadata: Text that travels with the job.
+        submission_id: The id to use; `sub_<uuid>` by default.
+        preferred_cluster: Goes first; another cluster is taken when it cannot have the job now.
+        resource_requirements: `CPU`, `GPU`, `memory` (GiB, or bytes from 2**20) and custom names: what the
+            whole job needs. One CPU when nothing is said.
+        tags: Clusters with the same tags are favoured.
+        priority: Higher goes first.
+        depends_on: Submission ids that must succeed before this job starts.
+        max_retries: New attempts after the program itself failed.
+        timeout_s: Longest run of one attempt.
+        queue_timeout_s: Longest wait for a cluster.
+        user: Whose job it is, for fair shares; the user of this process by default.
+        on_unreachable: When its cluster falls silent: "wait" for it, "fail", or the number of seconds after
+            which the job is started elsewhere although the first run may go on.
+        entrypoint_num_cpus: Passed on to Ray for the driver itself, as are the next three.
+        entrypoint_num_gpus: See Ray's `submit_job`.
+        entrypoint_memory: Bytes.
+        entrypoint_resources: Custom resources by name.
+        idempotency_key: A second submit with the same key returns the first job instead of making another.
+        group: A name that jobs of one batch share.
+
+    Raises:
+        RuntimeError: No configuration was found.
+        ValueError: The request cannot be (relative path, bad environment, id taken, larger than any cluster).
+    """
+    arguments = locals()
+    return submit_jobs([arguments])[0]
+
+
+def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
+    requests = [_request(arguments) for arguments in jobs]
+    accepted = working_scheduler().jobs.submit(requests)
+    ids = [job.submission_id for job in accepted]
+    remember(ids)
+    return ids
+
+
+def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
+    """Return PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN for an id that nobody knows.
+
+    The id alone is enough: `cluster_name` is accepted because older programs pass it.
+    """
+    return working_scheduler().jobs.status(submission_id)
+
+
+def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[str, Any]:  # noqa: ARG001
+    """Return all that is known of a job: status, cluster, attempts, times, reason, environment, `logs`.
+
+    Raises `JobNotFound`. Secrets in the environment are hidden.
+    """
+    scheduler = working_scheduler()
+    info = scheduler.jobs.info(submission_id)
+    if info["logs"] is None:
+        info["logs"] = _live_log(scheduler, scheduler.store.get(submission_id))
+    return info
+
+
+def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # noqa: ARG001
+    """Stop a job, waiting or running, and wait until it has ended; True when it was stopped.
+
+    False when it had ended before, when nobody knows it, or when it could not be stopped in time.
+    """
+    scheduler = working_scheduler()
+    try:
+        scheduler.jobs.stop([submission_id])
+        for _ in scheduler.jobs.changes([submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
+            scheduler.check()
+        return scheduler.store.get(submission_id).state is JobState.STOPPED
+    except (JobNotFound, WaitTimeout) as error:
+        log.warning("not stopped: %s", error)
+        return False
+
+
+def list_jobs(
+    *,
+    states: Sequence[str] | None = None,
+    user: str | None = None,
+    cluster: str | None = None,
+    group: str | None = None,
+    tag: str | None = None,
+    limit: int | None = 100,
+) -> list[dict[str, Any]]:
+    """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
+    jobs = working_scheduler().store.list_jobs(
+        states=None if states is None else [_state(word) for word in states],
+        user=user,
+        cluster=cluster,
+        group=group,
+        tag=tag,
+        limit=limit,
+    )
+    return [_row(job) for job in jobs]
+
+
+def wait_for_all_jobs(
+    submission_ids: Sequence[str], check_interval: float = 5, timeout: float | None = None
+) -> bool:
+    """Wait until all jobs have ended and return True; it reacts at once to each end.
+
+    `check_interval` paces the progress that is shown.
+
+    Raises:
+        RuntimeError: A job failed or was stopped; the message names each with its last log lines.
+        TimeoutError: Not all ended within `timeout` seconds; it says which are open. They go on.
+    """
+    if isinstance(submission_ids, str):
+        raise InvalidRequest("submission_ids must be a list of ids; write [id] for a single one")
+    scheduler = working_scheduler()
+    with progress_display(len(submission_ids)) as show:
+
+        def watch(jobs: Mapping[str, Job]) -> None:
+            scheduler.check()
+            show(jobs)
+
+        scheduler.jobs.wait(submission_ids, timeout_s=timeout, tick_s=max(0.1, check_interval), watch=watch)
+    return True
+
+
+def explain(submission_id: str) -> dict[str, Any]:
+    """Return why a job is where it is: per cluster score parts or refusal, its place, what would help."""
+    return working_scheduler().explainer.explain(submission_id)
+
+
+def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
+    """Return what `submit_job` with these arguments would do now: a dry run."""
+    request = _request({"entrypoint": entrypoint, **arguments})
+    return working_scheduler().explainer.plan(request)
+
+
+def drain(cluster: str, reason: str = "") -> None:
+    """Send no new jobs to a cluster; what runs there may end."""
+    _set_drained(cluster, reason, drained=True)
+
+
+def undrain(cluster: str, reason: str = "") -> None:
+    """Let a cluster have new jobs again."""
+    _set_drained(cluster, reason, drained=False)
+
+
+def _set_drained(cluster: str, reason: str, *, drained: bool) -> None:
+    scheduler = working_scheduler()
+    scheduler.config.cluster(cluster)
+    scheduler.jobs.set_drained(cluster, drained=drained, reason=reason)
+
+
+def _request(arguments: Mapping[str, Any]) -> JobRequest:
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if unknown := given.keys() - inspect.signature(submit_job).parameters.keys():
+        raise InvalidRequest(f"submit_job has no argument {sorted(unknown)[0]!r}")
+    return JobRequest(**{"user": _this_user(), **given})
+
+
+def _this_user() -> str:
+    return os.environ.get("RAY_MULTICLUSTER_USER") or getpass.getuser()
+
+
+def _state(word: str) -> JobState:
+    try:
+        return JobState(word.upper())
+    except ValueError:
+        known = ", ".join(state.value for state in JobState)
+        raise InvalidRequest(f"{word!r} is no state; there are {known}") from None
+
+
+def _live_log(scheduler: Scheduler, job: Job) -> str | None:
+    """Read the log of a job that has not ended from its cluster; None when that cannot be had now."""
+    cluster, remote_id = job.cluster, job.remote_id
+    if cluster is None or remote_id is None:
+        return None
+    try:
+        return scheduler.call(lambda apis: apis[cluster].job_logs(remote_id))
+    except ClusterError as error:
+        log.info("no log of %s now: %s", job.submission_id, error)
+        return None
+
+
+def _row(job: Job) -> dict[str, Any]:
+    return {
+        "submission_id": job.submission_id,
+        "job_id": job.spec.name,
+        "state": job.state.value,
+        "cluster": job.cluster,
+        "user": job.spec.user,
+        "priority": job.spec.priority,
+        "attempt": job.attempt,
+        "entrypoint": job.spec.entrypoint,
+        "tags": list(job.spec.tags),
+        "group": job.spec.group,
+        "accepted_at": job.accepted_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "reason": job.reason,
+    }

@@ -1,0 +1,104 @@
+"""Follow a job's log across reconnects and attempts, from its start to the job's end."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Callable, Iterator, Mapping
+
+from ray_multicluster_scheduler.client.current import working_scheduler
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ports import JobStore, RayApi
+
+#: Between two looks while there is no log yet, or after a tail broke off.
+PAUSE_S = 0.5
+_ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
+
+
+def tail_job_logs(submission_id: str) -> Iterator[str]:
+    """Yield the log of a job in pieces as it grows; ends only when the job has ended.
+
+    A broken connection is taken up again where it broke off; when the job is tried again elsewhere, a line
+    says so and the new attempt's log follows. Raises `JobNotFound` at once for an unknown id.
+    """
+    scheduler = working_scheduler()
+    scheduler.store.get(submission_id)
+    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    running = scheduler.begin(lambda apis: _Follower(submission_id, scheduler.store, apis, pieces.put).run())
+    running.add_done_callback(lambda _: pieces.put(None))
+    return _drain(pieces, running.result, running.cancel)
+
+
+def _drain(
+    pieces: queue.SimpleQueue[str | None], result: Callable[[], None], cancel: Callable[[], bool]
+) -> Iterator[str]:
+    try:
+        while (piece := pieces.get()) is not None:
+            yield piece
+        result()
+    finally:
+        cancel()
+
+
+class _Follower:
+    """Puts the pieces of one job's log out, each once."""
+
+    def __init__(
+        self, submission_id: str, store: JobStore, apis: Mapping[str, RayApi], put: Callable[[str], None]
+    ) -> None:
+        self._submission_id = submission_id
+        self._store = store
+        self._apis = apis
+        self._put = put
+        self._attempt = 0
+        #: Characters of the current attempt's log that were put out.
+        self._offset = 0
+
+    async def run(self) -> None:
+        while True:
+            job = await asyncio.to_thread(self._store.get, self._submission_id)
+            self._turn_to(job)
+            if job.final:
+                await self._rest(job)
+                return
+            if job.state in _ON_CLUSTER:
+                await self._tail(job)
+            await asyncio.sleep(PAUSE_S)
+
+    def _turn_to(self, job: Job) -> None:
+        if job.attempt == self._attempt:
+            return
+        if self._attempt and self._offset:
+            self._put(f"\n--- attempt {self._attempt} is over; attempt {job.attempt} on {job.cluster} ---\n")
+        self._attempt, self._offset = job.attempt, 0
+
+    async def _tail(self, job: Job) -> None:
+        assert job.cluster is not None
+        assert job.remote_id is not None
+        passed = 0
+        try:
+            async for piece in self._apis[job.cluster].tail_job_logs(job.remote_id):
+                fresh = piece[max(0, self._offset - passed) :]
+                passed += len(piece)
+                self._out(fresh)
+        except ClusterError:
+            return  # the job's state tells what is going on; the log is taken up again from the offset
+
+    async def _rest(self, job: Job) -> None:
+        """Put out what the tail had not seen when the job ended: from the cluster, else the kept copy."""
+        text: str | None = None
+        if job.cluster is not None and job.remote_id is not None:
+            try:
+                text = await self._apis[job.cluster].job_logs(job.remote_id)
+            except ClusterError:
+                text = None
+        if text is None and not self._offset:
+            text = await asyncio.to_thread(self._store.load_log, self._submission_id)
+        self._out((text or "")[self._offset :])
+
+    def _out(self, piece: str) -> None:
+        if piece:
+            self._offset += len(piece)
+            self._put(piece)

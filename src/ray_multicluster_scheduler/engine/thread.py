@@ -1,0 +1,87 @@
+"""The engine in a background thread of the caller's process."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.engine import Engine
+from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.ports import RayApi
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: How long an ending program waits for the engine to give up its lease.
+STOP_TIMEOUT_S = 5.0
+
+Build = Callable[[], EngineContext]
+
+
+class EngineThread:
+    """Runs an `Engine` on an event loop of its own. Daemon: it never keeps a program from ending."""
+
+    def __init__(self, build: Build, *, holder: str) -> None:
+        self._build = build
+        self._holder = holder
+        self._ready: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, EngineContext, Engine]] = (
+            concurrent.futures.Future()
+        )
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="raymc-engine", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the engine, giving up its lease so that another one can lead at once."""
+        if not self._thread.is_alive():
+            return
+        loop, _, engine = self._ready.result()
+        loop.call_soon_threadsafe(engine.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def check(self) -> None:
+        """Raise when the engine has ended by itself: waiting for it would be in vain."""
+        if self._failure is not None:
+            raise SchedulerError(
+                f"the scheduler in this process has stopped: {self._failure}"
+            ) from self._failure
+
+    def begin(
+        self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]
+    ) -> concurrent.futures.Future[T]:
+        """Run a coroutine that talks to clusters on the engine's loop."""
+        loop, context, _ = self._ready.result()
+        return asyncio.run_coroutine_threadsafe(function(context.apis), loop)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as failure:  # whatever it is, the callers raise it
+            self._failure = failure
+            if not self._ready.done():
+                self._ready.set_exception(failure)
+            if threading.main_thread().is_alive():  # while the interpreter ends, anything may break
+                log.exception("the engine has stopped")
+
+    async def _main(self) -> None:
+        loop, context = asyncio.get_running_loop(), self._build()
+        engine = Engine(context, holder=self._holder)
+        self._ready.set_result((loop, context, engine))
+
+        def ring() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(engine.ring)
+
+        unsubscribe = context.store.subscribe(ring)
+        try:
+            await engine.run()
+        finally:
+            unsubscribe()
+            for api in context.apis.values():
+                await api.close()
+            context.offload.close()

@@ -1,0 +1,231 @@
+"""The composition root: the one place where the parts are put together."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ray_multicluster_scheduler.config import Config, find_config, home_dir, load_config
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
+from ray_multicluster_scheduler.engine.offload import Offload
+from ray_multicluster_scheduler.engine.rules import plan_rules
+from ray_multicluster_scheduler.engine.thread import EngineThread
+from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.packages.runtime_env import localise
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ray_api.client import open_ray_api
+from ray_multicluster_scheduler.service.explain import Explainer
+from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.store import SqlStore, open_store
+
+T = TypeVar("T")
+
+
+def state_dir(config_path: Path, environ: Mapping[str, str]) -> Path:
+    """Return where the jobs of one configuration are kept: one folder per file, under the home."""
+    digest = sha256(str(config_path.resolve()).encode()).hexdigest()[:8]
+    return home_dir(environ) / f"{config_path.parent.name or 'root'}-{config_path.stem}-{digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What works on one store."""
+
+    #: With the local directories of the clusters' own environments packed.
+    config: Config
+    store: SqlStore
+    packages: PackageStore
+    jobs: JobService
+    explainer: Explainer
+
+
+class Scheduler:
+    """One configuration at work in this process: its store, its services and its engine.
+
+    Nothing is opened before it is needed, and the engine runs in a background thread once it is started.
+    Several processes may do the same on one store: one of them leads, and when it ends another one goes on.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        directory: Path,
+        environ: Mapping[str, str],
+        crash_point: Callable[[str], None] = nothing_happens,
+    ) -> None:
+        self.config = config
+        self.directory = directory
+        self._environ = environ
+        self._crash_point = crash_point
+        self._clock = SystemClock()
+        self._lock = threading.RLock()
+        self._parts: Parts | None = None
+        self._engine: EngineThread | None = None
+        self._stopped = False
+
+    @classmethod
+    def open(
+        cls,
+        config_file_path: str | Path | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Scheduler:
+        """Find and read the configuration and open its store; starts nothing."""
+        environ = os.environ if environ is None else environ
+        path = find_config(config_file_path, environ=environ, cwd=cwd or Path.cwd())
+        return cls(load_config(path), directory=state_dir(path, environ), environ=environ)
+
+    @property
+    def parts(self) -> Parts:
+        """Open the store, once."""
+        with self._lock:
+            if self._stopped:
+                raise StoreError("this scheduler was stopped; call initialize_scheduler_environment again")
+            if self._parts is None:
+                self._parts = self._open()
+            return self._parts
+
+    @property
+    def store(self) -> SqlStore:
+        """The durable queue and history."""
+        return self.parts.store
+
+    @property
+    def jobs(self) -> JobService:
+        """The use cases around jobs."""
+        return self.parts.jobs
+
+    @property
+    def explainer(self) -> Explainer:
+        """Answers "why?"."""
+        return self.parts.explainer
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether `stop` was called."""
+        return self._stopped
+
+    def start(self) -> None:
+        """Start the engine, unless it runs."""
+        with self._lock:
+            parts = self.parts
+            if self._engine is None:
+                self._engine = EngineThread(lambda: self._context(parts), holder=holder_name())
+                # A program that ends without `stop` should hand the lease over all the same.
+                atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Stop the engine of this process and close the store. Jobs go on; nothing is lost."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            atexit.unregister(self.stop)
+            if self._engine is not None:
+                self._engine.stop()
+            if self._parts is not None:
+                self._parts.store.close()
+
+    def check(self) -> None:
+        """Raise what ended the engine, if something did."""
+        if self._engine is not None:
+            self._engine.check()
+
+    def list_clusters(self) -> list[dict[str, Any]]:
+        """Return every configured cluster with what was last seen of it; unknown values are None."""
+        seen = self.store.load_snapshots()
+        drains = self.store.drained()
+        return [
+            _cluster_info(spec, seen.get(spec.name, ClusterSnapshot(name=spec.name)), drains.get(spec.name))
+            for spec in self.config.clusters
+        ]
+
+    def begin(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine that talks to clusters, on the engine's loop."""
+        self.start()
+        assert self._engine is not None
+        return self._engine.begin(function)
+
+    def call(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine that talks to clusters, and return its result here."""
+        return self.begin(function).result()
+
+    def _open(self) -> Parts:
+        store = open_store(self.directory)
+        packages = PackageStore(self.directory / "packages")
+        config = _with_packed_environments(self.config, packages)
+        return Parts(
+            config=config,
+            store=store,
+            packages=packages,
+            jobs=JobService(config, store, packages, self._clock),
+            explainer=Explainer(config, store, packages, self._clock, plan_rules(config.settings)),
+        )
+
+    def _context(self, parts: Parts) -> EngineContext:
+        settings = parts.config.settings
+        apis = {
+            spec.name: open_ray_api(spec, self._environ, request_timeout_s=settings.request_timeout_s)
+            for spec in parts.config.clusters
+        }
+        return EngineContext(
+            config=parts.config,
+            store=parts.store,
+            packages=parts.packages,
+            apis=apis,
+            watch=ClusterWatch(apis, clock=self._clock, settings=settings, jitter=random.random),
+            clock=self._clock,
+            jitter=random.random,
+            offload=Offload(),
+            crash_point=self._crash_point,
+        )
+
+
+def holder_name() -> str:
+    """Return a name for the lease that tells people which process leads."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def _with_packed_environments(config: Config, packages: PackageStore) -> Config:
+    """Pack the local directories that a cluster's own environment names, as is done for a job's."""
+    folder = config.path.resolve().parent
+    clusters = tuple(
+        replace(spec, runtime_env=localise(spec.runtime_env, packages, cwd=folder))
+        for spec in config.clusters
+    )
+    return replace(config, clusters=clusters)
+
+
+def _cluster_info(spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "health": seen.health.value,
+        "score": seen.score,
+        "problem": seen.problem,
+        "total": None if seen.total is None else dict(seen.total),
+        "used": None if seen.used is None else dict(seen.used),
+        "ray_version": seen.ray_version,
+        "python_version": seen.python_version,
+        "tags": list(spec.tags),
+        "prefer": spec.prefer,
+        "weight": spec.weight,
+        "drained": drain[0] if drain else spec.drained,
+        "dashboard": spec.dashboard,
+        "head_address": spec.head_address,
+    }

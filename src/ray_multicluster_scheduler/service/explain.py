@@ -1,0 +1,139 @@
+"""Why a job is where it is, and what would let it start: the planner's own words, not a second opinion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
+from ray_multicluster_scheduler.model.job import Job, JobSpec
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.ledger import open_rooms
+from ray_multicluster_scheduler.policy.plan import PlanRules, decisions
+from ray_multicluster_scheduler.policy.redact import redact_env
+from ray_multicluster_scheduler.policy.remote_request import compose_submit
+from ray_multicluster_scheduler.policy.views import (
+    World,
+    cluster_views,
+    held_by_user,
+    queued_job,
+    unfit_clusters,
+)
+from ray_multicluster_scheduler.policy.whatif import suggestions
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.request import JobRequest, checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """One look at the whole queue and every cluster."""
+
+    queue: tuple[QueuedJob, ...]
+    views: tuple[ClusterView, ...]
+    in_use: Mapping[str, Mapping[str, float]]
+    now: float
+
+    def decide(self, submission_id: str, rules: PlanRules) -> Placement | Waiting:
+        """Return the decision that this pass makes about one job."""
+        turns = decisions(self.queue, open_rooms(self.views), now=self.now, rules=rules, in_use=self.in_use)
+        return next(decided for decided in turns if decided.submission_id == submission_id)
+
+
+class Explainer:
+    """Answers "why?" from the store alone: any process can ask, leader or not."""
+
+    def __init__(
+        self, config: Config, store: JobStore, packages: PackageStore, clock: Clock, rules: PlanRules
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._packages = packages
+        self._clock = clock
+        self._rules = rules
+
+    def explain(self, submission_id: str) -> dict[str, Any]:
+        """Return state, reason and, per cluster, score parts or refusal; for a waiting job also ways out."""
+        job = self._store.get(submission_id)
+        told: dict[str, Any] = {
+            "submission_id": submission_id,
+            "state": job.state.value,
+            "reason": job.reason,
+            "cluster": job.cluster,
+            "attempt": job.attempt,
+        }
+        if job.state is JobState.QUEUED:
+            return {**told, **self._waiting(job)}
+        attempts = self._store.attempts(submission_id)
+        return {**told, "decision": dict(attempts[-1].decision) if attempts else None}
+
+    def plan(self, request: JobRequest) -> dict[str, Any]:
+        """Return what would happen to a job if it were submitted now; nothing is stored or sent."""
+        submission_id, spec = checked(request, clusters=self._config.clusters, packages=self._packages)
+        now = self._clock.now()
+        job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
+        world = self._look([*self._store.runnable(now=now), job])
+        decided = world.decide(submission_id, self._rules)
+        return {
+            "cluster": decided.cluster if isinstance(decided, Placement) else None,
+            "decision": asdict(decided),
+            "environments": self._environments(submission_id, spec),
+            **self._ways_out(queued_job(job, self._config.clusters), decided, world),
+        }
+
+    def _waiting(self, job: Job) -> dict[str, Any]:
+        now = self._clock.now()
+        ready = self._store.runnable(now=now)
+        if job.submission_id not in {other.submission_id for other in ready}:
+            return {"decision": None, "waits_for": self._waits_for(job, now), "suggestions": []}
+        world = self._look(ready)
+        decided = world.decide(job.submission_id, self._rules)
+        asked = queued_job(job, self._config.clusters)
+        return {"decision": asdict(decided), **self._ways_out(asked, decided, world)}
+
+    def _ways_out(self, job: QueuedJob, decided: Placement | Waiting, world: _Pass) -> dict[str, Any]:
+        if isinstance(decided, Placement):
+            return {"position": None, "suggestions": []}
+        others = [other for other in world.queue if other.submission_id != job.submission_id]
+        found = suggestions(job, others, world.views, now=world.now, rules=self._rules, in_use=world.in_use)
+        return {"position": decided.position, "suggestions": [each.sentence for each in found]}
+
+    def _waits_for(self, job: Job, now: float) -> str:
+        if job.not_before > now:
+            return f"its next attempt starts in {job.not_before - now:.0f} s"
+        known = self._store.get_many(job.spec.depends_on)
+        waiting = [f"{name} ({known[name].state.value})" for name in job.spec.depends_on if name in known]
+        return "its dependencies: " + ", ".join(waiting) if waiting else "the scheduler"
+
+    def _look(self, waiting: Sequence[Job]) -> _Pass:
+        live = self._store.live()
+        world = World(
+            specs=self._config.clusters,
+            snapshots=self._store.load_snapshots(),
+            live=live,
+            drains=self._store.drained(),
+        )
+        return _Pass(
+            queue=tuple(queued_job(job, self._config.clusters) for job in waiting),
+            views=cluster_views(world),
+            in_use=held_by_user(live),
+            now=self._clock.now(),
+        )
+
+    def _environments(self, submission_id: str, spec: JobSpec) -> dict[str, Any]:
+        unfit = dict(unfit_clusters(spec, self._config.clusters))
+        shown: dict[str, Any] = {}
+        for cluster in self._config.clusters:
+            if cluster.name in unfit:
+                shown[cluster.name] = {"refused": unfit[cluster.name]}
+                continue
+            request = compose_submit(
+                submission_id, spec, 1, cluster, self._config.clusters, origin=self._store.store_id
+            )
+            shown[cluster.name] = {
+                "entrypoint": request.entrypoint,
+                "runtime_env": redact_env(request.runtime_env),
+            }
+        return shown

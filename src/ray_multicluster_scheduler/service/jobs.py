@@ -1,0 +1,194 @@
+"""Jobs as callers see them: accept, stop, look, wait."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import JobsFailed, NeverFits, WaitTimeout
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.feasible import never_fits
+from ray_multicluster_scheduler.policy.ledger import open_room
+from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.policy.views import World, cluster_views
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.request import JobRequest, checked
+
+UNKNOWN = "UNKNOWN"
+#: How much of a failed job's log a waiting caller is shown.
+LAST_LOG_LINES = 10
+#: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.
+LONGEST_NAP_S = 5.0
+
+
+class JobService:
+    """The use cases around the store. It decides nothing about placement and talks to no cluster."""
+
+    def __init__(self, config: Config, store: JobStore, packages: PackageStore, clock: Clock) -> None:
+        self._config = config
+        self._store = store
+        self._packages = packages
+        self._clock = clock
+
+    def submit(self, requests: Sequence[JobRequest]) -> tuple[Job, ...]:
+        """Accept jobs, all or none; they are on disk when this returns."""
+        accepted = [
+            checked(request, clusters=self._config.clusters, packages=self._packages) for request in requests
+        ]
+        for _, spec in accepted:
+            self._warn_of_unknown_cluster(spec.preferred_cluster)
+            self._refuse_impossible(spec.claim)
+        return self._store.add(accepted, now=self._clock.now())
+
+    def status(self, submission_id: str) -> str:
+        """Return Ray's word for a job's state, `UNKNOWN` for an unknown id."""
+        job = self._store.get_many([submission_id]).get(submission_id)
+        return UNKNOWN if job is None else RAY_STATUS[job.state]
+
+    def info(self, submission_id: str) -> dict[str, Any]:
+        """Return all that is known of a job, secrets hidden; raises `JobNotFound`."""
+        job = self._store.get(submission_id)
+        attempts = self._store.attempts(submission_id)
+        last = attempts[-1] if attempts else None
+        return {
+            "submission_id": job.submission_id,
+            "job_id": job.spec.name,
+            "status": RAY_STATUS[job.state],
+            "state": job.state.value,
+            "message": job.reason,
+            "cluster": job.cluster or (last.cluster if last else None),
+            "entrypoint": redact_text(
+                last.entrypoint if last else job.spec.entrypoint, secrets_of(job.spec.runtime_env)
+            ),
+            "runtime_env": redact_env(last.runtime_env if last else job.spec.runtime_env),
+            "metadata": dict(job.spec.metadata),
+            "tags": list(job.spec.tags),
+            "user": job.spec.user,
+            "priority": job.spec.priority,
+            "depends_on": list(job.spec.depends_on),
+            "resource_requirements": dict(job.spec.claim),
+            "accepted_at": job.accepted_at,
+            "started_at": job.started_at,
+            "ended_at": job.ended_at,
+            "error_type": job.error_type,
+            "exit_code": job.exit_code,
+            "attempt": job.attempt,
+            "attempts": [_attempt_info(attempt) for attempt in attempts],
+            "logs": self._store.load_log(submission_id),
+        }
+
+    def stop(self, submission_ids: Sequence[str], *, reason: str = "stopped by the user") -> tuple[Job, ...]:
+        """Ask for these jobs to be stopped, wherever they are; returns their rows as they are now."""
+        return self._store.request_stop(submission_ids, now=self._clock.now(), reason=reason)
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str) -> None:
+        """Let a cluster have no new jobs, or let it have them again."""
+        self._store.set_drained(cluster, drained=drained, reason=reason, now=self._clock.now())
+
+    def changes(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> Iterator[Mapping[str, Job]]:
+        """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended.
+
+        Raises `WaitTimeout` when that takes longer than `timeout_s`.
+        """
+        started = self._clock.monotonic()
+        mark = self._store.wait_for_change(0, timeout_s=0)
+        while True:
+            jobs = self._known(submission_ids)
+            yield jobs
+            if all(job.final for job in jobs.values()):
+                return
+            left = None if timeout_s is None else started + timeout_s - self._clock.monotonic()
+            if left is not None and left <= 0:
+                raise WaitTimeout(_still_open(jobs.values(), timeout_s), _open_ids(jobs.values()))
+            nap = min(tick_s, LONGEST_NAP_S, *([] if left is None else [left]))
+            mark = self._store.wait_for_change(mark, timeout_s=nap)
+
+    def wait(
+        self,
+        submission_ids: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        tick_s: float = LONGEST_NAP_S,
+        watch: Callable[[Mapping[str, Job]], None] = lambda _: None,
+    ) -> None:
+        """Wait until all have ended; raises `JobsFailed` at the end when one did not succeed."""
+        jobs: Mapping[str, Job] = {}
+        for jobs in self.changes(submission_ids, timeout_s=timeout_s, tick_s=tick_s):
+            watch(jobs)
+        bad = [job for job in jobs.values() if job.state is not JobState.SUCCEEDED]
+        if bad:
+            raise JobsFailed(
+                "\n".join(self._how_it_failed(job) for job in bad), [job.submission_id for job in bad]
+            )
+
+    def _known(self, submission_ids: Sequence[str]) -> dict[str, Job]:
+        jobs = self._store.get_many(submission_ids)
+        for submission_id in submission_ids:
+            if submission_id not in jobs:
+                self._store.get(submission_id)  # raises JobNotFound, with the words that help
+        return jobs
+
+    def _how_it_failed(self, job: Job) -> str:
+        text = self._store.load_log(job.submission_id) or ""
+        lines = text.rstrip().splitlines()[-LAST_LOG_LINES:]
+        name = job.spec.metadata.get("job_name") or job.spec.name
+        log = "".join(f"\n    | {line}" for line in lines) or "\n    | (no log was kept)"
+        where = f"on {job.cluster!r}" if job.cluster else "before it got a cluster"
+        return f"job {job.submission_id} ({name}) {job.state.value} {where}: {job.reason}{log}"
+
+    def _warn_of_unknown_cluster(self, name: str | None) -> None:
+        names = [cluster.name for cluster in self._config.clusters]
+        if name is not None and name not in names:
+            warnings.warn(
+                f"preferred_cluster {name!r} is not configured (there are {', '.join(names)}); "
+                "the job goes to the best of those",
+                stacklevel=4,
+            )
+
+    def _refuse_impossible(self, claim: Resources) -> None:
+        """Refuse what no cluster could ever hold; wait a moment for sizes that are not known yet."""
+        ends_at = self._clock.monotonic() + self._config.settings.probe_timeout_s
+        mark = 0
+        while True:
+            views = cluster_views(
+                World(specs=self._config.clusters, snapshots=self._store.load_snapshots(), live=())
+            )
+            if reason := never_fits(claim, views):
+                raise NeverFits(f"no cluster could ever hold this job: it {reason}")
+            rooms = [open_room(view) for view in views]
+            known_to_fit = any(not room.unknown(claim) and not room.beyond(claim) for room in rooms)
+            left = ends_at - self._clock.monotonic()
+            if known_to_fit or left <= 0:
+                return
+            mark = self._store.wait_for_change(mark, timeout_s=min(left, LONGEST_NAP_S))
+
+
+def _attempt_info(attempt: Any) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "cluster": attempt.cluster,
+        "remote_id": attempt.remote_id,
+        "placed_at": attempt.placed_at,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "outcome": attempt.outcome,
+        "reason": attempt.reason,
+    }
+
+
+def _open_ids(jobs: Any) -> list[str]:
+    return [job.submission_id for job in jobs if not job.final]
+
+
+def _still_open(jobs: Any, timeout_s: float | None) -> str:
+    waiting = "".join(
+        f"\n  - {job.submission_id}: {job.state.value}, {job.reason}" for job in jobs if not job.final
+    )
+    return f"not all jobs have ended within {timeout_s:g} s; they go on:{waiting}"
