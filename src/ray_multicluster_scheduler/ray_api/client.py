@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +37,8 @@ MAX_FRAME_BYTES = 4 * 2**20
 CONNECT_TIMEOUT_S = 5.0
 #: How often a quiet tail is asked whether it is alive.
 TAIL_HEARTBEAT_S = 20.0
+#: Ray does not read from a tail, so it never confirms that we leave: do not wait for it.
+TAIL_CLOSE_S = 0.1
 #: The most that Ray's state API hands out; its default of 100 would hide the other nodes.
 MAX_NODES = 10_000
 
@@ -154,13 +156,16 @@ class HttpRayApi:
                 return parse.cut_logs(raw[:MAX_LOG_BYTES]) + LOG_IS_CUT
             return parse.logs(parse.json_object(raw))
 
-    async def tail_job_logs(self, submission_id: str) -> AsyncIterator[str]:
+    async def tail_job_logs(self, submission_id: str) -> AsyncGenerator[str, None]:
         """See `ports.RayApi`."""
         path = f"{_job_path(submission_id)}/logs/tail"
         try:
             with translated(self._spec):
                 socket = await self._open_session().ws_connect(
-                    self._url(path), heartbeat=TAIL_HEARTBEAT_S, max_msg_size=MAX_FRAME_BYTES
+                    self._url(path),
+                    heartbeat=TAIL_HEARTBEAT_S,
+                    max_msg_size=MAX_FRAME_BYTES,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=TAIL_CLOSE_S),
                 )
         except ClusterRefused:
             await self.get_job(submission_id)  # a refused handshake has no words: ask for the reason

@@ -272,9 +272,11 @@ def _package_uris(runtime_env: Mapping[str, Any] | None) -> list[str]:
 
 
 def traceback_of(last_line: str) -> str:
-    """Wrap an error in lines such as Ray's dashboard sends."""
+    """Wrap an error as Ray's dashboard does: the agent's traceback inside of its own."""
     return (
         "Traceback (most recent call last):\n"
         '  File "ray/dashboard/modules/job/job_head.py", line 134, in _raise_error\n'
-        f"RuntimeError: Request failed with status code 400: {last_line}\n.\n"
+        "RuntimeError: Request failed with status code 400: Traceback (most recent call last):\n"
+        '  File "ray/dashboard/modules/job/job_agent.py", line 45, in handle\n'
+        f"{last_line}\n.\n"
     )

@@ -131,8 +131,10 @@ class Routes:
             raise Refused(500, "500: WebSocket proxy error")
         await socket.prepare(request)
         sent = 0
-        while not socket.closed:
+        while True:
             await self._dashboard.awake()
+            if request.transport is None or request.transport.is_closing():
+                return socket
             try:
                 ended = self._cluster.job(name).status.final
                 log = self._cluster.logs(name)

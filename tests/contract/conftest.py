@@ -1,0 +1,33 @@
+"""A fake and a real cluster behind the same client."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from tests.builders import a_cluster
+
+from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.testing import FakeRay
+
+#: A loaded machine needs its time to answer and to unpack; the deadline itself is tested on the fake.
+PATIENT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A cluster that the contract must hold for, and what is known about it."""
+
+    api: HttpRayApi
+    cpus: float
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.ray)])
+async def target(request: pytest.FixtureRequest) -> AsyncIterator[Target]:
+    if request.param == "fake":
+        async with FakeRay(cpus=2) as fake, HttpRayApi(fake.spec(), request_timeout_s=PATIENT_S) as api:
+            yield Target(api=api, cpus=2)
+    else:
+        head = request.getfixturevalue("real_head")
+        spec = a_cluster("real", dashboard=head.dashboard)
+        async with HttpRayApi(spec, request_timeout_s=PATIENT_S) as api:
+            yield Target(api=api, cpus=2)

@@ -1,0 +1,120 @@
+"""What the fake adds to the contract: an oracle of what ran, and Ray's behaviour in corners."""
+
+import asyncio
+import os
+import select
+from typing import Any
+
+import pytest
+
+from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists
+from ray_multicluster_scheduler.model.remote import RemoteStatus, RemoteSubmit
+from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner, cluster
+
+
+def a_submit(submission_id: str, entrypoint: str = "echo hello", **changes: Any) -> RemoteSubmit:
+    return RemoteSubmit(submission_id=submission_id, entrypoint=entrypoint, **changes)
+
+
+async def to_the_end(api: HttpRayApi, submission_id: str) -> str:
+    return "".join([piece async for piece in api.tail_job_logs(submission_id)])
+
+
+async def test_twenty_submits_with_one_id_are_one_run() -> None:
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        tries = [api.submit_job(a_submit("one")) for _ in range(20)]
+        answers = await asyncio.gather(*tries, return_exceptions=True)
+        await to_the_end(api, "one")
+
+        assert sorted(type(answer).__name__ for answer in answers) == ["NoneType"] + ["RemoteJobExists"] * 19
+        assert [(run.submission_id, run.exit_code) for run in fake.runs] == [("one", 0)]
+
+
+@pytest.mark.parametrize("bad_id", ["a/b", "x" * 300])
+async def test_an_id_that_is_no_file_name_leaves_a_ghost(bad_id: str) -> None:
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        with pytest.raises(ClusterRefused):
+            await api.submit_job(a_submit(bad_id))
+        assert (await api.get_job(bad_id)).status is RemoteStatus.PENDING
+        with pytest.raises(ClusterRefused):
+            await api.delete_job(bad_id)
+        with pytest.raises(RemoteJobExists):
+            await api.submit_job(a_submit(bad_id))
+        assert fake.runs == []
+
+
+async def test_a_driver_waits_for_its_resources_and_starts_when_they_are_free() -> None:
+    async with FakeRay(cpus=2) as fake, HttpRayApi(fake.spec()) as api:
+        fake.use({"CPU": 1.5})
+        await api.submit_job(a_submit("waits", entrypoint_num_cpus=1))
+
+        job, usage = await api.get_job("waits"), await api.usage()
+        assert job.status is RemoteStatus.PENDING
+        assert "waiting for resources" in job.message
+        assert usage.pending == (({"CPU": 1.0}, 1),)
+
+        fake.use({})
+        await to_the_end(api, "waits")
+        assert (await api.get_job("waits")).status is RemoteStatus.SUCCEEDED
+        assert (await api.usage()).used == dict.fromkeys(fake.cluster.total, 0.0)
+
+
+async def test_a_waiting_job_that_was_stopped_never_runs() -> None:
+    async with FakeRay(cpus=2) as fake, HttpRayApi(fake.spec()) as api:
+        fake.use({"CPU": 2})
+        await api.submit_job(a_submit("waits", entrypoint_num_cpus=1))
+        assert await api.stop_job("waits") is True
+        assert (await api.get_job("waits")).status is RemoteStatus.PENDING
+
+        fake.use({})
+        await to_the_end(api, "waits")
+        assert (await api.get_job("waits")).status is RemoteStatus.STOPPED
+        assert fake.runs == []
+
+
+async def test_a_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "STOP_WAIT_S", 0.05)
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        await api.submit_job(a_submit("stubborn", "trap '' TERM; echo ready; while :; do sleep 0.01; done"))
+        async for piece in api.tail_job_logs("stubborn"):
+            if "ready" in piece.splitlines():
+                await api.stop_job("stubborn")
+        assert (await api.get_job("stubborn")).status is RemoteStatus.STOPPED
+        assert [run.exit_code for run in fake.runs] == [-9]
+
+
+async def test_no_process_is_left_behind() -> None:
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        await api.submit_job(a_submit("left", "sleep 600 & echo $$ $!; wait"))
+        tail = api.tail_job_logs("left")
+        log = await anext(tail)
+        processes = [os.pidfd_open(int(number)) for number in log.splitlines()[-1].split()]
+        await tail.aclose()
+    for process in processes:
+        ended, _, _ = select.select([process], [], [], 30)
+        assert ended
+        os.close(process)
+
+
+async def test_runs_are_remembered_over_a_restart() -> None:
+    async with FakeRay(runner=ScriptedRunner()) as fake, HttpRayApi(fake.spec()) as api:
+        await api.submit_job(a_submit("again", "sleep 3600"))
+        await fake.restart()
+        await api.submit_job(a_submit("again", "echo second"))
+        await to_the_end(api, "again")
+
+        first, second = fake.runs
+        assert (first.exit_code, second.exit_code) == (-9, 0)
+        assert first.session_name != second.session_name == fake.session_name
+        assert first.end is not None
+
+
+async def test_a_thousand_scripted_jobs_run_on_one_fake() -> None:
+    async with FakeRay(runner=ScriptedRunner()) as fake, HttpRayApi(fake.spec()) as api:
+        for number in range(1000):
+            await api.submit_job(a_submit(f"job-{number}", "sleep 0.01; echo done"))
+        await to_the_end(api, "job-999")
+
+        assert {job.status for job in await api.list_jobs()} == {RemoteStatus.SUCCEEDED}
+        assert len(fake.runs) == fake.calls["POST /api/jobs/"] == 1000

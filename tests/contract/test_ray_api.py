@@ -1,0 +1,184 @@
+"""What a Ray cluster promises over HTTP: true for a real head, so it must be true for the fake."""
+
+import asyncio
+import uuid
+import zipfile
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.conftest import Target
+
+from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists, RemoteJobNotFound
+from ray_multicluster_scheduler.model.cluster import Usage
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteSubmit
+from ray_multicluster_scheduler.ray_api import HttpRayApi
+
+
+def a_submit(entrypoint: str, **changes: Any) -> RemoteSubmit:
+    return RemoteSubmit(submission_id=f"contract-{uuid.uuid4().hex[:12]}", entrypoint=entrypoint, **changes)
+
+
+async def read_tail(api: HttpRayApi, submission_id: str, *, until: str | None = None) -> str:
+    """Read a log as it grows: to its end, which is the job's, or until some words have appeared."""
+    log = ""
+    async with aclosing(api.tail_job_logs(submission_id)) as pieces:
+        async for piece in pieces:
+            log += piece
+            if until is not None and until in log:
+                break
+    return log
+
+
+async def run(api: HttpRayApi, request: RemoteSubmit) -> RemoteJob:
+    """Submit a job and return how it ended."""
+    await api.submit_job(request)
+    await read_tail(api, request.submission_id)
+    return await api.get_job(request.submission_id)
+
+
+async def known_usage(api: HttpRayApi) -> Usage:
+    """Return the usage once it is known: a head tells it some seconds after its start."""
+    for _ in range(600):
+        usage = await api.usage()
+        if usage.total is not None:
+            return usage
+        await asyncio.sleep(0.1)
+    pytest.fail("the cluster never told its usage")
+
+
+async def test_versions_and_session_are_told(target: Target) -> None:
+    version = await target.api.version()
+    python_version = await target.api.python_version()
+
+    assert version.api_version == "4"
+    assert version.ray_version.startswith("2.")
+    assert version.session_name is not None
+    assert version.session_name.startswith("session_")
+    assert python_version is not None
+    assert python_version.startswith("3.")
+
+
+async def test_the_head_is_an_alive_node_with_its_resources_and_no_markers(target: Target) -> None:
+    (node,) = await target.api.nodes()
+
+    assert (node.alive, node.is_head, node.resources["CPU"]) == (True, True, target.cpus)
+    assert set(node.resources) == {"CPU", "memory", "object_store_memory"}
+    assert node.labels["ray.io/node-id"] == node.node_id
+
+
+async def test_usage_has_the_totals_of_the_nodes(target: Target) -> None:
+    (node,) = await target.api.nodes()
+    usage = await known_usage(target.api)
+
+    assert usage.total == node.resources
+    assert usage.used is not None
+    assert set(usage.used) == set(node.resources)
+    assert usage.pending == ()
+
+
+async def test_a_job_gets_its_variables_and_tells_what_it_was_given(target: Target) -> None:
+    request = a_submit(
+        "echo got-$COLOUR",
+        runtime_env={"env_vars": {"COLOUR": "green"}},
+        metadata={"raymc.attempt": "1"},
+        entrypoint_num_cpus=1,
+    )
+
+    job = await run(target.api, request)
+
+    assert (job.status, job.driver_exit_code, job.error_type) == (RemoteStatus.SUCCEEDED, 0, None)
+    assert job.message == "Job finished successfully."
+    assert job.entrypoint == "echo got-$COLOUR"
+    assert job.metadata == {"raymc.attempt": "1"}
+    assert job.runtime_env == {"env_vars": {"COLOUR": "green"}}
+    assert job.start_time is not None
+    assert job.end_time is not None
+    assert 0 <= job.end_time - job.start_time < 3600
+    assert job.driver_node_id == (await target.api.nodes())[0].node_id
+    assert "got-green\n" in await target.api.job_logs(request.submission_id)
+    assert request.submission_id in {listed.submission_id for listed in await target.api.list_jobs()}
+
+
+async def test_a_tail_is_the_whole_log(target: Target) -> None:
+    request = a_submit("for i in 1 2 3; do echo line-$i; done")
+    await target.api.submit_job(request)
+
+    log = await read_tail(target.api, request.submission_id)
+
+    assert log == await target.api.job_logs(request.submission_id)
+    assert "line-1\nline-2\nline-3\n" in log
+    assert f"Running entrypoint for job {request.submission_id}: {request.entrypoint}\n" in log
+
+
+async def test_a_failing_job_tells_its_exit_code_and_its_last_words(target: Target) -> None:
+    job = await run(target.api, a_submit("echo famous-words; exit 7"))
+
+    assert (job.status, job.driver_exit_code) == (RemoteStatus.FAILED, 7)
+    assert job.error_type == "JOB_ENTRYPOINT_COMMAND_ERROR"
+    assert "failed with exit code 7" in job.message
+    assert "famous-words" in job.message
+
+
+async def test_an_id_is_used_once_until_it_is_deleted(target: Target) -> None:
+    first = a_submit("echo first")
+    second = RemoteSubmit(submission_id=first.submission_id, entrypoint="echo second")
+    await run(target.api, first)
+
+    with pytest.raises(RemoteJobExists) as refused:
+        await target.api.submit_job(second)
+    assert refused.value.status == 500
+    assert (await target.api.get_job(first.submission_id)).entrypoint == "echo first"
+
+    await target.api.delete_job(first.submission_id)
+    assert (await run(target.api, second)).entrypoint == "echo second"
+
+
+async def test_a_running_job_cannot_be_deleted_but_stopped(target: Target) -> None:
+    request = a_submit("echo ready; sleep 600")
+    await target.api.submit_job(request)
+    await read_tail(target.api, request.submission_id, until="ready\n")
+    assert (await target.api.get_job(request.submission_id)).status is RemoteStatus.RUNNING
+
+    with pytest.raises(ClusterRefused, match="non-terminal state RUNNING") as refused:
+        await target.api.delete_job(request.submission_id)
+    assert "Traceback" not in str(refused.value)
+
+    assert await target.api.stop_job(request.submission_id) is True
+    await read_tail(target.api, request.submission_id)
+    job = await target.api.get_job(request.submission_id)
+    assert (job.status, job.driver_exit_code) == (RemoteStatus.STOPPED, None)
+    assert await target.api.stop_job(request.submission_id) is False
+
+
+async def test_an_unknown_id_is_not_found_by_any_call(target: Target) -> None:
+    for call in (target.api.get_job, target.api.stop_job, target.api.delete_job, target.api.job_logs):
+        with pytest.raises(RemoteJobNotFound) as refused:
+            await call("nobody-knows-this")
+        assert refused.value.body == "Job nobody-knows-this does not exist"
+    with pytest.raises(RemoteJobNotFound):
+        await read_tail(target.api, "nobody-knows-this")
+
+
+async def test_an_uploaded_package_is_the_working_directory_of_a_job(target: Target, tmp_path: Path) -> None:
+    name = f"_ray_pkg_{uuid.uuid4().hex[:16]}.zip"
+    with zipfile.ZipFile(tmp_path / name, "w") as package:
+        package.writestr("greeting.txt", "hello from the package\n")
+
+    assert await target.api.has_package(name) is False
+    await target.api.put_package(name, tmp_path / name)
+    assert await target.api.has_package(name) is True
+
+    request = a_submit("cat greeting.txt", runtime_env={"working_dir": f"gcs://{name}"})
+    assert (await run(target.api, request)).status is RemoteStatus.SUCCEEDED
+    assert "hello from the package\n" in await target.api.job_logs(request.submission_id)
+
+
+async def test_a_package_that_is_not_there_fails_the_environment_not_the_program(target: Target) -> None:
+    request = a_submit("echo never", runtime_env={"working_dir": "gcs://_ray_pkg_0000000000000000.zip"})
+
+    job = await run(target.api, request)
+
+    assert (job.status, job.error_type) == (RemoteStatus.FAILED, "RUNTIME_ENV_SETUP_FAILURE")
+    assert job.driver_exit_code is None
