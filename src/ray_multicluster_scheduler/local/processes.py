@@ -91,16 +91,27 @@ def kill(mark: str) -> int:
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_TIMEOUT_S
-    while living := find(mark):
+    while (living := {process.pid for process in find(mark)}) or any(map(_is_ending, killed)):
         if time.monotonic() > deadline:
-            pids = ", ".join(str(process.pid) for process in living)
-            raise SandboxError(f"these processes do not end, even by SIGKILL: {pids}; end them and try again")
-        for process in living:
+            pids = ", ".join(map(str, sorted(living or killed)))
+            raise SandboxError(f"not all of these processes end, even by SIGKILL: {pids}; try again")
+        for pid in living:
             with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-            killed.add(process.pid)
+                os.kill(pid, signal.SIGKILL)
+        killed |= living
         time.sleep(0.02)
     return len(killed)
+
+
+def _is_ending(pid: int) -> bool:
+    """Tell whether threads of a killed process still run: its ports are free only after the last one.
+
+    Linux calls a process dead as soon as its first thread is.
+    """
+    try:
+        return len(list(Path("/proc", str(pid), "task").iterdir())) > 1
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _is_below(path: str, directory: str) -> bool:
