@@ -24,6 +24,8 @@ UNKNOWN = "UNKNOWN"
 LAST_LOG_LINES = 10
 #: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.
 LONGEST_NAP_S = 5.0
+#: Snapshots ring no bell; right after the start the first ones are looked for this often.
+FIRST_LOOK_S = 0.05
 
 
 class JobService:
@@ -167,7 +169,7 @@ class JobService:
             left = ends_at - self._clock.monotonic()
             if known_to_fit or left <= 0:
                 return
-            mark = self._store.wait_for_change(mark, timeout_s=min(left, LONGEST_NAP_S))
+            mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
 
 
 def _attempt_info(attempt: Any) -> dict[str, Any]:
