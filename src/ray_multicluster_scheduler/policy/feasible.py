@@ -100,11 +100,11 @@ def has_room(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
     return Refusal(cause=Cause.NO_ROOM, sentence=_needs(job, room, lack), missing=lack)
 
 
-def is_not_kept(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
-    """What is kept for a job that has waited too long is not for those after it."""
-    if room.kept_for is None:
+def is_not_kept_for_another(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """What is kept for a job that has waited too long is not for others."""
+    if room.kept_for is None or room.kept_for.submission_id == job.submission_id:
         return None
-    lack = shortfall(job.claim, room.free_for_others())
+    lack = shortfall(job.claim, room.free_for(job))
     if not lack and room.slots > 1:
         return None
     kept = f"kept for job {room.kept_for.submission_id!r}, which has waited too long"
@@ -122,7 +122,7 @@ LASTING: tuple[Check, ...] = (
     can_ever_hold,
 )
 #: Reasons that go by when jobs end. They come last: nobody should wait for a place that is too small.
-PASSING: tuple[Check, ...] = (has_allowance, has_driver_slot, has_room, is_not_kept)
+PASSING: tuple[Check, ...] = (has_allowance, has_driver_slot, has_room, is_not_kept_for_another)
 #: The causes of these: a later pass may find them gone.
 GOES_BY = frozenset({Cause.THROTTLED, Cause.DRIVER_CAP, Cause.NO_ROOM, Cause.RESERVED})
 

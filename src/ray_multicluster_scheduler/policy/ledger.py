@@ -52,9 +52,11 @@ class Room:
         unknown = self.unknown(claim)
         return {n: lack for n, lack in shortfall(claim, self.capacity).items() if n not in unknown}
 
-    def free_for_others(self) -> dict[str, float]:
-        """Return what is free once the kept room is left alone."""
-        kept = self.kept_for.claim if self.kept_for else {}
+    def free_for(self, job: QueuedJob) -> dict[str, float]:
+        """Return what is free for a job, once the room that is kept for another is left alone."""
+        if self.kept_for is None or self.kept_for.submission_id == job.submission_id:
+            return self.free
+        kept = self.kept_for.claim
         return {name: amount - kept.get(name, 0.0) for name, amount in self.free.items()}
 
     def place(self, claim: Resources) -> None:
@@ -93,6 +95,14 @@ def total_capacity(rooms: Iterable[Room]) -> dict[str, float]:
     for room in rooms:
         total = plus(total, room.capacity)
     return total
+
+
+def share_of(claim: Resources, free: Resources) -> float:
+    """Return how much of a claim is free already, from 0 to 1: the scarcest resource counts."""
+    shares = [
+        min(1.0, max(0.0, free.get(name, 0.0)) / amount) for name, amount in claim.items() if amount > 0
+    ]
+    return min(shares, default=1.0)
 
 
 def _capacity(view: ClusterView) -> dict[str, float]:

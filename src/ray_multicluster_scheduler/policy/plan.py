@@ -11,7 +11,7 @@ only grows until the job fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ray_multicluster_scheduler.model.decision import (
     ClusterView,
@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.model.decision import (
 )
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 from ray_multicluster_scheduler.policy.feasible import GOES_BY, heed_avoid, objection
-from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, total_capacity
+from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of, total_capacity
 from ray_multicluster_scheduler.policy.order import FairOrder
 from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.score import score
@@ -41,7 +41,7 @@ def plan(
     in_use: Mapping[str, Resources],
 ) -> Plan:
     """Decide about every waiting job. `in_use` is what each user's live jobs hold over all clusters."""
-    decided = tuple(decisions(queue, views, now=now, rules=rules, in_use=in_use))
+    decided = tuple(decisions(queue, open_rooms(views), now=now, rules=rules, in_use=in_use))
     return Plan(
         placements=tuple(each for each in decided if isinstance(each, Placement)),
         waiting=tuple(each for each in decided if isinstance(each, Waiting)),
@@ -49,15 +49,14 @@ def plan(
 
 
 def decisions(
-    queue: Sequence[QueuedJob],
-    views: Sequence[ClusterView],
+    queue: Iterable[QueuedJob],
+    rooms: Sequence[Room],
     *,
     now: float,
     rules: PlanRules,
     in_use: Mapping[str, Resources],
 ) -> Iterator[Placement | Waiting]:
-    """Yield the decision about each job in its turn; later jobs never change it."""
-    rooms = open_rooms(views)
+    """Yield the decision about each job in its turn, with `rooms` as they are then; it is never revised."""
     by_name = {room.name: room for room in rooms}
     order = FairOrder(queue, total=total_capacity(rooms), in_use=in_use)
     opinions = _Opinions(rooms, rules)
@@ -155,17 +154,9 @@ def _keep_room(job: QueuedJob, refusals: Mapping[str, Refusal], rooms: Sequence[
     ]
     if not candidates:
         return None
-    best = min(candidates, key=lambda room: (-_share_there(job.claim, room.free), room.name))
+    best = min(candidates, key=lambda room: (-share_of(job.claim, room.free), room.name))
     best.keep_for(job)
     return best.name
-
-
-def _share_there(claim: Resources, free: Resources) -> float:
-    """Return how much of a claim is free already, from 0 to 1."""
-    return min(
-        (min(1.0, max(0.0, free.get(name, 0.0)) / amount) for name, amount in claim.items() if amount),
-        default=1.0,
-    )
 
 
 def _why(job: QueuedJob, cluster: str, found: _Opinion) -> str:

@@ -1,0 +1,235 @@
+"""Planning by example: who goes where, who waits, and what both are told."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.builders import NOW, a_queued, a_view
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Plan, QueuedJob
+from ray_multicluster_scheduler.model.resources import Resources, plus
+from ray_multicluster_scheduler.policy.plan import PlanRules, plan
+
+LONG_AGO = NOW - 1_000
+
+
+def planned(queue: list[QueuedJob], views: list[ClusterView], **changes: Any) -> Plan:
+    return plan(queue, views, **{"now": NOW, "rules": PlanRules(), "in_use": {}, **changes})
+
+
+def where(decided: Plan) -> dict[str, str]:
+    return {each.submission_id: each.cluster for each in decided.placements}
+
+
+def jobs(count: int, claim: Resources, **changes: Any) -> list[QueuedJob]:
+    return [a_queued(f"job-{seq}", claim, seq=seq, **changes) for seq in range(count)]
+
+
+def test_two_clusters_of_four_and_two_cpus_share_one_cpu_jobs_in_that_ratio() -> None:
+    clusters = {"big": 0, "small": 0}
+    queue = jobs(40, {"CPU": 1.0})
+    while queue:
+        decided = planned(queue, [a_view("big", {"CPU": 4.0}), a_view("small", {"CPU": 2.0})])
+        for name in where(decided).values():
+            clusters[name] += 1
+        queue = [job for job in queue if job.submission_id not in where(decided)]
+    assert clusters["small"] in range(12, 15)
+
+
+def test_the_first_jobs_already_alternate_between_the_clusters() -> None:
+    decided = planned(jobs(3, {"CPU": 1.0}), [a_view("big", {"CPU": 4.0}), a_view("small", {"CPU": 2.0})])
+    assert Counter(where(decided).values()) == {"big": 2, "small": 1}
+
+
+def test_a_placement_says_what_spoke_for_and_against_each_cluster() -> None:
+    views = [a_view("a"), a_view("b", spec={"prefer": True}), a_view("c", drained=True)]
+    (placement,) = planned([a_queued()], views).placements
+    assert placement.cluster == "b"
+    assert placement.sentence == "best score of 2 candidates"
+    assert placement.scores["b"].parts["prefer"] > placement.scores["a"].parts["prefer"] == 0
+    assert placement.refusals["c"].cause is Cause.DRAINED
+
+
+def test_equal_clusters_are_taken_by_name() -> None:
+    assert where(planned([a_queued()], [a_view("b"), a_view("a")])) == {"job-1": "a"}
+
+
+def test_the_preferred_cluster_is_used_even_if_another_is_better() -> None:
+    views = [a_view("a", {"CPU": 100.0}), a_view("b", {"CPU": 1.0})]
+    (placement,) = planned([a_queued(preferred_cluster="b")], views).placements
+    assert (placement.cluster, placement.sentence) == ("b", "it is the preferred cluster")
+
+
+def test_a_full_preferred_cluster_is_not_waited_for() -> None:
+    views = [a_view("a"), a_view("b", {"CPU": 1.0}, reserved={"CPU": 1.0})]
+    (placement,) = planned([a_queued(preferred_cluster="b")], views).placements
+    assert placement.cluster == "a"
+    assert "the preferred cluster 'b' cannot take it (needs 1 CPU" in placement.sentence
+
+
+def test_an_unknown_preferred_cluster_falls_back_and_says_so() -> None:
+    (placement,) = planned([a_queued(preferred_cluster="nowhere")], [a_view("a")]).placements
+    assert placement.cluster == "a"
+    assert placement.sentence == "only candidate; the preferred cluster 'nowhere' is not configured"
+
+
+def test_without_any_cluster_all_jobs_wait() -> None:
+    decided = planned([a_queued()], [])
+    assert decided.placements == ()
+    assert decided.waiting[0].refusals == {}
+
+
+def test_a_waiting_job_knows_its_place_in_the_queue() -> None:
+    decided = planned(jobs(3, {"CPU": 4.0}), [a_view("a")])
+    assert [(each.submission_id, each.position) for each in decided.waiting] == [("job-1", 1), ("job-2", 2)]
+
+
+def test_an_avoided_cluster_is_refused_while_another_could_ever_hold_the_job() -> None:
+    full = a_view("b", reserved={"CPU": 4.0})
+    decided = planned([a_queued(avoid=("a",))], [a_view("a"), full])
+    assert decided.waiting[0].refusals["a"].cause is Cause.AVOIDED
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_view("b", {"CPU": 0.5}),
+        a_view("b", drained=True),
+        a_view("b", seen={"health": Health.UNHEALTHY}),
+        a_view("b", None),
+    ],
+    ids=["too small", "drained", "ill", "of unknown size"],
+)
+def test_an_avoided_cluster_is_used_when_nothing_else_could_hold_the_job(other: ClusterView) -> None:
+    assert where(planned([a_queued(avoid=("a",))], [a_view("a"), other])) == {"job-1": "a"}
+
+
+def test_what_others_use_is_not_given_away_by_several_small_jobs() -> None:
+    busy = a_view("a", {"CPU": 4.0}, seen={"used": {"CPU": 3.0}})
+    assert len(planned(jobs(4, {"CPU": 1.0}), [busy]).placements) == 1
+
+
+def test_a_claim_that_the_snapshot_cannot_show_yet_comes_on_top_of_what_it_shows() -> None:
+    seen = {"used": {"CPU": 3.0}}
+    started = a_view("a", {"CPU": 4.0}, seen=seen, reserved={"CPU": 1.0}, unseen={"CPU": 1.0})
+    assert planned([a_queued()], [started]).placements == ()
+    assert len(planned([a_queued()], [replace(started, unseen={})]).placements) == 1
+
+
+def test_an_autoscaling_cluster_is_filled_up_to_what_it_can_grow_to() -> None:
+    growing = a_view("a", {"CPU": 1.0}, spec={"max_resources": {"CPU": 3.0}})
+    assert len(planned(jobs(5, {"CPU": 1.0}), [growing]).placements) == 3
+
+
+def test_an_allowance_counts_down_within_the_pass() -> None:
+    decided = planned(jobs(3, {"CPU": 1.0}), [a_view("a", allowance=2, allowance_reason="jobs die there")])
+    assert len(decided.placements) == 2
+    assert decided.waiting[0].refusals["a"].cause is Cause.THROTTLED
+    assert decided.waiting[0].refusals["a"].sentence == "jobs die there"
+
+
+def test_driver_slots_count_down_within_the_pass() -> None:
+    view = a_view("a", spec={"max_running_jobs": 2}, live_jobs=1)
+    decided = planned(jobs(2, {"CPU": 1.0}), [view])
+    assert len(decided.placements) == 1
+    assert decided.waiting[0].refusals["a"].sentence == "2 jobs are there; max_running_jobs is 2"
+
+
+def test_room_is_kept_for_a_job_that_has_waited_too_long() -> None:
+    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0}, live_jobs=2)
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
+    decided = planned([big, a_queued("small", seq=2)], [view])
+    first, second = decided.waiting
+    assert first.reserved_on == "a"
+    assert second.refusals["a"].cause is Cause.RESERVED
+    assert second.refusals["a"].sentence == (
+        "needs 1 CPU; free: 2 CPU of 4 CPU, but kept for job 'big', which has waited too long"
+    )
+
+
+def test_nothing_is_kept_before_that_time() -> None:
+    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=NOW - 300)
+    assert where(planned([big, a_queued("small", seq=2)], [view])) == {"small": "a"}
+
+
+def test_who_needs_nothing_of_the_kept_room_goes_past_it() -> None:
+    view = a_view("a", {"CPU": 4.0, "disk": 1.0}, reserved={"CPU": 2.0})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
+    assert where(planned([big, a_queued("other", {"disk": 1.0}, seq=2)], [view])) == {"other": "a"}
+
+
+def test_the_last_driver_slot_is_kept_too() -> None:
+    view = a_view("a", {"CPU": 4.0, "disk": 1.0}, spec={"max_running_jobs": 1}, reserved={"CPU": 2.0})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
+    (_, other) = planned([big, a_queued("other", {"disk": 1.0}, seq=2)], [view]).waiting
+    assert other.refusals["a"].cause is Cause.RESERVED
+
+
+def test_room_is_kept_where_most_of_the_claim_is_free_already() -> None:
+    fuller = a_view("a", {"CPU": 8.0}, reserved={"CPU": 7.0})
+    emptier = a_view("b", {"CPU": 8.0}, reserved={"CPU": 3.0})
+    big = a_queued("big", {"CPU": 8.0}, waiting_since=LONG_AGO)
+    assert planned([big], [fuller, emptier]).waiting[0].reserved_on == "b"
+
+
+def test_a_second_job_that_waited_too_long_gets_room_on_another_cluster() -> None:
+    views = [
+        a_view("a", reserved={"CPU": 2.0}),
+        a_view("b", reserved={"CPU": 2.0}),
+        a_view("c", {"CPU": 1.0}),
+    ]
+    decided = planned(jobs(3, {"CPU": 4.0}, waiting_since=LONG_AGO), views)
+    assert [each.reserved_on for each in decided.waiting] == ["a", "b", None]
+
+
+def test_no_room_is_kept_where_strangers_are_in_the_way() -> None:
+    strangers = a_view("a", {"CPU": 4.0}, seen={"used": {"CPU": 2.0}})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
+    decided = planned([big, a_queued("small", seq=2)], [strangers])
+    assert decided.waiting[0].reserved_on is None
+    assert where(decided) == {"small": "a"}
+
+
+def test_kept_room_is_open_to_a_job_of_higher_priority() -> None:
+    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
+    urgent = a_queued("urgent", seq=2, priority=1)
+    decided = planned([big, urgent], [view])
+    assert where(decided) == {"urgent": "a"}
+    assert decided.waiting[0].reserved_on == "a"
+
+
+def passes_until_the_big_one_starts(rules: PlanRules, *, most: int) -> int | None:
+    """Run a busy system: two jobs end in each pass, and endless small ones arrive to take their place."""
+    big = a_queued("big", {"CPU": 4.0}, seq=0, user="bob", waiting_since=NOW)
+    names, running = ("a", "b"), [(name, {"CPU": 1.0}) for name in ("a", "b") for _ in range(4)]
+    queue = [big]
+    for tick in range(most):
+        running = running[2:]
+        queue += [a_queued(f"small-{tick}-{n}", seq=100 * tick + n + 1, user="bob") for n in range(4)]
+        views = [busy_view(name, [claim for on, claim in running if on == name]) for name in names]
+        decided = planned(queue, views, now=NOW + 60 * tick, rules=rules)
+        if "big" in where(decided):
+            return tick
+        running += [(name, {"CPU": 1.0}) for name in where(decided).values()]
+        queue = [job for job in queue if job.submission_id not in where(decided)]
+    return None
+
+
+def busy_view(name: str, claims: list[Resources]) -> ClusterView:
+    reserved: dict[str, float] = {}
+    for claim in claims:
+        reserved = plus(reserved, claim)
+    return a_view(name, {"CPU": 4.0}, reserved=reserved, live_jobs=len(claims))
+
+
+def test_a_large_job_starts_among_endless_small_ones() -> None:
+    assert passes_until_the_big_one_starts(PlanRules(), most=30) is not None
+
+
+def test_without_kept_room_the_large_job_would_starve() -> None:
+    never = PlanRules(starvation_after_s=float("inf"))
+    assert passes_until_the_big_one_starts(never, most=200) is None

@@ -1,0 +1,182 @@
+"""What holds for every plan, whatever the clusters and the queue are like."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOW
+from tests.strategies import THOROUGH, worlds
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, Plan, QueuedJob, Waiting
+from ray_multicluster_scheduler.model.resources import plus
+from ray_multicluster_scheduler.policy.ledger import open_rooms
+from ray_multicluster_scheduler.policy.plan import PlanRules, decisions, plan
+
+World = tuple[list[QueuedJob], list[ClusterView]]
+RULES = PlanRules()
+
+
+def planned(queue: list[QueuedJob], views: list[ClusterView]) -> Plan:
+    return plan(queue, views, now=NOW, rules=RULES, in_use={"ann": {"CPU": 1.0}})
+
+
+def in_order(queue: list[QueuedJob], views: list[ClusterView]) -> list[Placement | Waiting]:
+    return list(decisions(queue, open_rooms(views), now=NOW, rules=RULES, in_use={}))
+
+
+@THOROUGH
+@given(worlds())
+def test_every_job_is_decided_exactly_once(world: World) -> None:
+    queue, views = world
+    decided = planned(queue, views)
+    ids = [each.submission_id for each in (*decided.placements, *decided.waiting)]
+    assert sorted(ids) == sorted(job.submission_id for job in queue)
+    assert [each.position for each in decided.waiting] == list(range(1, len(decided.waiting) + 1))
+
+
+@THOROUGH
+@given(worlds())
+def test_no_job_goes_to_a_cluster_that_is_ill_drained_too_old_or_unfit(world: World) -> None:
+    queue, views = world
+    jobs, clusters = {job.submission_id: job for job in queue}, {view.spec.name: view for view in views}
+    for placement in planned(queue, views).placements:
+        view = clusters[placement.cluster]
+        assert view.snapshot.health is Health.HEALTHY
+        assert not view.drained
+        assert view.snapshot.ray_version != "2.8.1"
+        assert placement.cluster not in dict(jobs[placement.submission_id].unfit)
+
+
+@THOROUGH
+@given(worlds())
+def test_never_more_is_placed_than_there_is(world: World) -> None:
+    queue, views = world
+    jobs = {job.submission_id: job for job in queue}
+    placements = planned(queue, views).placements
+    for view in views:
+        here = [jobs[each.submission_id] for each in placements if each.cluster == view.spec.name]
+        assert not here or view.live_jobs + len(here) <= view.spec.max_running_jobs
+        assert view.allowance is None or len(here) <= view.allowance
+        claimed: dict[str, float] = {}
+        for job in here:
+            claimed = plus(claimed, job.claim)
+        for name, amount in claimed.items():
+            total = (view.snapshot.total or {}).get(name, 0.0)
+            most = max(total, (view.spec.max_resources or {}).get(name, 0.0))
+            seen = (view.snapshot.used or {}).get(name, 0.0) + view.unseen.get(name, 0.0)
+            assert amount <= most - seen
+            assert amount <= most - view.reserved.get(name, 0.0)
+
+
+@THOROUGH
+@given(worlds())
+def test_every_cluster_answers_every_job(world: World) -> None:
+    queue, views = world
+    names = {view.spec.name for view in views}
+    decided = planned(queue, views)
+    for waiting in decided.waiting:
+        assert set(waiting.refusals) == names
+        assert all(refusal.sentence for refusal in waiting.refusals.values())
+    for placement in decided.placements:
+        assert set(placement.refusals) | set(placement.scores) == names
+        assert not set(placement.refusals) & set(placement.scores)
+
+
+@THOROUGH
+@given(worlds())
+def test_the_preferred_cluster_is_taken_if_it_may_be_and_else_the_best(world: World) -> None:
+    queue, views = world
+    jobs = {job.submission_id: job for job in queue}
+    for placement in planned(queue, views).placements:
+        preferred = jobs[placement.submission_id].preferred_cluster
+        best = min(placement.scores, key=lambda name: (-placement.scores[name].total, name))
+        assert placement.cluster == (preferred if preferred in placement.scores else best)
+
+
+@THOROUGH
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_decides_nothing(world: World, random: Random) -> None:
+    queue, views = world
+    turned = [replace(job, claim=dict(reversed(job.claim.items()))) for job in queue]
+    shuffled = list(views)
+    random.shuffle(turned)
+    random.shuffle(shuffled)
+    assert planned(turned, shuffled) == planned(queue, views)
+
+
+@THOROUGH
+@given(worlds())
+def test_jobs_that_are_alike_are_decided_as_if_each_were_asked_about_alone(world: World) -> None:
+    queue, views = world
+    alike = [replace(job, claim=queue[0].claim, unfit=(), avoid=()) for job in queue]
+    # A name that no cluster has makes each job's shape its own, so that no answer can be used twice.
+    apart = [replace(job, unfit=((f"nowhere-{job.seq}", "no such cluster"),)) for job in alike]
+    assert planned(apart, views) == planned(alike, views)
+
+
+@THOROUGH
+@given(worlds())
+def test_room_is_kept_only_for_who_waits_too_long_once_per_cluster_and_never_from_who_comes_first(
+    world: World,
+) -> None:
+    queue, views = world
+    jobs = {job.submission_id: job for job in queue}
+    kept: Counter[str] = Counter()
+    for decided in in_order(queue, views):
+        for name, refusal in decided.refusals.items():
+            assert refusal.cause is not Cause.RESERVED or kept[name]
+        if isinstance(decided, Waiting) and decided.reserved_on is not None:
+            kept[decided.reserved_on] += 1
+            assert NOW - jobs[decided.submission_id].waiting_since > RULES.starvation_after_s
+    assert all(count == 1 for count in kept.values())
+
+
+@THOROUGH
+@given(worlds())
+def test_kept_room_is_left_alone_by_the_rest_of_the_pass(world: World) -> None:
+    queue, views = world
+    jobs = {job.submission_id: job for job in queue}
+    rooms = open_rooms(views)
+    by_name = {room.name: room for room in rooms}
+    free_when_kept: dict[str, dict[str, float]] = {}
+    for decided in decisions(queue, rooms, now=NOW, rules=RULES, in_use={}):
+        if isinstance(decided, Waiting) and decided.reserved_on is not None:
+            free_when_kept[decided.reserved_on] = dict(by_name[decided.reserved_on].free)
+        if isinstance(decided, Placement) and decided.cluster in free_when_kept:
+            room = by_name[decided.cluster]
+            assert room.kept_for is not None
+            for name in jobs[decided.submission_id].claim:
+                left = room.free[name] - room.kept_for.claim.get(name, 0.0)
+                assert left >= 0
+            assert room.slots >= 1
+
+
+@THOROUGH
+@given(worlds())
+def test_every_job_that_some_cluster_could_hold_is_placed_in_as_many_passes_as_there_are_jobs(
+    world: World,
+) -> None:
+    queue, views = world
+    idle = [
+        replace(
+            view,
+            reserved={},
+            unseen={},
+            live_jobs=0,
+            allowance=None,
+            snapshot=replace(view.snapshot, used={}),
+        )
+        for view in views
+    ]
+    for _ in range(len(queue)):
+        placed = {each.submission_id for each in planned(queue, idle).placements}
+        queue = [job for job in queue if job.submission_id not in placed]
+    lasting = {Cause.UNHEALTHY, Cause.DRAINED, Cause.VERSION, Cause.ENVIRONMENT, Cause.TOO_LARGE}
+    lasting |= {Cause.UNKNOWN_RESOURCES, Cause.AVOIDED}
+    for waiting in planned(queue, idle).waiting:
+        causes = {refusal.cause for refusal in waiting.refusals.values()}
+        assert causes <= lasting
+        assert causes != {Cause.AVOIDED}
