@@ -31,6 +31,8 @@ TRANSITIONS: Mapping[JobState, Mapping[JobState, str]] = {
     },
     _S.PLACED: {
         _S.SUBMITTED: "Ray accepted it, or was found to have accepted it",
+        _S.RUNNING: "the answer to its submit was lost, and it was found running",
+        _S.SUCCEEDED: "the answer to its submit was lost, and it was found to have ended well",
         _S.QUEUED: "nothing was executed on the cluster, so it may be placed anew",
         _S.UNREACHABLE: "it was sent, and the cluster went silent before it answered",
         _S.LOST: "the cluster restarted before the attempt was seen there",

@@ -1,0 +1,125 @@
+"""Retries: separate budgets, growing delays, never back to the cluster that broke the environment."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOW, a_job, a_spec
+
+from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.model.states import JobState, may_move
+from ray_multicluster_scheduler.policy.judge import Act, Verdict
+from ray_multicluster_scheduler.policy.moves import after_failure, back_to_queue, replace_silent
+from ray_multicluster_scheduler.policy.retry import FailureKind, RetryRules, decide_retry, failure_kind
+
+RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
+USERS_OWN = {FailureKind.USER, FailureKind.TIMED_OUT}
+
+
+def a_failed_attempt(**changes: object) -> Job:
+    return a_job(**{"state": JobState.RUNNING, "attempt": 1, "cluster": "a", "remote_id": "job-1", **changes})
+
+
+def a_failed_remote(**changes: object) -> RemoteJob:
+    return RemoteJob(**{"submission_id": "x", "status": RemoteStatus.FAILED, "entrypoint": "x", **changes})
+
+
+@pytest.mark.parametrize(
+    ("remote", "kind"),
+    [
+        (a_failed_remote(error_type="RUNTIME_ENV_SETUP_FAILURE"), FailureKind.ENVIRONMENT),
+        (a_failed_remote(error_type="JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE"), FailureKind.UNSCHEDULABLE),
+        (a_failed_remote(error_type="JOB_SUPERVISOR_ACTOR_DIED"), FailureKind.SUPERVISOR),
+        (a_failed_remote(error_type="JOB_ENTRYPOINT_COMMAND_ERROR"), FailureKind.USER),
+        (a_failed_remote(error_type="SOMETHING_NEW"), FailureKind.SUPERVISOR),
+        (a_failed_remote(driver_exit_code=1), FailureKind.USER),
+        (a_failed_remote(message="runtime_env setup failed: no such package"), FailureKind.ENVIRONMENT),
+        (a_failed_remote(), FailureKind.SUPERVISOR),
+    ],
+)
+def test_the_kind_follows_rays_own_words(remote: RemoteJob, kind: FailureKind) -> None:
+    assert failure_kind(remote) is kind
+
+
+def test_a_users_failure_is_not_retried_unless_asked_for() -> None:
+    assert not decide_retry(a_failed_attempt(), FailureKind.USER, rules=RULES, jitter=0).again
+    asked = a_failed_attempt(spec=a_spec(max_retries=1))
+    assert decide_retry(asked, FailureKind.USER, rules=RULES, jitter=0).again
+
+
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.sampled_from(FailureKind))
+def test_one_budget_never_pays_for_the_other(infra: int, user: int, retries: int, kind: FailureKind) -> None:
+    job = a_failed_attempt(infra_failures=infra, user_failures=user, spec=a_spec(max_retries=retries))
+    decision = decide_retry(job, kind, rules=RULES, jitter=0.5)
+    if kind in USERS_OWN:
+        assert (decision.infra_failures, decision.user_failures) == (infra, user + 1)
+        assert decision.again == (user + 1 <= retries)
+    else:
+        assert (decision.infra_failures, decision.user_failures) == (infra + 1, user)
+        assert decision.again == (infra + 1 <= 3 and kind is not FailureKind.OUTCOME_UNKNOWN)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_delays_grow_whatever_the_jitter_and_have_a_ceiling(first: float, second: float) -> None:
+    rules = RetryRules(max_infra_retries=50, delay_s=2, max_delay_s=60)
+    delays = [
+        decide_retry(a_failed_attempt(infra_failures=n), FailureKind.LOST, rules=rules, jitter=jitter).delay_s
+        for n, jitter in ((0, first), (2, second), (40, 1.0))
+    ]
+    assert delays[0] < delays[1] <= delays[2] == 60
+
+
+def test_the_cluster_that_broke_the_environment_is_avoided_and_a_lost_one_is_not() -> None:
+    assert decide_retry(a_failed_attempt(), FailureKind.ENVIRONMENT, rules=RULES, jitter=0).avoid == ("a",)
+    assert decide_retry(a_failed_attempt(), FailureKind.LOST, rules=RULES, jitter=0).avoid == ()
+
+
+def test_what_may_have_done_its_work_is_never_repeated() -> None:
+    decision = decide_retry(a_failed_attempt(), FailureKind.OUTCOME_UNKNOWN, rules=RULES, jitter=0)
+    assert not decision.again
+
+
+@given(
+    st.sampled_from([JobState.PLACED, JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE]),
+    st.sampled_from(FailureKind),
+    st.integers(0, 4),
+    st.sampled_from(Target),
+)
+def test_the_moves_after_a_failure_follow_the_table(
+    state: JobState, kind: FailureKind, failures: int, target: Target
+) -> None:
+    job = a_failed_attempt(state=state, infra_failures=failures, target=target)
+    retry = decide_retry(job, kind, rules=RULES, jitter=0)
+    moves = after_failure(job, Verdict(act=Act.FAIL, failure=kind, reason="why"), retry, now=NOW)
+    at = state
+    for each in moves:
+        assert each.expected is at
+        assert may_move(at, each.new)
+        at = each.new
+    assert at is not JobState.LOST
+    if target is Target.STOPPED:
+        assert at is not JobState.QUEUED
+
+
+def test_a_lost_job_goes_through_lost_back_to_the_queue() -> None:
+    job = a_failed_attempt()
+    retry = decide_retry(job, FailureKind.LOST, rules=RULES, jitter=1)
+    verdict = Verdict(act=Act.FAIL, failure=FailureKind.LOST, reason="the head was restarted")
+    lost, queued = after_failure(job, verdict, retry, now=NOW)
+    assert (lost.new, queued.new) == (JobState.LOST, JobState.QUEUED)
+    assert queued.changes["cluster"] is None
+    assert queued.changes["not_before"] == NOW + retry.delay_s
+    assert "the head was restarted" in queued.reason
+
+
+def test_a_silent_job_is_replaced_only_while_it_has_retries() -> None:
+    verdict = Verdict(act=Act.REPLACE, reason="silent")
+    for failures, count in ((0, 2), (3, 0)):
+        job = a_failed_attempt(infra_failures=failures)
+        retry = decide_retry(job, FailureKind.LOST, rules=RULES, jitter=0)
+        assert len(replace_silent(job, verdict, retry, now=NOW)) == count
+
+
+def test_a_job_that_was_not_sent_keeps_its_retries() -> None:
+    move = back_to_queue(a_failed_attempt(state=JobState.PLACED), "not sent", delay_s=1, now=NOW)
+    assert not {"infra_failures", "user_failures"} & move.changes.keys()
