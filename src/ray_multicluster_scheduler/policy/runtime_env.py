@@ -67,11 +67,11 @@ def compose(
     cluster = _without_what_the_job_replaces(cluster, job)
     _check_no_local_path(cluster, f"{where}: runtime_env")
 
-    composed = {**cluster, **job}
+    layers = {**cluster, **job}
+    composed = {option: value for option, value in layers.items() if option not in _INSTALLERS}
+    composed |= _layer_packages(cluster, job)
     if "config" in cluster and "config" in job:
         composed["config"] = {**cluster["config"], **job["config"]}
-    packages = _layer_packages(cluster, job)
-    composed = {option: value for option, value in composed.items() if option not in _INSTALLERS} | packages
     _check_together(composed, f"{where} with this job's runtime_env")
     _move_packages_into_conda(composed, cluster, job)
     env_vars = {**layer_env_vars(cluster.get("env_vars", {}), job.get("env_vars", {})), **identity}
@@ -176,7 +176,8 @@ def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: st
             "out; or write conda as a mapping, which Ray builds: "
             "{'dependencies': ['python=3.10', {'pip': ['pandas']}]}"
         )
-    if settings := _settings(env):
+    # Ray's own client writes `pip_check: false` for everybody: what is switched off is not asked for.
+    if settings := [name for name, value in _settings(env).items() if value]:
         raise InvalidRuntimeEnv(
             f"{where}: {', '.join(settings)}: with a conda mapping it is conda that installs packages, so "
             f"these have no effect. Write {installer} as a plain list, or leave conda out"

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
@@ -142,6 +142,11 @@ class TestComposition:
                 {"pip": ["torch==2.0.0"], "conda": {"dependencies": ["python=3.9"]}},
                 {"conda": {"dependencies": ["python=3.9", {"pip": ["torchvision", "torch==2.0.0"]}]}},
             ),
+            (
+                {"conda": {"dependencies": ["x"]}},
+                {"pip": {"packages": ["a"], "pip_check": False}},
+                {"conda": {"dependencies": ["x", {"pip": ["a"]}]}},
+            ),
             # a job that names its conda environment brings all its packages
             (CPU_CLUSTER, {"conda": "mine"}, {"conda": "mine", "env_vars": {"PYTHONPATH": "/opt/code"}}),
             (GPU_CLUSTER, {"conda": "mine"}, {"conda": "mine"}),
@@ -258,6 +263,8 @@ class TestEveryExampleOfTheUserGuide:
 
 # -- Properties ------------------------------------------------------------------------------------------
 
+#: A busy machine is no finding.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 names = st.sampled_from(["A", "B", "home_dir", "PATH", "PYTHONPATH"])
 values = st.sampled_from(["", "1", "/a", "/a:/b", "/b:$PATH", "/c:\n${PYTHONPATH}", "$PYTHONPATH:/a"])
 packages = st.lists(
@@ -302,11 +309,13 @@ def outcome(cluster: Any, job: Any, identity: dict[str, str] | None = None) -> A
         return str(refusal)
 
 
+@patient
 @given(envs)
 def test_the_canonical_form_is_its_own_canonical_form(env: dict[str, Any]) -> None:
     assert norm(norm(env)) == norm(env)
 
 
+@patient
 @given(envs, envs, envs)
 def test_composing_for_one_cluster_leaves_nothing_for_the_next(
     one: dict[str, Any], other: dict[str, Any], job: dict[str, Any]
@@ -318,6 +327,7 @@ def test_composing_for_one_cluster_leaves_nothing_for_the_next(
     assert outcome(other, job, WHO) == alone
 
 
+@patient
 @given(envs, envs)
 def test_inputs_are_never_changed_and_never_shared(cluster: dict[str, Any], job: dict[str, Any]) -> None:
     before = copy.deepcopy((cluster, job))
@@ -335,6 +345,7 @@ def spoil(value: Any) -> None:
     value.clear()
 
 
+@patient
 @given(envs, envs)
 def test_composing_what_was_composed_changes_nothing(cluster: dict[str, Any], job: dict[str, Any]) -> None:
     composed = outcome(cluster, job)
@@ -342,6 +353,7 @@ def test_composing_what_was_composed_changes_nothing(cluster: dict[str, Any], jo
         assert compose(cluster, composed, identity={}) == composed
 
 
+@patient
 @given(envs, envs)
 def test_what_the_job_asks_for_is_what_it_gets(cluster: dict[str, Any], job: dict[str, Any]) -> None:
     composed = outcome(cluster, job, WHO)
@@ -359,12 +371,14 @@ def test_what_the_job_asks_for_is_what_it_gets(cluster: dict[str, Any], job: dic
         assert composed["conda"] == wanted["conda"]
 
 
+@patient
 @given(envs, envs)
 def test_ray_never_gets_two_ways_to_install(cluster: dict[str, Any], job: dict[str, Any]) -> None:
     composed = outcome(cluster, job)
     assert isinstance(composed, str) or len(composed.keys() & {"pip", "uv", "conda"}) <= 1
 
 
+@patient
 @given(envs, envs)
 def test_who_the_job_is_comes_last(cluster: dict[str, Any], job: dict[str, Any]) -> None:
     composed = outcome(cluster, job, WHO)

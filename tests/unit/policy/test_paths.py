@@ -4,11 +4,13 @@ import re
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.policy.paths import map_paths, relative_script
 
+#: A busy machine is no finding.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LINUX = "/home/zorro/"
 MAC = "/Users/zorro/"
 HOMES = (LINUX, MAC)
@@ -106,6 +108,7 @@ def entrypoints(draw: st.DrawFn, home: str) -> str:
     return " ".join(draw(st.lists(word, max_size=5)))
 
 
+@patient
 @given(st.data(), home_pairs)
 def test_there_and_back_is_where_it_started(data: st.DataObject, pair: tuple[str, str]) -> None:
     here, there = pair
@@ -113,24 +116,28 @@ def test_there_and_back_is_where_it_started(data: st.DataObject, pair: tuple[str
     assert map_paths(map_paths(entrypoint, pair, there), pair, here) == entrypoint
 
 
+@patient
 @given(st.data(), home_pairs)
 def test_mapping_twice_is_mapping_once(data: st.DataObject, pair: tuple[str, str]) -> None:
     once = map_paths(data.draw(entrypoints(pair[0])), pair, pair[1])
     assert map_paths(once, pair, pair[1]) == once
 
 
+@patient
 @given(st.data(), homes)
 def test_mapping_a_home_to_itself_changes_nothing(data: st.DataObject, home: str) -> None:
     entrypoint = data.draw(entrypoints(home))
     assert map_paths(entrypoint, [home], f"{home}/") == entrypoint
 
 
+@patient
 @given(st.text("ab/ =:'", max_size=20), st.sampled_from([("/a/b", "/b/a"), ("/a", "/b"), ("/a/a", "/bb")]))
 def test_text_without_a_home_is_never_touched(text: str, pair: tuple[str, str]) -> None:
     if not any(home in re.sub("/+", "/", text) for home in pair):
         assert map_paths(text, pair, pair[1]) == text
 
 
+@patient
 @given(st.data(), home_pairs)
 def test_the_shell_sees_as_many_words_as_before(data: st.DataObject, pair: tuple[str, str]) -> None:
     entrypoint = data.draw(entrypoints(pair[0]))

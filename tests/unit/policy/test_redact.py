@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.policy.redact import (
@@ -13,6 +13,10 @@ from ray_multicluster_scheduler.policy.redact import (
     redact_text,
     secrets_of,
 )
+
+
+#: A busy machine is no finding.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(
@@ -90,12 +94,14 @@ def test_text_without_a_password_stays(text: str) -> None:
     assert redact_text(text) == text
 
 
+@patient
 @given(st.text(), st.lists(st.text(min_size=4, max_size=12), max_size=3))
 def test_no_secret_is_left(text: str, secrets: list[str]) -> None:
     shown = redact_text("".join(f"{text}{secret}" for secret in secrets) + text, secrets)
     assert not any(secret in shown.replace(REDACTED, "\0") for secret in secrets if "\0" not in secret)
 
 
+@patient
 @given(st.text(), st.text("ab:@/ .", min_size=1))
 def test_redacting_twice_is_redacting_once(text: str, user: str) -> None:
     once = redact_text(f"{text} https://{user}@host")
