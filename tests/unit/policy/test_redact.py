@@ -14,7 +14,6 @@ from ray_multicluster_scheduler.policy.redact import (
     secrets_of,
 )
 
-
 #: A busy machine is no finding.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
