@@ -1,0 +1,95 @@
+"""Packages on their way to clusters, over HTTP."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.packages.trees import a_store, make_tree
+
+from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.packages import PackageStore, Uploader, localise, package_names
+from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.testing import FakeRay
+
+PACKAGE_ROUTE = "/api/packages/{protocol}/{name}"
+
+
+def a_package(store: PackageStore, tmp_path: Path, content: str = "print('shipped')") -> tuple[str, int]:
+    """Pack a directory; return the package's name and size."""
+    root = make_tree(tmp_path / "code", {"main.py": content})
+    (name,) = package_names(localise({"working_dir": str(root)}, store, cwd=tmp_path))
+    path = store.path(name)
+    assert path is not None
+    return name, path.stat().st_size
+
+
+async def test_twenty_dispatches_at_once_upload_once_to_each_cluster(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    name, size = a_package(store, tmp_path)
+    async with FakeRay(name="a") as a, FakeRay(name="b") as b:
+        for fake in (a, b):
+            async with HttpRayApi(fake.spec()) as api:
+                uploader = Uploader(api, store)
+                sent = await asyncio.gather(*(uploader.ensure([name]) for _ in range(20)))
+            assert sorted(sent) == [0] * 19 + [size]
+            assert fake.calls[f"PUT {PACKAGE_ROUTE}"] == 1
+
+
+async def test_every_dispatch_asks_so_that_ray_keeps_the_package(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    name, _ = a_package(store, tmp_path)
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        uploader = Uploader(api, store)
+        await asyncio.gather(*(uploader.ensure([name]) for _ in range(5)))
+        assert fake.calls[f"GET {PACKAGE_ROUTE}"] == 5
+
+
+async def test_a_cluster_that_was_restarted_gets_the_package_again(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    name, size = a_package(store, tmp_path)
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        uploader = Uploader(api, store)
+        assert await uploader.ensure([name]) == size
+        assert await uploader.ensure([name]) == 0
+        await fake.restart()
+        assert await uploader.ensure([name]) == size
+
+
+async def test_one_failed_upload_does_not_block_the_next(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    name, size = a_package(store, tmp_path)
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        uploader = Uploader(api, store)
+        fake.fail(500, times=1, only="/api/packages/")
+        results = await asyncio.gather(*(uploader.ensure([name]) for _ in range(3)), return_exceptions=True)
+        assert [type(result) for result in results if isinstance(result, Exception)] == [ClusterRefused]
+        assert sorted(result for result in results if isinstance(result, int)) == [0, size]
+
+
+async def test_bytes_that_are_nowhere_are_a_clear_error(tmp_path: Path) -> None:
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        with pytest.raises(PackageProblem, match=r"gcs://gone\.zip is neither on the cluster nor kept here"):
+            await Uploader(api, a_store(tmp_path)).ensure(["gone.zip"])
+
+
+async def test_a_package_that_the_cluster_has_from_elsewhere_is_fine(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.zip"
+    foreign.write_bytes(b"theirs")
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        await api.put_package("foreign.zip", foreign)
+        assert await Uploader(api, a_store(tmp_path)).ensure(["foreign.zip"]) == 0
+
+
+async def test_the_job_runs_in_the_directory_that_was_packed(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    root = make_tree(tmp_path / "code", {"hello.txt": "from the directory", "left.log": "behind"})
+    env = localise({"working_dir": str(root), "excludes": ["*.log"]}, store, cwd=tmp_path)
+    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+        await Uploader(api, store).ensure(package_names(env))
+        await api.submit_job(
+            RemoteSubmit(submission_id="job", entrypoint="cat hello.txt; ls", runtime_env=env)
+        )
+        log = "".join([piece async for piece in api.tail_job_logs("job")])
+    assert "from the directory" in log
+    assert "left.log" not in log
