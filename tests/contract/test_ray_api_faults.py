@@ -1,7 +1,10 @@
 """Each way a cluster fails, and the one error that says so; only `ClusterUnreachable` is "not executed"."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,10 +63,22 @@ async def test_a_dark_cluster_refuses_connections_and_its_jobs_go_on(fake: FakeR
     assert (await api.get_job(LONG_JOB.submission_id)).status is RemoteStatus.RUNNING
 
 
-async def test_a_host_that_nobody_knows_is_unreachable_but_does_not_refuse() -> None:
-    async with HttpRayApi(a_cluster(dashboard="http://no-such-host.invalid:8265")) as api:
+async def test_a_place_without_a_way_to_it_is_unreachable_but_does_not_refuse() -> None:
+    async with HttpRayApi(a_cluster(dashboard="http://255.255.255.255:8265")) as api:  # TCP never goes there
         with pytest.raises(ClusterUnreachable) as error:
             await api.version()
+    assert not error.value.refused
+
+
+async def test_a_connection_that_is_never_made_executes_nothing() -> None:
+    with socket.socket() as full, socket.socket() as last:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)  # room for one that nobody accepts: the kernel ignores all others
+        last.connect(full.getsockname())
+        address = f"http://127.0.0.1:{full.getsockname()[1]}"
+        async with HttpRayApi(a_cluster(dashboard=address), request_timeout_s=SHORT_S) as api:
+            with pytest.raises(ClusterUnreachable, match=r"no connection .* in time") as error:
+                await api.submit_job(JOB)
     assert not error.value.refused
 
 
@@ -104,6 +119,17 @@ async def test_a_lost_reply_leaves_the_job_running_once(fake: FakeRay, api: Http
 
     await to_the_end(api, JOB.submission_id)
     assert len(fake.runs) == 1
+
+
+async def test_a_package_whose_reply_is_lost_arrives_whole_or_fails(
+    fake: FakeRay, api: HttpRayApi, tmp_path: Path
+) -> None:
+    (tmp_path / "p.zip").write_bytes(b"content" * 100_000)
+    for times in (1, 2):
+        fake.lose_reply(times, only="/api/packages/")
+        with suppress(ClusterBadAnswer):
+            await api.put_package("p.zip", tmp_path / "p.zip")
+        assert fake.cluster.packages["gcs://p.zip"] == b"content" * 100_000
 
 
 @pytest.mark.parametrize("kind", ["html", "cut"])

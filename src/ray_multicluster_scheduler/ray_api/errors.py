@@ -42,7 +42,7 @@ class MalformedAnswer(ValueError):
 def place(spec: ClusterSpec) -> str:
     """Return where the dashboard is, without a user name or password that the URL may hold."""
     parts = urlsplit(spec.dashboard)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else spec.dashboard
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _translate(spec: ClusterSpec, error: BaseException) -> ClusterError:
             return ClusterUnreachable(
                 spec.name,
                 f"no TLS connection to {where}: {error.os_error}; "
-                "set `tls_ca` to the file that signed the cluster's certificate",
+                "is it https there, and does `tls_ca` name the file that signed its certificate?",
             )
         case aiohttp.ClientConnectorError():
             return _not_connected(spec, error.os_error)
