@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.cli.render import (
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 BAR_WIDTH = 8
@@ -70,7 +71,7 @@ def as_mapping(row: Row) -> dict[str, Any]:
 
 
 def overview(rows: Sequence[Row], console: Console) -> RenderableType:
-    """Return the table, one line per cluster if that fits and else two, and the problems below it."""
+    """Return the table, one line per cluster if that fits and else more, and the problems below it."""
     plain = plain_signs(console)
     table = _table(rows, stacked=False, plain=plain)
     unlimited = console.options.update(max_width=10_000)
@@ -80,56 +81,85 @@ def overview(rows: Sequence[Row], console: Console) -> RenderableType:
 
 
 def _table(rows: Sequence[Row], *, stacked: bool, plain: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2 if not stacked else 1, 0, 0))
-    table.add_column("cluster", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if stacked else 1, 0, 0))
+    table.add_column("cluster", overflow="fold", min_width=8)
     for heading in ("health", *(heading for heading, _, _ in _RESOURCES)):
-        table.add_column(heading, no_wrap=not stacked)
-    table.add_column("jobs", justify="right")
-    table.add_column("Ray / Python" if not stacked else "Ray/Py", no_wrap=True)
-    table.add_column("latency", no_wrap=True)
+        table.add_column(heading, no_wrap=True)
+    table.add_column("jobs", justify="right", no_wrap=True)
+    table.add_column("Ray/Py" if stacked else "Ray / Python", no_wrap=True)
     if not stacked:
+        table.add_column("latency", no_wrap=True)
         table.add_column("tags", no_wrap=True)
     for row in rows:
-        table.add_row(*_cells(row, stacked=stacked, plain=plain))
+        table.add_row(*(_stacked_cells(row, plain=plain) if stacked else _cells(row, plain=plain)))
     return table
 
 
-def _cells(row: Row, *, stacked: bool, plain: bool) -> list[Text]:
-    between = "\n" if stacked else " "
-    tags = Text(", ".join(row.spec.tags), style="cyan")
-    name = Text(row.spec.name, style="bold")
-    cells = [
-        Text("\n").join([name, tags]) if stacked and row.spec.tags else name,
-        _health(row, between),
-        *(_resource(row.snapshot, name, between, is_bytes, plain=plain) for _, name, is_bytes in _RESOURCES),
-        UNKNOWN if row.running is None else Text(str(row.running)),
-        _versions(row.snapshot, "\n" if stacked else " / "),
+def _cells(row: Row, *, plain: bool) -> list[Text]:
+    """Return the cells of a wide table: one line."""
+    return [
+        Text(row.spec.name, style="bold"),
+        Text(" ").join([_health(row), *_drained(row)]),
+        *(Text(" ").join(amount) for amount in _amounts(row, plain=plain)),
+        _running(row),
+        Text(" / ").join(_versions(row.snapshot)),
         _latency(row),
+        _tags(row),
     ]
-    return cells if stacked else [*cells, tags]
 
 
-def _health(row: Row, between: str) -> Text:
-    word = Text(row.snapshot.health.value.lower(), style=_COLOURS[row.snapshot.health])
-    return Text(between).join([word, Text("drained", style="yellow")]) if row.spec.drained else word
+def _stacked_cells(row: Row, *, plain: bool) -> list[Text]:
+    """Return the cells of a narrow table: the same in several lines, in fewer columns."""
+    latency = [] if row.age_s is None else [_latency(row)]
+    return [
+        Text("\n").join([Text(row.spec.name, style="bold"), *([_tags(row)] if row.spec.tags else [])]),
+        Text("\n").join([_health(row), *latency, *_drained(row)]),
+        *(Text("\n").join(amount) for amount in _amounts(row, plain=plain)),
+        _running(row),
+        Text("\n").join(_versions(row.snapshot)),
+    ]
 
 
-def _resource(seen: ClusterSnapshot, name: str, between: str, is_bytes: bool, *, plain: bool) -> Text:  # noqa: FBT001
-    if seen.total is None:
-        return UNKNOWN
-    total = seen.total.get(name, 0.0)
+def _health(row: Row) -> Text:
+    return Text(row.snapshot.health.value.lower(), style=_COLOURS[row.snapshot.health])
+
+
+def _drained(row: Row) -> list[Text]:
+    return [Text("drained", style="yellow")] if row.spec.drained else []
+
+
+def _tags(row: Row) -> Text:
+    return Text(", ".join(row.spec.tags), style="cyan")
+
+
+def _running(row: Row) -> Text:
+    return UNKNOWN if row.running is None else Text(str(row.running))
+
+
+def _amounts(row: Row, *, plain: bool) -> list[list[Text]]:
+    """Return a bar and its numbers for each resource, or the one word that replaces them."""
+    if row.snapshot.total is None:
+        return [[UNKNOWN] for _ in _RESOURCES]
+    return [
+        _amount(row.snapshot.total.get(name, 0.0), row.snapshot.used, name, is_bytes=is_bytes, plain=plain)
+        for _, name, is_bytes in _RESOURCES
+    ]
+
+
+def _amount(
+    total: float, all_used: Resources | None, name: str, *, is_bytes: bool, plain: bool
+) -> list[Text]:
     if total <= 0:
-        return NONE
-    used = None if seen.used is None else seen.used.get(name, 0.0)
-    drawn = bar(None if used is None else used / total, width=BAR_WIDTH, plain=plain)
-    return Text(between).join([drawn, Text(used_of(used, total, is_bytes=is_bytes))])
+        return [NONE]
+    used = None if all_used is None else all_used.get(name, 0.0)
+    drawn = UNKNOWN if used is None else bar(used / total, width=BAR_WIDTH, plain=plain)
+    return [drawn, Text(used_of(used, total, is_bytes=is_bytes))]
 
 
-def _versions(seen: ClusterSnapshot, between: str) -> Text:
+def _versions(seen: ClusterSnapshot) -> list[Text]:
     if seen.ray_version is None:
-        return UNKNOWN
-    python = UNKNOWN if seen.python_version is None else Text(seen.python_version)
-    return Text(between).join([Text(seen.ray_version), python])
+        return [UNKNOWN]
+    return [Text(seen.ray_version), UNKNOWN if seen.python_version is None else Text(seen.python_version)]
 
 
 def _latency(row: Row) -> Text:

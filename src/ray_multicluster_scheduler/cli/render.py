@@ -44,11 +44,9 @@ def sign(verdict: Verdict, *, plain: bool) -> Text:
     return Text(ascii_only if plain else fancy, style=colour)
 
 
-def bar(share: float | None, *, width: int, plain: bool) -> Text:
-    """Draw how full something is (0 to 1); a bar of unknown length has dots."""
-    full, empty, unknown = ("#", "-", ".") if plain else ("█", "░", "·")
-    if share is None:
-        return Text(unknown * width, style="dim")
+def bar(share: float, *, width: int, plain: bool) -> Text:
+    """Draw how full something is, from 0 to 1."""
+    full, empty = ("#", "-") if plain else ("█", "░")
     share = min(1.0, max(0.0, share))
     filled = round(share * width)
     if share > 0:
@@ -63,12 +61,12 @@ def number(value: float) -> str:
 
 
 def used_of(used: float | None, total: float, *, is_bytes: bool) -> str:
-    """Write `2/4` or `3.2/16 GiB`; what is not known is called so."""
+    """Write `2/4` or `3.2/16 GiB`; without a use, `of 4`."""
     unit, suffix = (GIB, " GiB") if is_bytes else (1, "")
     if is_bytes and total >= 1024 * GIB:
         unit, suffix = 1024 * GIB, " TiB"
-    known = "unknown" if used is None else number(used / unit)
-    return f"{known}/{number(total / unit)}{suffix}"
+    before = "of " if used is None else f"{number(used / unit)}/"
+    return f"{before}{number(total / unit)}{suffix}"
 
 
 def duration(seconds: float) -> str:
