@@ -72,7 +72,7 @@ class Scheduler:
         self.directory = directory
         self._environ = environ
         self._crash_point = crash_point
-        self._clock = SystemClock()
+        self.clock = SystemClock()
         self._lock = threading.RLock()
         self._parts: Parts | None = None
         self._engine: EngineThread | None = None
@@ -174,8 +174,8 @@ class Scheduler:
             config=config,
             store=store,
             packages=packages,
-            jobs=JobService(config, store, packages, self._clock),
-            explainer=Explainer(config, store, packages, self._clock, plan_rules(config.settings)),
+            jobs=JobService(config, store, packages, self.clock),
+            explainer=Explainer(config, store, packages, self.clock, plan_rules(config.settings)),
         )
 
     def _context(self, parts: Parts) -> EngineContext:
@@ -189,8 +189,8 @@ class Scheduler:
             store=parts.store,
             packages=parts.packages,
             apis=apis,
-            watch=ClusterWatch(apis, clock=self._clock, settings=settings, jitter=random.random),
-            clock=self._clock,
+            watch=ClusterWatch(apis, clock=self.clock, settings=settings, jitter=random.random),
+            clock=self.clock,
             jitter=random.random,
             offload=Offload(),
             crash_point=self._crash_point,

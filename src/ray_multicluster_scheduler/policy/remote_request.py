@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import JobSpec, remote_id_for
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.policy.paths import map_paths
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
@@ -29,9 +30,9 @@ def compose_submit(
     Nothing of any other cluster gets in but its `home_dir`, from which paths are mapped.
     """
     identity = {
-        "RAY_MULTICLUSTER_CLUSTER": target.name,
-        "RAY_MULTICLUSTER_SUBMISSION_ID": submission_id,
-        "RAY_MULTICLUSTER_ATTEMPT": str(attempt),
+        CLUSTER_VAR: target.name,
+        SUBMISSION_ID_VAR: submission_id,
+        ATTEMPT_VAR: str(attempt),
     }
     homes = [cluster.home_dir for cluster in clusters if cluster.home_dir]
     return RemoteSubmit(

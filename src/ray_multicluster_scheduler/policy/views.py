@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
 _STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
@@ -69,12 +70,10 @@ def queued_job(job: Job, specs: Sequence[ClusterSpec]) -> QueuedJob:
 
 def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[str, str], ...]:
     """Return the clusters on which this job's environment cannot be composed, with the reason for each."""
-    if not spec.runtime_env:
-        return ()
     unfit = []
     for cluster in specs:
         try:
-            compose(cluster.runtime_env, spec.runtime_env, identity={})
+            compose(cluster.runtime_env, spec.runtime_env, identity={CLUSTER_VAR: cluster.name})
         except InvalidRuntimeEnv as error:
             unfit.append((cluster.name, str(error)))
     return tuple(unfit)

@@ -1,0 +1,121 @@
+"""A whole system in one process: fake clusters over loopback HTTP, a real store, the real engine."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
+
+#: Fast enough for tests, in the proportions of the defaults.
+FAST: dict[str, Any] = {
+    "probe_interval_s": 0.3,
+    "probe_timeout_s": 2.0,
+    "request_timeout_s": 2.0,
+    "poll_interval_s": 0.1,
+    "retry_delay_s": 0.05,
+    "unreachable_after_s": 1.0,
+    "lost_after_refused_s": 2.5,
+    "lease_ttl_s": 2.0,
+}
+PATIENCE_S = 60.0
+
+
+def fake(name: str, cpus: float = 4, **options: Any) -> FakeRay:
+    """A cluster on which `sleep`, `echo` and `exit` are played, not run."""
+    return FakeRay(name=name, cpus=cpus, **{"runner": ScriptedRunner(), **options})
+
+
+class System:
+    """`async with System(tmp_path, fake("a"), fake("b")) as system: ...`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *fakes: FakeRay,
+        clusters: dict[str, dict[str, Any]] | None = None,
+        crash_point: Callable[[str], None] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.directory = directory
+        self.ray = {fake.name: fake for fake in fakes}
+        self._clusters = clusters or {}
+        self._settings = Settings(**{**FAST, **settings})
+        self._crash_point = crash_point
+        self._stack = AsyncExitStack()
+        self.scheduler: Scheduler
+
+    async def __aenter__(self) -> "System":
+        for running in self.ray.values():
+            await self._stack.enter_async_context(running)
+        self.scheduler = self.another_scheduler()
+        self.scheduler.start()
+        self._stack.push_async_callback(asyncio.to_thread, self.scheduler.stop)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def another_scheduler(self) -> Scheduler:
+        """A further scheduler on the same store, as another process would have it; not started."""
+        specs = tuple(ray.spec(**self._clusters.get(name, {})) for name, ray in self.ray.items())
+        config = Config(path=self.directory / "clusters.yaml", clusters=specs, settings=self._settings)
+        extra = {} if self._crash_point is None else {"crash_point": self._crash_point}
+        return Scheduler(config, directory=self.directory / "state", environ=self._environ(), **extra)
+
+    def _environ(self) -> dict[str, str]:
+        return {name: value for ray in self.ray.values() for name, value in ray.environ.items()}
+
+    async def submit(self, entrypoint: str = "sleep 0.1", **request: Any) -> str:
+        """Accept one job and return its id."""
+        return (await self.submit_many([{"entrypoint": entrypoint, **request}]))[0]
+
+    async def submit_many(self, requests: list[dict[str, Any]]) -> list[str]:
+        """Accept jobs in one transaction."""
+        made = [JobRequest(**{"user": "ann", **request}) for request in requests]
+        return [job.submission_id for job in await asyncio.to_thread(self.scheduler.jobs.submit, made)]
+
+    async def until(self, submission_id: str, *states: JobState, timeout_s: float = PATIENCE_S) -> Job:
+        """Wait until a job is in one of these states."""
+        return await asyncio.to_thread(self._until, submission_id, states, timeout_s)
+
+    async def finished(self, *submission_ids: str) -> dict[str, Job]:
+        """Wait until these jobs have ended, however they did."""
+        return {each: await self.until(each, *_FINAL) for each in submission_ids}
+
+    def story(self, submission_id: str) -> list[str]:
+        """The states that a job went through."""
+        return [event.new.value for event in self.scheduler.store.events(submission_id)]
+
+    def reasons(self, submission_id: str) -> str:
+        """All that was written down about a job."""
+        return "\n".join(event.reason for event in self.scheduler.store.events(submission_id))
+
+    def runs(self, submission_id: str) -> list[str]:
+        """The clusters on which this job really ran, in order of their starts."""
+        found = [
+            (run.start, name)
+            for name, ray in self.ray.items()
+            for run in ray.runs
+            if run.submission_id.split("--r")[0] == submission_id
+        ]
+        return [name for _, name in sorted(found)]
+
+    def _until(self, submission_id: str, states: tuple[JobState, ...], timeout_s: float) -> Job:
+        clock, store, mark = self.scheduler.clock, self.scheduler.store, 0
+        ends_at = clock.monotonic() + timeout_s
+        while (job := store.get(submission_id)).state not in states:
+            self.scheduler.check()
+            left = ends_at - clock.monotonic()
+            assert left > 0, f"still {job.state.value}: {self.reasons(submission_id)}"
+            mark = store.wait_for_change(mark, timeout_s=min(left, 1.0))
+        return job
+
+
+_FINAL = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
