@@ -89,7 +89,9 @@ def has_driver_slot(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal |
     if room.slots > 0:
         return None
     live, most = room.view.live_jobs + room.placed, room.view.spec.max_running_jobs
-    return Refusal(cause=Cause.DRIVER_CAP, sentence=f"{live} jobs are there; max_running_jobs is {most}")
+    return Refusal(
+        cause=Cause.DRIVER_CAP, sentence=f"our jobs there: {live} of at most {most} (max_running_jobs)"
+    )
 
 
 def has_room(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:

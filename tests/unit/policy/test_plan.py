@@ -134,7 +134,7 @@ def test_driver_slots_count_down_within_the_pass() -> None:
     view = a_view("a", spec={"max_running_jobs": 2}, live_jobs=1)
     decided = planned(jobs(2, {"CPU": 1.0}), [view])
     assert len(decided.placements) == 1
-    assert decided.waiting[0].refusals["a"].sentence == "2 jobs are there; max_running_jobs is 2"
+    assert decided.waiting[0].refusals["a"].sentence == "our jobs there: 2 of at most 2 (max_running_jobs)"
 
 
 def test_room_is_kept_for_a_job_that_has_waited_too_long() -> None:

@@ -1,0 +1,222 @@
+"""What would let a waiting job start now? Every suggestion was tried: with it, the planner places the job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
+from ray_multicluster_scheduler.model.resources import GIB, TOLERANCE, Resources, plus, shortfall, show
+from ray_multicluster_scheduler.policy.feasible import objection
+from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of
+from ray_multicluster_scheduler.policy.plan import decisions
+from ray_multicluster_scheduler.policy.rules import PlanRules
+
+#: Each try is a pass over the queue, so only the likeliest clusters are tried.
+_MOST_CLUSTERS = 5
+
+
+class Remedy(str, Enum):
+    """What kind of change a suggestion asks for."""
+
+    ASK_FOR_LESS = "ASK_FOR_LESS"
+    RAISE_PRIORITY = "RAISE_PRIORITY"
+    UNDRAIN = "UNDRAIN"
+    RAISE_LIMIT = "RAISE_LIMIT"
+    RECOVER = "RECOVER"
+    WAIT = "WAIT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """One change after which the same pass would place the job."""
+
+    remedy: Remedy
+    #: For people: what to do, or what must happen.
+    sentence: str
+    #: The job as it would be and, where that is what changes, the cluster.
+    job: QueuedJob
+    view: ClusterView | None = None
+
+
+def suggestions(
+    job: QueuedJob,
+    queue: Iterable[QueuedJob],
+    views: Sequence[ClusterView],
+    *,
+    now: float,
+    rules: PlanRules,
+    in_use: Mapping[str, Resources],
+) -> tuple[Suggestion, ...]:
+    """Say what would let `job`, in this queue or as one more in it, start now; empty when it does anyway."""
+    others = tuple(other for other in queue if other.submission_id != job.submission_id)
+    one_pass = _Pass(others=others, views=tuple(views), now=now, rules=rules, in_use=in_use)
+    rooms = open_rooms(views)
+    decided = one_pass.decide(job, rooms)
+    if isinstance(decided, Placement):
+        return ()
+    tries = [_ask_for_less(job, rooms, rules), _go_first(job, others)]
+    for room in sorted(rooms, key=lambda room: (-share_of(job.claim, room.free), room.name))[:_MOST_CLUSTERS]:
+        cause = decided.refusals[room.name].cause
+        tries += [remedy(job, room, decided.position - 1) for remedy in _REMEDIES.get(cause, ())]
+    mildest = (next(filter(one_pass.works, alternatives), None) for alternatives in tries)
+    return tuple(suggestion for suggestion in mildest if suggestion)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """A pass of the planner that can be run again with something changed."""
+
+    others: tuple[QueuedJob, ...]
+    views: tuple[ClusterView, ...]
+    now: float
+    rules: PlanRules
+    in_use: Mapping[str, Resources]
+
+    def decide(self, job: QueuedJob, rooms: Sequence[Room]) -> Placement | Waiting:
+        """Return what the pass decides about `job`, and leave `rooms` as they are at its turn."""
+        queue = (*self.others, job)
+        turns = decisions(queue, rooms, now=self.now, rules=self.rules, in_use=self.in_use)
+        return next(decided for decided in turns if decided.submission_id == job.submission_id)
+
+    def works(self, suggestion: Suggestion) -> bool:
+        """Tell whether the job is placed once the suggestion is followed."""
+        changed = suggestion.view
+        views = [changed if changed and changed.spec.name == view.spec.name else view for view in self.views]
+        return isinstance(self.decide(suggestion.job, open_rooms(views)), Placement)
+
+
+def _ask_for_less(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> list[Suggestion]:
+    """Suggest the largest part of the claim that some cluster has free."""
+    smaller = [(replace(job, claim=_part_that_fits(job, room)), room) for room in rooms]
+    fitting = [
+        (less, room)
+        for less, room in smaller
+        if all(less.claim.values()) and objection(less, room, rules) is None
+    ]
+    fitting.sort(key=lambda each: (-share_of(job.claim, each[0].claim), each[1].name))
+    return [
+        Suggestion(
+            remedy=Remedy.ASK_FOR_LESS,
+            sentence=f"ask for {show(less.claim)} instead of {show(job.claim)}: {room.name!r} has that free",
+            job=less,
+        )
+        for less, room in fitting[:1]
+    ]
+
+
+def _part_that_fits(job: QueuedJob, room: Room) -> dict[str, float]:
+    free = room.free_for(job)
+    short = shortfall(job.claim, free)
+    return {
+        name: _round_down(name, free.get(name, 0.0)) if name in short else amount
+        for name, amount in job.claim.items()
+    }
+
+
+def _round_down(resource: str, amount: float) -> float:
+    """Return an amount that people would write: whole ones from 1 on, else and for bytes two decimals."""
+    unit = GIB if resource.endswith("memory") else 1
+    step = 1.0 if unit == 1 and amount >= 1 else unit / 100
+    return max(0.0, math.floor(amount / step + TOLERANCE) * step)
+
+
+def _go_first(job: QueuedJob, others: Sequence[QueuedJob]) -> list[Suggestion]:
+    highest = max((other.priority for other in others), default=job.priority - 1)
+    if highest < job.priority:
+        return []
+    sentence = f"give it priority {highest + 1}, so that it goes before all others that wait"
+    first = replace(job, priority=highest + 1)
+    return [Suggestion(remedy=Remedy.RAISE_PRIORITY, sentence=sentence, job=first)]
+
+
+def _undrain(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
+    view = replace(room.view, drained=False)
+    sentence = f"let {room.name!r} take jobs again: `raymc undrain {room.name}`"
+    return [Suggestion(remedy=Remedy.UNDRAIN, sentence=sentence, job=job, view=view)]
+
+
+def _recover(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
+    view = replace(room.view, snapshot=replace(room.view.snapshot, health=Health.HEALTHY))
+    sentence = f"bring {room.name!r} back: `raymc doctor` says what is wrong with it"
+    return [Suggestion(remedy=Remedy.RECOVER, sentence=sentence, job=job, view=view)]
+
+
+def _raise_limit(job: QueuedJob, room: Room, ahead: int) -> list[Suggestion]:
+    limit = room.view.spec.max_running_jobs
+    return [
+        Suggestion(
+            remedy=Remedy.RAISE_LIMIT,
+            sentence=f"raise max_running_jobs of {room.name!r} from {limit} to {limit + more}",
+            job=job,
+            view=replace(room.view, spec=replace(room.view.spec, max_running_jobs=limit + more)),
+        )
+        for more in _enough(1 - room.slots, ahead)
+    ]
+
+
+def _wait_for_jobs(job: QueuedJob, room: Room, ahead: int) -> list[Suggestion]:
+    live = room.view.live_jobs
+    return [
+        Suggestion(
+            remedy=Remedy.WAIT,
+            sentence=f"wait for {ended} of the {live} jobs on {room.name!r} to end",
+            job=job,
+            view=replace(room.view, live_jobs=live - ended),
+        )
+        for ended in _enough(1 - room.slots, ahead)
+        if ended <= live
+    ]
+
+
+def _wait_for_pace(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
+    view = replace(room.view, allowance=None)
+    sentence = f"wait until {room.name!r} is given jobs again: {room.view.allowance_reason}"
+    return [Suggestion(remedy=Remedy.WAIT, sentence=sentence, job=job, view=view)]
+
+
+def _wait_for_room(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
+    """Suggest that what is missing comes free or, where jobs ahead would take it, all that is in use."""
+    missing = shortfall(job.claim, room.free)
+    ours = f"our jobs there: {room.view.live_jobs}"
+    return [
+        Suggestion(remedy=Remedy.WAIT, sentence=sentence, job=job, view=view)
+        for sentence, view in (
+            (
+                f"wait until {show(missing)} more are free on {room.name!r}; {ours}",
+                _freed(room.view, missing),
+            ),
+            (
+                f"wait until all that runs on {room.name!r} has ended; {ours}",
+                _freed(room.view, room.capacity),
+            ),
+        )
+    ]
+
+
+def _freed(view: ClusterView, amounts: Resources) -> ClusterView:
+    """Return the cluster after so much of what is in use there was given back."""
+
+    def less(held: Resources) -> dict[str, float]:
+        return {name: max(0.0, amount - amounts.get(name, 0.0)) for name, amount in held.items()}
+
+    used = less(plus(view.snapshot.used or {}, view.unseen))
+    return replace(view, reserved=less(view.reserved), unseen={}, snapshot=replace(view.snapshot, used=used))
+
+
+def _enough(alone: int, ahead: int) -> list[int]:
+    """Return how many places it takes when the jobs ahead leave one, and when they do not."""
+    return sorted({alone, alone + ahead})
+
+
+#: What can be done about a refusal, as alternatives of which the first that works is suggested.
+_REMEDIES: Mapping[Cause, tuple[Callable[[QueuedJob, Room, int], list[Suggestion]], ...]] = {
+    Cause.DRAINED: (_undrain,),
+    Cause.UNHEALTHY: (_recover,),
+    Cause.THROTTLED: (_wait_for_pace,),
+    Cause.DRIVER_CAP: (_raise_limit, _wait_for_jobs),
+    Cause.NO_ROOM: (_wait_for_room,),
+}

@@ -1,0 +1,180 @@
+"""Each check objects for its own reason, in words and in numbers; and what can never fit is known at once."""
+
+import pytest
+from hypothesis import given
+from tests.builders import NOW, a_queued, a_view
+from tests.strategies import THOROUGH, resources, worlds
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
+from ray_multicluster_scheduler.model.resources import GIB, Resources
+from ray_multicluster_scheduler.policy.feasible import never_fits, objection
+from ray_multicluster_scheduler.policy.ledger import open_room
+from ray_multicluster_scheduler.policy.plan import plan
+from ray_multicluster_scheduler.policy.rules import PlanRules
+
+
+def refusal(view: ClusterView, job: QueuedJob | None = None) -> Refusal:
+    found = objection(job or a_queued(), open_room(view), PlanRules())
+    assert found is not None
+    return found
+
+
+def said(view: ClusterView, job: QueuedJob | None = None) -> tuple[Cause, str]:
+    found = refusal(view, job)
+    return found.cause, found.sentence
+
+
+def accepts(view: ClusterView, job: QueuedJob | None = None) -> bool:
+    return objection(job or a_queued(), open_room(view), PlanRules()) is None
+
+
+def test_an_idle_healthy_cluster_has_no_objection() -> None:
+    assert accepts(a_view())
+
+
+def test_an_ill_cluster_says_what_is_wrong_with_it() -> None:
+    ill = a_view(seen={"health": Health.UNHEALTHY, "problem": "connection refused"})
+    assert said(ill) == (Cause.UNHEALTHY, "connection refused")
+
+
+def test_a_cluster_that_was_never_probed_is_not_healthy() -> None:
+    assert said(a_view(seen={"health": Health.UNKNOWN})) == (Cause.UNHEALTHY, "it has not been probed yet")
+
+
+def test_a_drained_cluster_says_why() -> None:
+    assert said(a_view(drained=True, drain_reason="new disks")) == (Cause.DRAINED, "it is drained: new disks")
+    assert said(a_view(drained=True)) == (Cause.DRAINED, "it is drained")
+
+
+def test_a_ray_that_is_too_old_is_named_with_the_oldest_that_works() -> None:
+    old = a_view(seen={"ray_version": "2.8.1"})
+    assert said(old) == (Cause.VERSION, "it runs Ray 2.8.1; jobs need Ray 2.9 or newer")
+
+
+@pytest.mark.parametrize("version", ["2.9.0", "2.10.0rc1", "3.0.0.dev0", "nightly", None])
+def test_a_newer_or_unknown_version_is_no_objection(version: str | None) -> None:
+    assert accepts(a_view(seen={"ray_version": version}))
+
+
+def test_an_environment_that_cannot_be_composed_there_is_refused_there_only() -> None:
+    job = a_queued(unfit=(("a", "pip cannot extend the named conda env 'ts'"),))
+    assert said(a_view("a"), job) == (Cause.ENVIRONMENT, "pip cannot extend the named conda env 'ts'")
+    assert accepts(a_view("b"), job)
+
+
+def test_an_unknown_size_is_its_own_reason_and_not_zero() -> None:
+    cause, sentence = said(a_view("a", None))
+    assert cause is Cause.UNKNOWN_RESOURCES
+    assert "how much CPU" in sentence
+    assert "max_resources" in sentence
+
+
+def test_max_resources_tells_the_size_of_a_cluster_that_does_not() -> None:
+    growing = a_view("a", None, spec={"max_resources": {"CPU": 2.0}})
+    assert accepts(growing)
+    assert refusal(growing, a_queued(claim={"CPU": 1.0, "GPU": 1.0})).cause is Cause.UNKNOWN_RESOURCES
+
+
+def test_unknown_use_counts_only_what_is_ours() -> None:
+    view = a_view("a", {"CPU": 2.0}, seen={"used": None}, reserved={"CPU": 1.0})
+    assert accepts(view)
+    assert refusal(view, a_queued(claim={"CPU": 2.0})).missing == {"CPU": 1.0}
+
+
+def test_a_claim_larger_than_the_whole_cluster_is_not_told_to_wait() -> None:
+    full = a_view("a", {"CPU": 4.0}, spec={"max_running_jobs": 1}, live_jobs=1)
+    found = refusal(full, a_queued(claim={"CPU": 8.0, "GPU": 1.0}))
+    assert found.cause is Cause.TOO_LARGE
+    assert found.sentence == "needs 8 CPU, 1 GPU; the whole cluster has 4 CPU, 0 GPU"
+    assert found.missing == {"CPU": 4.0, "GPU": 1.0}
+
+
+def test_no_room_says_how_much_is_free_of_what_is_short() -> None:
+    view = a_view("a", {"CPU": 4.0, "memory": 8.0 * GIB}, reserved={"CPU": 1.0, "memory": 7.0 * GIB})
+    found = refusal(view, a_queued(claim={"CPU": 2.0, "memory": 4.0 * GIB}))
+    assert found.cause is Cause.NO_ROOM
+    assert found.sentence == "needs 4 GiB memory; free: 1 GiB memory of 8 GiB memory"
+    assert found.missing == {"memory": 3.0 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("used", "reserved"), [({"CPU": 3.0}, {"CPU": 1.0}), ({"CPU": 1.0}, {"CPU": 3.0}), (None, {"CPU": 3.0})]
+)
+def test_free_is_the_total_less_the_larger_of_use_and_claims(
+    used: Resources | None, reserved: Resources
+) -> None:
+    view = a_view("a", {"CPU": 4.0}, seen={"used": used}, reserved=reserved)
+    assert accepts(view)
+    assert "free: 1 CPU of 4 CPU" in refusal(view, a_queued(claim={"CPU": 2.0})).sentence
+
+
+def test_an_overcommitted_cluster_has_nothing_free_rather_than_less() -> None:
+    assert "free: 0 CPU of 4 CPU" in refusal(a_view("a", {"CPU": 4.0}, reserved={"CPU": 9.0})).sentence
+
+
+def test_sums_of_fractions_do_not_miss_by_a_hair() -> None:
+    view = a_view("a", {"CPU": 0.3}, reserved={"CPU": 0.1 + 0.1})
+    assert accepts(view, a_queued(claim={"CPU": 0.1}))
+
+
+def test_a_request_that_no_cluster_could_hold_names_the_largest() -> None:
+    views = [a_view("centos", {"CPU": 4.0}), a_view("mac", {"CPU": 8.0})]
+    assert never_fits({"CPU": 1000.0}, views) == "needs 1000 CPU; the largest cluster is 'mac' with 8 CPU"
+
+
+def test_a_resource_that_no_cluster_has_is_named() -> None:
+    assert never_fits({"CPU": 1.0, "TPU": 1.0}, [a_view()]) == "needs 1 TPU; no cluster has any TPU"
+
+
+def test_each_resource_that_is_short_everywhere_has_its_own_largest() -> None:
+    views = [a_view("a", {"CPU": 4.0, "GPU": 1.0}), a_view("b", {"CPU": 2.0, "GPU": 2.0})]
+    assert never_fits({"CPU": 9.0, "GPU": 9.0}, views) == (
+        "needs 9 CPU; the largest cluster is 'a' with 4 CPU; "
+        "needs 9 GPU; the largest cluster is 'b' with 2 GPU"
+    )
+
+
+def test_what_only_fits_on_several_clusters_together_fits_nowhere() -> None:
+    views = [a_view("a", {"CPU": 8.0}), a_view("b", {"CPU": 2.0, "GPU": 1.0})]
+    assert never_fits({"CPU": 8.0, "GPU": 1.0}, views) == (
+        "needs 8 CPU, 1 GPU on one cluster; 'a' has 8 CPU, 0 GPU; 'b' has 2 CPU, 1 GPU"
+    )
+
+
+@pytest.mark.parametrize(
+    "maybe",
+    [
+        a_view("b", None),
+        a_view("b", {"CPU": 1.0}, spec={"max_resources": {"CPU": 100.0}}),
+        a_view("b", {"CPU": 100.0}, drained=True, reserved={"CPU": 100.0}),
+        a_view("b", {"CPU": 100.0}, seen={"health": Health.UNHEALTHY}),
+    ],
+    ids=["unknown size", "can grow", "drained and full", "ill"],
+)
+def test_a_cluster_that_might_hold_it_one_day_is_no_refusal(maybe: ClusterView) -> None:
+    assert never_fits({"CPU": 100.0}, [a_view("a"), maybe]) is None
+
+
+def test_a_known_limit_refuses_even_where_the_rest_is_unknown() -> None:
+    known = a_view("a", None, spec={"max_resources": {"CPU": 4.0}})
+    assert never_fits({"CPU": 8.0, "GPU": 1.0}, [known]) == (
+        "needs 8 CPU; the largest cluster is 'a' with 4 CPU"
+    )
+
+
+def test_without_clusters_nothing_fits() -> None:
+    assert never_fits({"CPU": 1.0}, []) == "needs 1 CPU; no cluster is configured"
+
+
+@THOROUGH
+@given(worlds(most_jobs=0), resources(most=2))
+def test_what_never_fits_is_never_placed(
+    world: tuple[list[QueuedJob], list[ClusterView]], claim: Resources
+) -> None:
+    _, views = world
+    decided = plan([a_queued(claim=claim)], views, now=NOW, rules=PlanRules(), in_use={})
+    if never_fits(claim, views):
+        assert not decided.placements
+    causes = {each.cause for waiting in decided.waiting for each in waiting.refusals.values()}
+    assert causes != {Cause.TOO_LARGE} or never_fits(claim, views)
