@@ -76,7 +76,8 @@ def test_what_was_written_is_read_back_and_the_token_has_a_file_of_its_own(direc
     spec = HeadSpec(
         name="mac", token="sesame", tags=("gpu",), runtime_env={"pip": ["a"]}, resources={"rack": 1}
     )
-    directory.write_token(spec)
+    directory.token_file("mac").write_text("sesame")
+    directory.token_file("mac").chmod(0o600)
     saved = a_saved(directory, spec, HeadSpec(name="centos"))
     directory.write(saved)
     assert directory.read() == saved
@@ -91,6 +92,12 @@ def test_a_damaged_state_says_what_clears_it_and_is_cleared(directory: StateDir,
     Sandbox.clean(tmp_path)
     assert Sandbox.find(tmp_path) is None
     assert not directory.scratch.exists()
+
+
+def test_a_state_whose_token_is_gone_is_not_taken_for_nothing_runs(directory: StateDir) -> None:
+    directory.write(a_saved(directory, HeadSpec(name="mac", token="sesame")))
+    with pytest.raises(SandboxError, match=r"damaged.*mac\.token"):
+        directory.read()
 
 
 def test_another_request_than_what_is_up_is_refused_and_names_the_difference(

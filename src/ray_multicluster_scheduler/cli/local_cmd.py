@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.cli.render import stdout_console
 from ray_multicluster_scheduler.config import home_dir
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.local import HeadSpec, HeadState, Phase, Sandbox
-from ray_multicluster_scheduler.local.sandbox import Progress as Report
+from ray_multicluster_scheduler.local.sandbox import Report
 
 local_app = typer.Typer(help="Start and stop real Ray clusters on this machine.", no_args_is_help=True)
 

@@ -17,8 +17,6 @@ import json
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,9 +29,6 @@ OBJECT_STORE_BYTES = 150_000_000
 #: A healthy head answers in milliseconds; on a machine that starts several heads it may take seconds.
 PROBE_TIMEOUT_S = 5.0
 _LAST_LINES = 15
-
-#: Never through a proxy that the user's environment names: the heads are on this machine.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def launch(
@@ -123,14 +118,16 @@ def answers(head: Head, token: str | None) -> bool:
     `/api/version` would not do: it answers before the node is there, and for a minute after the GCS died.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(f"{head.dashboard}/api/v0/nodes", headers=headers)  # noqa: S310 - our own URL
+    connection = http.client.HTTPConnection(LOOPBACK, head.ports.dashboard, timeout=PROBE_TIMEOUT_S)
     try:
-        with _OPENER.open(request, timeout=PROBE_TIMEOUT_S) as response:
-            nodes = json.load(response)["data"]["result"]["result"]
+        connection.request("GET", "/api/v0/nodes", headers=headers)
+        nodes = json.load(connection.getresponse())["data"]["result"]["result"]
         socket.create_connection((LOOPBACK, head.ports.client), timeout=PROBE_TIMEOUT_S).close()
+        return any(node["state"] == "ALIVE" for node in nodes)
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
         return False
-    return any(node["state"] == "ALIVE" for node in nodes)
+    finally:
+        connection.close()
 
 
 def last_words(head: Head) -> str:

@@ -87,31 +87,27 @@ def belonging(processes: Iterable[Process], mark: str) -> list[Process]:
 def kill(mark: str) -> int:
     """End all processes of a head, or of a whole sandbox, and return how many there were.
 
-    Looks again until none is left, because a raylet may start a worker while it is being killed.
+    Looks again until none is left, because a raylet may start a worker while it is being killed, and
+    because a process that is ending shows no mark any more but still holds its ports.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_TIMEOUT_S
-    while (living := {process.pid for process in find(mark)}) or any(map(_is_ending, killed)):
+    while True:
+        processes = snapshot()
+        living = {process.pid for process in belonging(processes, mark)}
+        ending = killed & {process.pid for process in processes}
+        if not living | ending:
+            return len(killed)
         if time.monotonic() > deadline:
-            pids = ", ".join(map(str, sorted(living or killed)))
-            raise SandboxError(f"not all of these processes end, even by SIGKILL: {pids}; try again")
+            pids = ", ".join(map(str, sorted(living | ending)))
+            raise SandboxError(
+                f"these processes cannot be ended, even by SIGKILL: {pids}; end them and try again"
+            )
         for pid in living:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         killed |= living
         time.sleep(0.02)
-    return len(killed)
-
-
-def _is_ending(pid: int) -> bool:
-    """Tell whether threads of a killed process still run: its ports are free only after the last one.
-
-    Linux calls a process dead as soon as its first thread is.
-    """
-    try:
-        return len(list(Path("/proc", str(pid), "task").iterdir())) > 1
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def _is_below(path: str, directory: str) -> bool:
@@ -119,7 +115,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def snapshot() -> list[Process]:
-    """Return every living process of this machine that may be looked at."""
+    """Return every living process of this machine."""
     if sys.platform == "linux":
         pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         return [process for process in map(_from_proc, pids) if process is not None]
@@ -154,19 +150,26 @@ def parse_ps(listing: str) -> list[Process]:
 
 
 def _from_proc(pid: int) -> Process | None:
-    """Read one process; None when it has ended or is not ours to look at."""
+    """Read one process; None when it has ended."""
     entry = Path("/proc", str(pid))
     try:
         # The name in the second field may hold spaces and brackets: the fields are counted from its end.
-        state, parent, _group, session = (
-            (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
-        )
+        fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
         command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        environment = (entry / "environ").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        # A process is called dead as soon as its first thread is, but it ends with its last one.
+        if fields[0] in "ZX" and len(list((entry / "task").iterdir())) <= 1:
+            return None
+    except (FileNotFoundError, ProcessLookupError):
         return None
-    if state in "ZX":
+    return Process(
+        pid=pid, parent=int(fields[1]), session=int(fields[3]), command=command, mark=_mark_of(entry)
+    )
+
+
+def _mark_of(entry: Path) -> str | None:
+    try:
+        environment = (entry / "environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # ending, or another user's
         return None
     prefix = f"{MARK}=".encode()
-    mark = next((os.fsdecode(item[len(prefix) :]) for item in environment if item.startswith(prefix)), None)
-    return Process(pid=pid, parent=int(parent), session=int(session), command=command, mark=mark)
+    return next((os.fsdecode(item[len(prefix) :]) for item in environment if item.startswith(prefix)), None)

@@ -24,7 +24,8 @@ _POLL_S = 0.2
 #: A head that has lost one of these does not get well by itself.
 _ESSENTIAL = {"gcs_server", "raylet", "dashboard"}
 
-Progress = Callable[[str, Phase], None]
+#: Is told the name of a cluster and how far its start has come.
+Report = Callable[[str, Phase], None]
 
 
 def _to_nobody(name: str, phase: Phase) -> None:
@@ -43,7 +44,7 @@ class Sandbox:
         self._dir = StateDir(home)
         self._specs = tuple(heads)
         #: A clusters.yaml for these clusters; the file is there while they are up.
-        self.config_path = config_path or self._dir.config
+        self.config_path = config_path.absolute() if config_path else self._dir.config
         self._members: dict[str, Member] = {}
 
     @classmethod
@@ -71,9 +72,7 @@ class Sandbox:
         """
         directory = StateDir(home)
         with directory.lock():
-            ended = processes.kill(str(directory.scratch))
-            directory.forget()
-        return ended
+            return _clear(directory)
 
     @property
     def heads(self) -> dict[str, Head]:
@@ -98,7 +97,7 @@ class Sandbox:
     ) -> None:
         self.down()
 
-    def up(self, progress: Progress = _to_nobody) -> None:
+    def up(self, progress: Report = _to_nobody) -> None:
         """Start what does not run yet, all heads at once, and return when every head can take work.
 
         When one fails, those that this call has started are stopped again.
@@ -106,7 +105,8 @@ class Sandbox:
         with self._dir.lock(lambda: self._tell_all(progress)), PortClaims() as claims, ExitStack() as undo:
             saved = self._dir.read()
             if saved is None:
-                undo.callback(self._forget)
+                self._clear()  # of what is left of a sandbox whose state was deleted
+                undo.callback(self._clear)
                 self._plan(claims)
             else:
                 check_same_request(self._specs, self.config_path, saved)
@@ -117,15 +117,15 @@ class Sandbox:
 
     def down(self) -> None:
         """Stop everything and leave no process and no file behind."""
-        self.clean(self._dir.home)
-        self._members = {}
+        with self._dir.lock():
+            self._clear()
 
     def kill(self, name: str) -> None:
         """End all processes of one head at once, as a power cut would."""
         with self._dir.lock():
             processes.kill(self._member(name).head.mark)
 
-    def start(self, name: str, progress: Progress = _to_nobody) -> None:
+    def start(self, name: str, progress: Report = _to_nobody) -> None:
         """Start a head again on the same ports. For Ray it is a new session, which knows no old job."""
         self._member(name)
         with self._dir.lock(lambda: progress(name, Phase.WAITING)), PortClaims() as claims:
@@ -157,9 +157,11 @@ class Sandbox:
         for number, spec in enumerate(self._specs):
             head = Head(name=spec.name, ports=claims.hold_new(), temp_dir=self._dir.scratch / str(number))
             self._members[spec.name] = Member(spec=spec, head=head)
+            if spec.token:
+                write_private(self.token_file(spec.name), spec.token)
         self._save()
 
-    def _bring_up(self, names: Sequence[str], claims: PortClaims, progress: Progress) -> None:
+    def _bring_up(self, names: Sequence[str], claims: PortClaims, progress: Report) -> None:
         """Launch those of `names` that do not run and wait until all of them answer, or undo the launches."""
         starts: dict[str, subprocess.Popen[bytes]] = {}
         with ExitStack() as undo:
@@ -169,7 +171,7 @@ class Sandbox:
                     processes.kill(self._member(name).head.mark)
                     claims.hold(self._member(name).head.ports)
                     starts[name] = self._launch(name)
-                progress(name, Phase.STARTING)
+                    progress(name, Phase.STARTING)
             self._wait(names, starts, progress)
             undo.pop_all()
 
@@ -177,13 +179,14 @@ class Sandbox:
         member = self._members[name]
         self._dir.make_scratch()
         member.head.temp_dir.mkdir(exist_ok=True)
-        start = launch(member.spec, member.head, self._dir.write_token(member.spec), os.environ)
+        token_file = self.token_file(name) if member.spec.token else None
+        start = launch(member.spec, member.head, token_file, os.environ)
         self._members[name] = replace(member, head=replace(member.head, pgid=start.pid))
         self._save()
         return start
 
     def _wait(
-        self, names: Iterable[str], starts: dict[str, subprocess.Popen[bytes]], progress: Progress
+        self, names: Iterable[str], starts: dict[str, subprocess.Popen[bytes]], progress: Report
     ) -> None:
         waiting = list(names)
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -229,10 +232,16 @@ class Sandbox:
     def _save(self) -> None:
         self._dir.write(Saved(members=tuple(self._members.values()), config=self.config_path))
 
-    def _forget(self) -> None:
-        self._dir.forget()
+    def _clear(self) -> None:
+        _clear(self._dir)
         self._members = {}
 
-    def _tell_all(self, progress: Progress) -> None:
+    def _tell_all(self, progress: Report) -> None:
         for spec in self._specs:
             progress(spec.name, Phase.WAITING)
+
+
+def _clear(directory: StateDir) -> int:
+    ended = processes.kill(str(directory.scratch))
+    directory.forget()
+    return ended

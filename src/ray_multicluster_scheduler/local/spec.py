@@ -64,6 +64,10 @@ class HeadSpec:
                 raise InvalidRequest(
                     f"cluster {self.name!r}: {what} must be a whole number of 0 or more, not {amount!r}"
                 )
+        if self.python is not None and not Path(self.python).is_absolute():
+            raise InvalidRequest(
+                f"cluster {self.name!r}: give the interpreter's full path, not {self.python!r}"
+            )
         parse_requirements(self.resources)
 
     @property
@@ -110,7 +114,7 @@ class Head:
 
     @property
     def gcs_address(self) -> str:
-        """`host:port` of the GCS, which is what `RAY_ADDRESS` holds inside a job."""
+        """`host:port` of the GCS, for code in the head's own jobs; a driver outside uses `client_address`."""
         return f"{LOOPBACK}:{self.ports.gcs}"
 
 

@@ -84,27 +84,23 @@ class StateDir:
     def read(self) -> Saved | None:
         """Return what is remembered; None when this sandbox is not up."""
         try:
-            document = json.loads(self._state_file.read_text())
-            members = tuple(self._member(entry) for entry in document["heads"])
-            return Saved(members=members, config=Path(document["config"]))
+            text = self._state_file.read_text()
         except FileNotFoundError:
             return None
-        except (ValueError, LookupError, TypeError) as error:
+        try:
+            document = json.loads(text)
+            members = tuple(self._member(entry) for entry in document["heads"])
+            return Saved(members=members, config=Path(document["config"]))
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise SandboxError(
-                f"{self._state_file} is damaged ({error!r}); `raymc local down` clears it"
+                f"{self._state_file} is damaged ({type(error).__name__}: {error}); "
+                "`raymc local down` clears it"
             ) from error
 
     def write(self, saved: Saved) -> None:
         """Remember a sandbox. Called before a process is started and after."""
         document = {"config": str(saved.config), "heads": [_entry(member) for member in saved.members]}
         write_private(self._state_file, json.dumps(document, indent=1))
-
-    def write_token(self, spec: HeadSpec) -> Path | None:
-        """Put the token where its head reads it; None for a head without one."""
-        if spec.token is None:
-            return None
-        write_private(self.token_file(spec.name), spec.token)
-        return self.token_file(spec.name)
 
     def forget(self) -> None:
         """Remove what was written, but not the lock, which another process may be waiting for."""

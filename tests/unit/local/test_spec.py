@@ -26,6 +26,11 @@ def test_custom_resources_are_checked_before_anything_starts() -> None:
         HeadSpec(name="a", resources={"rack": -1})
 
 
+def test_an_interpreter_has_a_full_path() -> None:
+    with pytest.raises(InvalidRequest, match="full path, not 'python3'"):
+        HeadSpec(name="a", python="python3")
+
+
 def test_a_sandbox_needs_a_cluster() -> None:
     with pytest.raises(InvalidRequest, match="at least one"):
         check_heads([])
