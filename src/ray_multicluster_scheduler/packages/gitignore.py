@@ -42,6 +42,8 @@ class Pattern:
     #: False for a line that starts with `!`: it brings back what a line before it ignored.
     ignores: bool
     directories_only: bool
+    #: A pattern with a slash is about the whole path, any other about the last part of it.
+    whole_path: bool
 
 
 def parse_patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
@@ -51,8 +53,11 @@ def parse_patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
 
 def verdict(patterns: Sequence[Pattern], path: str, *, is_directory: bool) -> bool | None:
     """Tell whether the last pattern that matches ignores `path`; None when none matches."""
+    name = path.rpartition("/")[2]
     for pattern in reversed(patterns):
-        if (is_directory or not pattern.directories_only) and pattern.regex.fullmatch(path):
+        if pattern.directories_only and not is_directory:
+            continue
+        if pattern.regex.fullmatch(path if pattern.whole_path else name):
             return pattern.ignores
     return None
 
@@ -65,15 +70,14 @@ def _parse(line: str) -> Pattern | None:
     text = text if ignores else text[1:]
     directories_only = text.endswith("/")
     text = text.removesuffix("/")
-    anchored = "/" in text
-    body = _translate(text.removeprefix("/"))
-    if not body:
+    translated = _translate(text.removeprefix("/"))
+    if not translated:
         return None
     try:
-        regex = re.compile(body if anchored else f"(?:.*/)?{body}", re.DOTALL)
+        regex = re.compile(translated, re.DOTALL)
     except re.error:  # a range that runs backwards, such as [z-a]
         return None
-    return Pattern(regex, ignores, directories_only)
+    return Pattern(regex, ignores, directories_only, whole_path="/" in text)
 
 
 def _translate(text: str) -> str | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.packages.ignore import RAYIGNORE
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES, Packed, Progress, copy_archive, pack_tree
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 
@@ -45,6 +46,9 @@ class PackageStore:
         directory.chmod(0o700)
         (directory / _KNOWN).mkdir(mode=0o700, exist_ok=True)
         with self._locked():
+            # Who sends a directory that holds this store would send all earlier packages along.
+            if not (directory / RAYIGNORE).exists():
+                (directory / RAYIGNORE).write_text("*\n")
             self._remove_leftovers()
 
     def add_tree(self, source: Source, *, progress: Progress | None = None) -> str:

@@ -26,7 +26,9 @@ def count_packings(store: PackageStore, source: Source, times: int) -> int:
 
 
 def files_of(store_directory: Path) -> list[str]:
-    return sorted(path.name for path in store_directory.iterdir() if path.is_file() and path.name != ".lock")
+    """The packages, and temporary files if there are any."""
+    own = {".lock", ".rayignore"}
+    return sorted(path.name for path in store_directory.iterdir() if path.is_file() and path.name not in own)
 
 
 def test_a_directory_submitted_200_times_is_packed_once(tmp_path: Path) -> None:
@@ -80,6 +82,14 @@ def test_many_threads_may_add_the_same_directory_at_once(tmp_path: Path) -> None
         names = set(pool.map(lambda _: store.add_tree(source), range(16)))
     assert len(names) == 1
     assert files_of(tmp_path / "packages") == sorted(names)
+
+
+def test_a_store_inside_the_directory_is_not_sent_along(tmp_path: Path) -> None:
+    store = a_store(make_tree(tmp_path, {"main.py": ""}))
+    source = Source(root=tmp_path)
+    name = store.add_tree(source)
+    assert names_in(store, name) == ["main.py", "packages/"]
+    assert store.add_tree(source) == name
 
 
 def test_packages_can_be_read_by_their_owner_only(tmp_path: Path) -> None:
