@@ -30,9 +30,9 @@ def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     for job in waiting_in_vain:
         found[job.submission_id] = job, _chain(job, causes)
     stopping = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
-    reasons = dict(tx.execute(stopping).tuples().all())
+    reasons = {submission_id: reason or "stopped" for submission_id, reason in tx.execute(stopping)}
     for submission_id, job in get_many(tx, list(reasons)).items():
-        found[submission_id] = job, reasons[submission_id] or "stopped"
+        found[submission_id] = job, reasons[submission_id]
     return tuple(sorted(found.values(), key=lambda pair: pair[0].seq))
 
 

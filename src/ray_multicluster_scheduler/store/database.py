@@ -84,8 +84,9 @@ class Database:
 
     def close(self) -> None:
         """Close all connections; later calls raise `StoreError`."""
-        self._closed = True
-        self._engine.dispose()
+        with self._writing:
+            self._closed = True
+            self._engine.dispose()
 
     def _check_may_write(self) -> None:
         if self._broken:

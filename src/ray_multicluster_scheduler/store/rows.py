@@ -21,9 +21,13 @@ _MOVING = tuple(
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
 _EVENT_FIELDS = tuple(field.name for field in fields(Event))
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
 
 def plain(value: Any) -> Any:
     """Turn records, enums, tuples and mappings of any kind into what JSON has."""
+    if type(value) in _SCALARS:  # nearly all values are; a state is a str too, but not of exactly that type
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

@@ -1,0 +1,135 @@
+"""Attempts, events, logs, drain marks and snapshots."""
+
+import pytest
+from tests.builders import NOW, a_snapshot
+from tests.contract.store.leader import Leader
+
+from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ports import JobStore
+
+S = JobState
+
+
+def test_live_remote_ids_are_those_of_one_cluster_now(store: JobStore, leader: Leader) -> None:
+    leader.add("here", S.RUNNING)
+    leader.add("ended", S.SUCCEEDED)
+    leader.add("there")
+    leader.move("there", S.PLACED, cluster="b")
+    leader.add("again", S.LOST)
+    leader.move("again", S.QUEUED, S.PLACED)
+
+    assert store.live_remote_ids("a") == {"here", "again--r2"}
+    assert store.live_remote_ids("b") == {"there"}
+    assert store.live_remote_ids("nowhere") == frozenset()
+
+
+def test_a_former_attempt_is_marked_with_an_event_and_the_job_stays(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.UNREACHABLE)
+    leader.move("job", S.QUEUED)
+    job = leader.move("job", S.PLACED, cluster="b")
+
+    store.mark_attempt(
+        "job", 1, outcome="SUPERSEDED", reason="came back", epoch=leader.lease.epoch, now=NOW + 8
+    )
+
+    former, current = store.attempts("job")
+    assert (former.outcome, former.reason) == ("SUPERSEDED", "came back")
+    assert current.outcome is None
+    assert store.get("job") == job
+    event = store.events("job")[-1]
+    assert (event.old, event.new, event.attempt, event.cluster) == (S.PLACED, S.PLACED, 1, "a")
+    assert (event.reason, event.at) == ("came back", NOW + 8)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_attempt_that_lives_or_never_was_cannot_be_marked(
+    store: JobStore, leader: Leader, number: int
+) -> None:
+    leader.add("job", S.RUNNING)
+
+    with pytest.raises(ValueError, match="no former attempt"):
+        store.mark_attempt("job", number, outcome="X", reason="", epoch=leader.lease.epoch, now=NOW)
+
+    assert [attempt.outcome for attempt in store.attempts("job")] == [None]
+
+
+def test_events_come_in_order_of_one_job_or_of_all(store: JobStore, leader: Leader) -> None:
+    leader.add("a")
+    leader.add("b")
+    leader.move("a", S.PLACED)
+
+    events = store.events()
+
+    assert [(event.submission_id, event.new) for event in events] == [
+        ("a", S.QUEUED),
+        ("b", S.QUEUED),
+        ("a", S.PLACED),
+    ]
+    assert [event.id for event in events] == sorted({event.id for event in events})
+    assert store.events("a") == (events[0], events[2])
+    assert store.events(after=events[0].id, limit=1) == (events[1],)
+    assert store.events("nobody") == ()
+
+
+def test_an_event_back_to_the_queue_names_the_cluster_that_was_left(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING)
+    leader.move("job", S.QUEUED)
+
+    assert store.events("job")[-1].cluster == "a"
+
+
+def test_the_log_of_an_attempt_is_kept_and_replaced(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING)
+
+    store.save_log("job", 1, "half", epoch=leader.lease.epoch)
+    store.save_log("job", 1, "整个日志\n", epoch=leader.lease.epoch)
+
+    assert store.load_log("job", 1) == store.load_log("job") == "整个日志\n"
+
+
+def test_the_log_is_that_of_the_last_attempt_by_default(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING)
+    store.save_log("job", 1, "first", epoch=leader.lease.epoch)
+    leader.move("job", S.QUEUED, S.PLACED)
+
+    assert store.load_log("job") is None
+    assert store.load_log("job", 1) == "first"
+
+
+def test_there_is_no_log_of_an_unknown_job(store: JobStore, leader: Leader) -> None:
+    assert store.load_log("nobody") is None
+    with pytest.raises(JobNotFound):
+        store.save_log("nobody", 1, "text", epoch=leader.lease.epoch)
+
+
+def test_drain_marks_are_kept_by_cluster_and_an_unmark_is_a_mark_too(store: JobStore) -> None:
+    assert store.drained() == {}
+
+    store.set_drained("a", drained=True, reason="new disks", now=NOW)
+    store.set_drained("b", drained=True, reason="", now=NOW)
+    store.set_drained("b", drained=False, reason="done", now=NOW + 1)
+
+    assert store.drained() == {"a": (True, "new disks"), "b": (False, "done")}
+
+
+def test_snapshots_come_back_as_they_were_published(store: JobStore, leader: Leader) -> None:
+    node = Node(
+        node_id="n", address="127.0.0.1", alive=True, is_head=True, resources={"CPU": 4.0}, labels={"k": "v"}
+    )
+    known = a_snapshot("a", nodes=(node,), pending=(({"CPU": 1.0}, 3),), problem="slow")
+    unknown = ClusterSnapshot(name="b")
+
+    store.save_snapshots([known, unknown], epoch=leader.lease.epoch)
+
+    assert store.load_snapshots() == {"a": known, "b": unknown}
+
+
+def test_a_newer_snapshot_replaces_only_its_own_cluster(store: JobStore, leader: Leader) -> None:
+    store.save_snapshots([a_snapshot("a"), a_snapshot("b")], epoch=leader.lease.epoch)
+
+    store.save_snapshots([a_snapshot("a", score=0.5)], epoch=leader.lease.epoch)
+    store.save_snapshots([], epoch=leader.lease.epoch)
+
+    assert {name: seen.score for name, seen in store.load_snapshots().items()} == {"a": 0.5, "b": 1.0}

@@ -1,0 +1,275 @@
+"""Reading: what is there, what may run, what must end, when time matters next."""
+
+import pytest
+from tests.builders import NOW
+from tests.contract.store.leader import Leader
+
+from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.model.job import Target
+from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
+from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store.blocked import MAX_REASON
+
+S = JobState
+
+
+def runnable(store: JobStore, now: float = NOW) -> list[str]:
+    return [job.submission_id for job in store.runnable(now=now)]
+
+
+def blocked(store: JobStore, now: float = NOW) -> dict[str, str]:
+    return {job.submission_id: reason for job, reason in store.blocked(now=now)}
+
+
+def test_an_unknown_id_is_not_found(store: JobStore) -> None:
+    with pytest.raises(JobNotFound, match="'nobody'"):
+        store.get("nobody")
+
+
+def test_get_many_returns_the_known_ones(store: JobStore, leader: Leader) -> None:
+    job = leader.add("a")
+
+    assert store.get_many(["a", "nobody"]) == {"a": job}
+    assert store.get_many([]) == {}
+
+
+def test_jobs_are_listed_newest_first_and_limited(store: JobStore, leader: Leader) -> None:
+    for name in ("a", "b", "c"):
+        leader.add(name)
+
+    assert [job.submission_id for job in store.list_jobs()] == ["c", "b", "a"]
+    assert [job.submission_id for job in store.list_jobs(limit=2)] == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"user": "bob"}, {"bobs"}),
+        ({"group": "g"}, {"grouped"}),
+        ({"tag": "gpu"}, {"tagged"}),
+        ({"tag": "gp"}, set()),
+        ({"cluster": "a"}, {"placed"}),
+        ({"states": [S.PLACED]}, {"placed"}),
+        ({"states": [S.PLACED, S.QUEUED], "user": "bob"}, {"bobs"}),
+        ({"states": []}, set()),
+        ({"tag": "gpu", "user": "bob"}, set()),
+    ],
+)
+def test_jobs_are_listed_by_every_filter(
+    store: JobStore, leader: Leader, filters: dict[str, object], expected: set[str]
+) -> None:
+    leader.add("bobs", user="bob")
+    leader.add("grouped", group="g")
+    leader.add("tagged", tags=("gpu", "night", "gpu"))
+    leader.add("placed", S.PLACED)
+
+    assert {job.submission_id for job in store.list_jobs(**filters)} == expected
+
+
+def test_runnable_jobs_come_by_priority_then_age(store: JobStore, leader: Leader) -> None:
+    leader.add("old")
+    leader.add("urgent", priority=5)
+    leader.add("young")
+    leader.add("whenever", priority=-1)
+
+    assert runnable(store) == ["urgent", "old", "young", "whenever"]
+    assert [job.submission_id for job in store.runnable(now=NOW, limit=1)] == ["urgent"]
+
+
+@pytest.mark.parametrize("state", sorted(set(S) - {S.QUEUED}))
+def test_only_queued_jobs_are_runnable(store: JobStore, leader: Leader, state: JobState) -> None:
+    leader.add("job", state)
+
+    assert runnable(store) == []
+
+
+def test_a_retry_is_runnable_when_its_time_has_come(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING)
+    leader.move("job", S.QUEUED, not_before=NOW + 30)
+
+    assert runnable(store, NOW + 29) == []
+    assert runnable(store, NOW + 30) == ["job"]
+
+
+def test_a_job_waits_until_all_its_dependencies_succeeded(store: JobStore, leader: Leader) -> None:
+    leader.add("one")
+    leader.add("two")
+    leader.add("last", depends_on=("one", "two"))
+
+    leader.move("one", S.PLACED, S.SUBMITTED, S.SUCCEEDED)
+    assert runnable(store) == ["two"]
+    leader.move("two", S.PLACED, S.SUBMITTED, S.SUCCEEDED)
+    assert runnable(store) == ["last"]
+    assert blocked(store) == {}
+
+
+@pytest.mark.parametrize("state", sorted(S))
+def test_live_jobs_are_those_that_hold_an_attempt(store: JobStore, leader: Leader, state: JobState) -> None:
+    leader.add("job", state)
+
+    assert [job.submission_id for job in store.live()] == (["job"] if state in LIVE else [])
+
+
+def test_a_failed_dependency_blocks_with_its_reason(store: JobStore, leader: Leader) -> None:
+    leader.add("a")
+    leader.add("b", depends_on=("a",))
+    leader.move("a", S.PLACED, S.FAILED, reason="exit code 3")
+
+    assert blocked(store) == {"b": "dependency 'a' failed: exit code 3"}
+    assert runnable(store) == []
+
+
+def test_a_stopped_dependency_blocks_as_stopped(store: JobStore, leader: Leader) -> None:
+    leader.add("a")
+    leader.add("b", depends_on=("a",))
+    leader.move("a", S.STOPPED, reason="stopped by ann")
+
+    assert blocked(store) == {"b": "dependency 'a' was stopped: stopped by ann"}
+
+
+def test_the_chain_of_failed_dependencies_is_in_the_reason(store: JobStore, leader: Leader) -> None:
+    leader.add("a")
+    leader.add("b", depends_on=("a",))
+    leader.add("c", depends_on=("b",))
+    leader.move("a", S.PLACED, S.FAILED, reason="exit code 3")
+    leader.move("b", S.FAILED, reason=blocked(store)["b"])
+
+    assert blocked(store) == {"c": "dependency 'b' failed because its dependency 'a' failed: exit code 3"}
+
+
+def test_a_dependency_that_ran_and_failed_is_the_cause_itself(store: JobStore, leader: Leader) -> None:
+    leader.add("a")
+    leader.add("b", depends_on=("a",))
+    leader.add("c", depends_on=("b",))
+    leader.move("a", S.PLACED, S.SUBMITTED, S.SUCCEEDED)
+    leader.move("b", S.PLACED, S.FAILED, reason="out of memory")
+
+    assert blocked(store) == {"c": "dependency 'b' failed: out of memory"}
+
+
+def test_what_failed_later_is_not_named_as_the_cause(store: JobStore, leader: Leader) -> None:
+    leader.add("a")
+    leader.add("b", depends_on=("a",))
+    leader.add("c", depends_on=("b",))
+    leader.move("b", S.FAILED, now=NOW + 1, reason="waited too long")
+    leader.move("a", S.PLACED, S.FAILED, now=NOW + 2)
+
+    assert blocked(store) == {"c": "dependency 'b' failed: waited too long"}
+
+
+def test_a_long_chain_keeps_its_reason_short(store: JobStore, leader: Leader) -> None:
+    leader.add("job-0")
+    for number in range(1, 40):
+        leader.add(
+            f"job-{number}-{'x' * 60}" if number < 39 else "end",
+            depends_on=(store.list_jobs()[0].submission_id,),
+        )
+    leader.move("job-0", S.PLACED, S.FAILED, reason="exit code 3")
+    while "end" not in (now_blocked := blocked(store)):
+        for submission_id, reason in now_blocked.items():
+            leader.move(submission_id, S.FAILED, reason=reason)
+
+    assert len(now_blocked["end"]) <= MAX_REASON
+
+
+def test_a_job_that_waited_too_long_is_blocked(store: JobStore, leader: Leader) -> None:
+    leader.add("job", queue_timeout_s=60.0)
+
+    assert blocked(store, NOW + 59) == {}
+    assert blocked(store, NOW + 60) == {"job": "waited in the queue longer than its queue_timeout_s of 60 s"}
+
+
+def test_time_on_a_cluster_is_no_time_in_the_queue(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING, queue_timeout_s=60.0)
+
+    assert blocked(store, NOW + 1000) == {}
+    leader.move("job", S.QUEUED, now=NOW + 1000)
+    assert blocked(store, NOW + 1059) == {}
+    assert set(blocked(store, NOW + 1060)) == {"job"}
+
+
+def test_a_stop_request_blocks_a_queued_job(store: JobStore, leader: Leader) -> None:
+    leader.add("job")
+    store.request_stop(["job"], now=NOW, reason="stopped by ann")
+
+    assert blocked(store) == {"job": "stopped by ann"}
+    assert runnable(store) == []
+
+
+def test_a_job_that_must_end_for_two_reasons_is_blocked_once(store: JobStore, leader: Leader) -> None:
+    leader.add("a", S.FAILED)
+    leader.add("b", depends_on=("a",), queue_timeout_s=1.0)
+    store.request_stop(["b"], now=NOW, reason="stopped by ann")
+
+    assert [reason for _, reason in store.blocked(now=NOW + 9)] == ["stopped by ann"]
+
+
+def test_ended_jobs_are_not_blocked_again(store: JobStore, leader: Leader) -> None:
+    leader.add("a", S.FAILED)
+    leader.add("b", depends_on=("a",), queue_timeout_s=1.0)
+    leader.move("b", S.FAILED, now=NOW + 9)
+
+    assert blocked(store, NOW + 99) == {}
+
+
+def test_nothing_is_due_in_an_empty_queue(store: JobStore, leader: Leader) -> None:
+    leader.add("job")
+
+    assert store.next_due(now=NOW) is None
+
+
+def test_the_next_due_time_is_the_nearest_retry_or_time_out(store: JobStore, leader: Leader) -> None:
+    leader.add("retry", S.RUNNING)
+    leader.move("retry", S.QUEUED, not_before=NOW + 50)
+    leader.add("patient", queue_timeout_s=100.0)
+
+    assert store.next_due(now=NOW) == NOW + 50
+    assert store.next_due(now=NOW + 50) == NOW + 100
+    assert store.next_due(now=NOW + 100) is None
+
+
+def test_only_queued_jobs_are_due(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING, queue_timeout_s=100.0)
+    leader.move("job", S.QUEUED, not_before=NOW + 50)
+    leader.move("job", S.PLACED)
+
+    assert store.next_due(now=NOW) is None
+
+
+@pytest.mark.parametrize("state", sorted(set(S) - FINAL))
+def test_a_stop_request_sets_the_target_and_leaves_the_state(
+    store: JobStore, leader: Leader, state: JobState
+) -> None:
+    leader.add("job", state)
+
+    (job,) = store.request_stop(["job"], now=NOW + 5, reason="stopped by ann")
+
+    assert job == store.get("job")
+    assert (job.target, job.state, job.reason) == (Target.STOPPED, state, "stopped by ann")
+    event = store.events("job")[-1]
+    assert (event.old, event.new, event.at, event.reason) == (state, state, NOW + 5, "stopped by ann")
+
+
+@pytest.mark.parametrize("state", sorted(FINAL))
+def test_a_stop_request_leaves_ended_jobs_alone(store: JobStore, leader: Leader, state: JobState) -> None:
+    job = leader.add("job", state)
+
+    assert store.request_stop(["job"], now=NOW, reason="stopped by ann") == (job,)
+
+
+def test_the_first_of_two_stop_requests_counts(store: JobStore, leader: Leader) -> None:
+    leader.add("job")
+    store.request_stop(["job"], now=NOW, reason="stopped by ann")
+
+    store.request_stop(["job"], now=NOW, reason="stopped by bob")
+
+    assert blocked(store) == {"job": "stopped by ann"}
+
+
+def test_stopping_an_unknown_job_stops_none(store: JobStore, leader: Leader) -> None:
+    leader.add("job")
+
+    with pytest.raises(JobNotFound):
+        store.request_stop(["job", "nobody"], now=NOW, reason="stopped by ann")
+
+    assert store.get("job").target is Target.FINISHED
