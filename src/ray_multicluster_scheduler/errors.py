@@ -97,10 +97,11 @@ class PackageProblem(InvalidRequest):
 
 
 class JobNotFound(SchedulerError, LookupError):
-    """No job has this id."""
+    """No job has this id; `nearest` is one that the user may have meant."""
 
-    def __init__(self, submission_id: str) -> None:
-        super().__init__(f"no job has the id {submission_id!r}; `raymc jobs` lists the known ones")
+    def __init__(self, submission_id: str, *, nearest: str | None = None) -> None:
+        guess = f"did you mean {nearest!r}? " if nearest else ""
+        super().__init__(f"no job has the id {submission_id!r}; {guess}`raymc jobs` lists the known ones")
         self.submission_id = submission_id
 
 

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.client.scope import remember
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job, OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.request import JobRequest
 
@@ -146,7 +147,7 @@ def list_jobs(
         tag=tag,
         limit=limit,
     )
-    return [_row(job) for job in jobs]
+    return [job_row(job) for job in jobs]
 
 
 def wait_for_all_jobs(
@@ -204,10 +205,11 @@ def _request(arguments: Mapping[str, Any]) -> JobRequest:
     given = {name: value for name, value in arguments.items() if value is not None}
     if unknown := given.keys() - inspect.signature(submit_job).parameters.keys():
         raise InvalidRequest(f"submit_job has no argument {sorted(unknown)[0]!r}")
-    return JobRequest(**{"user": _this_user(), **given})
+    return JobRequest(**{"user": this_user(), **given})
 
 
-def _this_user() -> str:
+def this_user() -> str:
+    """Return whose jobs this process submits: `RAY_MULTICLUSTER_USER`, else the user of the system."""
     return os.environ.get("RAY_MULTICLUSTER_USER") or getpass.getuser()
 
 
@@ -231,7 +233,9 @@ def _live_log(scheduler: Scheduler, job: Job) -> str | None:
         return None
 
 
-def _row(job: Job) -> dict[str, Any]:
+def job_row(job: Job) -> dict[str, Any]:
+    """Return one line of a list of jobs, secrets hidden."""
+    secrets = secrets_of(job.spec.runtime_env)
     return {
         "submission_id": job.submission_id,
         "job_id": job.spec.name,
@@ -240,11 +244,11 @@ def _row(job: Job) -> dict[str, Any]:
         "user": job.spec.user,
         "priority": job.spec.priority,
         "attempt": job.attempt,
-        "entrypoint": job.spec.entrypoint,
+        "entrypoint": redact_text(job.spec.entrypoint, secrets),
         "tags": list(job.spec.tags),
         "group": job.spec.group,
         "accepted_at": job.accepted_at,
         "started_at": job.started_at,
         "ended_at": job.ended_at,
-        "reason": job.reason,
+        "reason": redact_text(job.reason, secrets),
     }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.runtime import Scheduler
 
 #: Between two looks while there is no log yet, or after a tail broke off.
 PAUSE_S = 0.5
@@ -26,9 +28,14 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
     scheduler = working_scheduler()
     scheduler.store.get(submission_id)
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    running = scheduler.begin(lambda apis: _Follower(submission_id, scheduler.store, apis, pieces.put).run())
+    running = begin_tail(scheduler, submission_id, pieces.put)
     running.add_done_callback(lambda _: pieces.put(None))
     return _drain(pieces, running.result, running.cancel)
+
+
+def begin_tail(scheduler: Scheduler, submission_id: str, put: Callable[[str], None]) -> Future[None]:
+    """Hand the log of a job to `put` piece by piece, from the engine's thread, until the job has ended."""
+    return scheduler.begin(lambda apis: _Follower(submission_id, scheduler.store, apis, put).run())
 
 
 def _drain(

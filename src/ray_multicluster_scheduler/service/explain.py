@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
@@ -42,8 +43,15 @@ class _Pass:
         return next(decided for decided in turns if decided.submission_id == submission_id)
 
 
+Snapshots = Mapping[str, ClusterSnapshot]
+
+
 class Explainer:
-    """Answers "why?" from the store alone: any process can ask, leader or not."""
+    """Answers "why?" from the store alone: any process can ask, leader or not.
+
+    `snapshots` are for a caller who has looked at the clusters just now; without them it is what the leader
+    published last.
+    """
 
     def __init__(
         self, config: Config, store: JobStore, packages: PackageStore, clock: Clock, rules: PlanRules
@@ -54,7 +62,7 @@ class Explainer:
         self._clock = clock
         self._rules = rules
 
-    def explain(self, submission_id: str) -> dict[str, Any]:
+    def explain(self, submission_id: str, *, snapshots: Snapshots | None = None) -> dict[str, Any]:
         """Return state, reason and, per cluster, score parts or refusal; for a waiting job also ways out."""
         job = self._store.get(submission_id)
         told: dict[str, Any] = {
@@ -65,16 +73,16 @@ class Explainer:
             "attempt": job.attempt,
         }
         if job.state is JobState.QUEUED:
-            return {**told, **self._waiting(job)}
+            return {**told, **self._waiting(job, snapshots)}
         attempts = self._store.attempts(submission_id)
         return {**told, "decision": dict(attempts[-1].decision) if attempts else None}
 
-    def plan(self, request: JobRequest) -> dict[str, Any]:
+    def plan(self, request: JobRequest, *, snapshots: Snapshots | None = None) -> dict[str, Any]:
         """Return what would happen to a job if it were submitted now; nothing is stored or sent."""
         submission_id, spec = checked(request, clusters=self._config.clusters, packages=self._packages)
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
-        world = self._look([*self._store.runnable(now=now), job])
+        world = self._look([*self._store.runnable(now=now), job], snapshots)
         decided = world.decide(submission_id, self._rules)
         return {
             "cluster": decided.cluster if isinstance(decided, Placement) else None,
@@ -83,12 +91,12 @@ class Explainer:
             **self._ways_out(queued_job(job, self._config.clusters), decided, world),
         }
 
-    def _waiting(self, job: Job) -> dict[str, Any]:
+    def _waiting(self, job: Job, snapshots: Snapshots | None) -> dict[str, Any]:
         now = self._clock.now()
         ready = self._store.runnable(now=now)
         if job.submission_id not in {other.submission_id for other in ready}:
             return {"decision": None, "waits_for": self._waits_for(job, now), "suggestions": []}
-        world = self._look(ready)
+        world = self._look(ready, snapshots)
         decided = world.decide(job.submission_id, self._rules)
         asked = queued_job(job, self._config.clusters)
         return {"decision": asdict(decided), **self._ways_out(asked, decided, world)}
@@ -107,11 +115,11 @@ class Explainer:
         waiting = [f"{name} ({known[name].state.value})" for name in job.spec.depends_on if name in known]
         return "its dependencies: " + ", ".join(waiting) if waiting else "the scheduler"
 
-    def _look(self, waiting: Sequence[Job]) -> _Pass:
+    def _look(self, waiting: Sequence[Job], snapshots: Snapshots | None) -> _Pass:
         live = self._store.live()
         world = World(
             specs=self._config.clusters,
-            snapshots=self._store.load_snapshots(),
+            snapshots=self._store.load_snapshots() if snapshots is None else snapshots,
             live=live,
             drains=self._store.drained(),
         )

@@ -127,7 +127,7 @@ class JobService:
         bad = [job for job in jobs.values() if job.state is not JobState.SUCCEEDED]
         if bad:
             raise JobsFailed(
-                "\n".join(self._how_it_failed(job) for job in bad), [job.submission_id for job in bad]
+                "\n".join(self.how_it_failed(job) for job in bad), [job.submission_id for job in bad]
             )
 
     def _known(self, submission_ids: Sequence[str]) -> dict[str, Job]:
@@ -137,7 +137,8 @@ class JobService:
                 self._store.get(submission_id)  # raises JobNotFound, with the words that help
         return jobs
 
-    def _how_it_failed(self, job: Job) -> str:
+    def how_it_failed(self, job: Job) -> str:
+        """Tell which job did not succeed, where and why, with the end of its log."""
         text = self._store.load_log(job.submission_id) or ""
         lines = text.rstrip().splitlines()[-LAST_LOG_LINES:]
         name = job.spec.metadata.get("job_name") or job.spec.name
