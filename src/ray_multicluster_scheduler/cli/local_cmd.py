@@ -45,7 +45,7 @@ def up(
 ) -> None:
     """Start clusters, all at once, and write a clusters.yaml for them.
 
-    Again, it starts those that have died. Without options it keeps the clusters that are there.
+    Run again, it starts those that have died; without options it keeps the clusters that are there.
     """
     home = home_dir(os.environ)
     there = Sandbox.find(home)
@@ -69,10 +69,7 @@ def up(
     with _progress() as report:
         sandbox.up(report)
     _show(_rows(sandbox))
-    for spec in sandbox.specs:
-        if spec.token_variable:
-            path = shlex.quote(str(sandbox.token_file(spec.name)))
-            typer.echo(f'Token of {spec.name}:  export {spec.token_variable}="$(cat {path})"')
+    _tell_tokens(sandbox)
     typer.echo("Next:  raymc clusters    To stop them:  raymc local down")
 
 
@@ -194,6 +191,14 @@ def _show(rows: Sequence[Mapping[str, str | int]]) -> None:
         state = Text(str(row["state"]), style=_STYLES[HeadState(row["state"])])
         table.add_row(str(row["name"]), str(row["cpus"]), str(row["gpus"]), str(row["dashboard"]), state)
     stdout_console().print(table)
+
+
+def _tell_tokens(sandbox: Sandbox) -> None:
+    """Say how the other commands get the tokens, without showing one."""
+    for spec in sandbox.specs:
+        if spec.token_variable:
+            path = shlex.quote(str(sandbox.token_file(spec.name)))
+            typer.echo(f'Token of {spec.name}:  export {spec.token_variable}="$(cat {path})"')
 
 
 @contextmanager
