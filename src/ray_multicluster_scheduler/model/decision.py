@@ -18,6 +18,7 @@ class Cause(str, Enum):
     VERSION = "VERSION"
     AVOIDED = "AVOIDED"
     THROTTLED = "THROTTLED"
+    PACED = "PACED"
     DRIVER_CAP = "DRIVER_CAP"
     TOO_LARGE = "TOO_LARGE"
     NO_ROOM = "NO_ROOM"
@@ -80,7 +81,7 @@ class ClusterView:
     unseen: Resources = field(default_factory=dict)
     #: env_keys that were set up there lately.
     warm: frozenset[str] = frozenset()
-    #: How many more jobs it may be given in this pass (throttle, pace of re-placement); None: no limit.
+    #: How many more jobs it may be given in this pass, because starts are paced; None: no limit.
     allowance: int | None = None
     #: Why `allowance` is small, in one sentence.
     allowance_reason: str = ""

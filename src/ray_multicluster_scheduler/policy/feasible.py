@@ -76,11 +76,11 @@ def can_ever_hold(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | No
 
 
 def has_allowance(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
-    """A cluster on which jobs die, or that is being refilled, gets only so many at a time."""
+    """A cluster starts only so many jobs at a time: this passes in seconds."""
     if room.view.allowance is None or room.placed < room.view.allowance:
         return None
     return Refusal(
-        cause=Cause.THROTTLED, sentence=room.view.allowance_reason or "it gets no more jobs for now"
+        cause=Cause.PACED, sentence=room.view.allowance_reason or "it is starting as many jobs as it may"
     )
 
 
@@ -123,10 +123,10 @@ LASTING: tuple[Check, ...] = (
     is_not_avoided,
     can_ever_hold,
 )
-#: Reasons that go by when jobs end. They come last: nobody should wait for a place that is too small.
-PASSING: tuple[Check, ...] = (has_allowance, has_driver_slot, has_room, is_not_kept_for_another)
+#: Reasons that go by when jobs end; the pace of starts is last: it means that nothing else is in the way.
+PASSING: tuple[Check, ...] = (has_driver_slot, has_room, is_not_kept_for_another, has_allowance)
 #: The causes of these: a later pass may find them gone.
-GOES_BY = frozenset({Cause.THROTTLED, Cause.DRIVER_CAP, Cause.NO_ROOM, Cause.RESERVED})
+GOES_BY = frozenset({Cause.PACED, Cause.THROTTLED, Cause.DRIVER_CAP, Cause.NO_ROOM, Cause.RESERVED})
 
 
 def objection(

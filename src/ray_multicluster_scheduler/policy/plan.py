@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ray_multicluster_scheduler.model.decision import (
+    Cause,
     ClusterView,
     Placement,
     Plan,
@@ -63,7 +64,9 @@ def decisions(
     position = 0
     for job in order:
         found = opinions.on(job)
-        cluster = _choose(job, found.scores)
+        starves = now - job.waiting_since > rules.starvation_after_s
+        paced = not starves and _preferred_is_paced(job, found.refusals)
+        cluster = None if paced else _choose(job, found.scores)
         if cluster is not None:
             by_name[cluster].place(job.claim)
             order.charge(job)
@@ -76,12 +79,11 @@ def decisions(
             )
             continue
         position += 1
-        starves = now - job.waiting_since > rules.starvation_after_s
         yield Waiting(
             submission_id=job.submission_id,
-            refusals=found.refusals,
+            refusals=_others_wait_too(job, found) if paced else found.refusals,
             position=position,
-            reserved_on=_keep_room(job, found.refusals, rooms) if starves else None,
+            reserved_on=_keep_room(job, found.refusals, rooms) if starves and not paced else None,
         )
 
 
@@ -137,10 +139,22 @@ class _Opinions:
 
 
 def _choose(job: QueuedJob, scores: Mapping[str, Score]) -> str | None:
-    """Take the preferred cluster if it may be taken, else the best; never wait for the preferred one."""
+    """Take the preferred cluster if it may be taken, else the best."""
     if job.preferred_cluster in scores:
         return job.preferred_cluster
     return min(scores, key=lambda name: (-scores[name].total, name), default=None)
+
+
+def _preferred_is_paced(job: QueuedJob, refusals: Mapping[str, Refusal]) -> bool:
+    """Tell whether the preferred cluster will take the job in seconds: that is worth a short wait."""
+    refusal = refusals.get(job.preferred_cluster or "")
+    return refusal is not None and refusal.cause is Cause.PACED
+
+
+def _others_wait_too(job: QueuedJob, found: _Opinion) -> Mapping[str, Refusal]:
+    sentence = f"it could take the job, but the preferred cluster {job.preferred_cluster!r} can in a moment"
+    skipped = {name: Refusal(cause=Cause.PACED, sentence=sentence) for name in found.scores}
+    return {**found.refusals, **skipped}
 
 
 def _keep_room(job: QueuedJob, refusals: Mapping[str, Refusal], rooms: Sequence[Room]) -> str | None:

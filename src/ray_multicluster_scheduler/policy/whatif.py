@@ -216,7 +216,7 @@ def _enough(alone: int, ahead: int) -> list[int]:
 _REMEDIES: Mapping[Cause, tuple[Callable[[QueuedJob, Room, int], list[Suggestion]], ...]] = {
     Cause.DRAINED: (_undrain,),
     Cause.UNHEALTHY: (_recover,),
-    Cause.THROTTLED: (_wait_for_pace,),
+    Cause.PACED: (_wait_for_pace,),
     Cause.DRIVER_CAP: (_raise_limit, _wait_for_jobs),
     Cause.NO_ROOM: (_wait_for_room,),
 }

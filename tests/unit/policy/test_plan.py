@@ -126,7 +126,7 @@ def test_an_autoscaling_cluster_is_filled_up_to_what_it_can_grow_to() -> None:
 def test_an_allowance_counts_down_within_the_pass() -> None:
     decided = planned(jobs(3, {"CPU": 1.0}), [a_view("a", allowance=2, allowance_reason="jobs die there")])
     assert len(decided.placements) == 2
-    assert decided.waiting[0].refusals["a"].cause is Cause.THROTTLED
+    assert decided.waiting[0].refusals["a"].cause is Cause.PACED
     assert decided.waiting[0].refusals["a"].sentence == "jobs die there"
 
 
@@ -147,6 +147,14 @@ def test_room_is_kept_for_a_job_that_has_waited_too_long() -> None:
     assert second.refusals["a"].sentence == (
         "needs 1 CPU; free: 2 CPU of 4 CPU, but kept for job 'big', which has waited too long"
     )
+
+
+def test_room_is_kept_also_from_a_job_like_one_that_was_placed_before() -> None:
+    big = a_queued("big", {"CPU": 4.0}, seq=2, waiting_since=LONG_AGO)
+    queue = [a_queued("early", seq=1), big, a_queued("late", seq=3)]
+    decided = planned(queue, [a_view("a", {"CPU": 4.0}, reserved={"CPU": 1.0})])
+    assert where(decided) == {"early": "a"}
+    assert decided.waiting[1].refusals["a"].cause is Cause.RESERVED
 
 
 def test_nothing_is_kept_before_that_time() -> None:
@@ -233,3 +241,19 @@ def test_a_large_job_starts_among_endless_small_ones() -> None:
 def test_without_kept_room_the_large_job_would_starve() -> None:
     never = PlanRules(starvation_after_s=float("inf"))
     assert passes_until_the_big_one_starts(never, most=200) is None
+
+
+def test_a_preferred_cluster_that_only_paces_its_starts_is_waited_for() -> None:
+    decided = planned([a_queued(preferred_cluster="a")], [a_view("a", allowance=0), a_view("b")])
+    assert not decided.placements
+    assert {refusal.cause for refusal in decided.waiting[0].refusals.values()} == {Cause.PACED}
+
+
+def test_a_preferred_cluster_without_room_is_not_waited_for_though_it_paces_too() -> None:
+    full = a_view("a", total={"CPU": 1.0}, reserved={"CPU": 1.0}, allowance=0)
+    assert where(planned([a_queued(preferred_cluster="a")], [full, a_view("b")])) == {"job-1": "b"}
+
+
+def test_a_job_that_has_waited_too_long_does_not_wait_for_the_pace_of_its_preferred_cluster() -> None:
+    job = a_queued(preferred_cluster="a", waiting_since=LONG_AGO)
+    assert where(planned([job], [a_view("a", allowance=0), a_view("b")])) == {"job-1": "b"}
