@@ -76,10 +76,9 @@ def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
 
 def _settle_dependencies(tx: Connection, ended: Sequence[Job]) -> None:
     """Free who waited for a success, mark who waited in vain, forget what the ended ones waited for."""
-    succeeded = [job.submission_id for job in ended if job.state is JobState.SUCCEEDED]
-    failed = [job.submission_id for job in ended if job.state is not JobState.SUCCEEDED]
-    for chunk in chunks(succeeded):
-        tx.execute(delete(dependencies).where(dependencies.c.needs.in_(chunk)))
-    for chunk in chunks(failed):
+    for chunk in chunks([job.submission_id for job in ended]):
         tx.execute(delete(dependencies).where(dependencies.c.submission_id.in_(chunk)))
+    for chunk in chunks([job.submission_id for job in ended if job.state is JobState.SUCCEEDED]):
+        tx.execute(delete(dependencies).where(dependencies.c.needs.in_(chunk)))
+    for chunk in chunks([job.submission_id for job in ended if job.state is not JobState.SUCCEEDED]):
         tx.execute(update(dependencies).where(dependencies.c.needs.in_(chunk)).values(failed=True))

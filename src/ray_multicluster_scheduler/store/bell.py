@@ -13,6 +13,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ray_multicluster_scheduler.errors import StoreError
@@ -59,12 +60,7 @@ class Bell:
         with self._changed:
             self._callbacks[key] = callback
         self.listen()
-
-        def unsubscribe() -> None:
-            with self._changed:
-                self._callbacks.pop(key, None)
-
-        return unsubscribe
+        return partial(self._unsubscribe, key)
 
     def ring(self) -> None:
         """Wake everybody: something was committed here."""
@@ -83,16 +79,23 @@ class Bell:
         if listener is not None and listener is not threading.current_thread():
             listener.join()
 
+    def _unsubscribe(self, key: object) -> None:
+        with self._changed:
+            self._callbacks.pop(key, None)
+
     def _ring_here(self) -> None:
         with self._changed:
             self._rings += 1
-            callbacks = tuple(self._callbacks.values())
+            callbacks = tuple(self._callbacks.items())
             self._changed.notify_all()
-        for callback in callbacks:
-            callback()
+        for key, callback in callbacks:
+            try:
+                callback()
+            except RuntimeError:  # its event loop is closed; that must not fail who has just committed
+                self._unsubscribe(key)
 
     def _ring_others(self, folder: Path) -> None:
-        with contextlib.suppress(FileNotFoundError):  # no folder: nobody has ever listened
+        with contextlib.suppress(OSError):  # no folder: nobody has ever listened
             for path in folder.iterdir():
                 if path != self._own:
                     _send(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, exists, func, insert, literal_column, select, update
+from sqlalchemy import Connection, Select, exists, func, insert, literal_column, select, text, update
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job, Target
@@ -13,9 +13,10 @@ from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.store.rows import event_row, job_from, note
 from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
 
-#: Written out, not bound: SQLite uses a partial index only where its condition stands in the statement.
+#: Written out as in the index: SQLite uses a partial one only where its condition stands in the statement.
 TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")
-_IS_DELAYED = jobs.c.not_before > literal_column("0")
+IS_DELAYED = jobs.c.not_before > literal_column("0")
+DEPENDENCY_FAILED = text("dependencies.failed")
 #: Far below SQLite's limit of values in one statement.
 _CHUNK = 1000
 
@@ -96,7 +97,7 @@ def live(tx: Connection) -> tuple[Job, ...]:
 def next_due(tx: Connection, *, now: float) -> float | None:
     """Return when time alone will next change what `runnable` or `blocked` say."""
     retry = select(func.min(jobs.c.not_before)).where(
-        _IS_DELAYED, jobs.c.not_before > now, jobs.c.state == JobState.QUEUED.value
+        IS_DELAYED, jobs.c.not_before > now, jobs.c.state == JobState.QUEUED.value
     )
     overdue = select(func.min(jobs.c.queue_deadline)).where(jobs.c.queue_deadline > now)
     return min((due for due in (tx.scalar(retry), tx.scalar(overdue)) if due is not None), default=None)

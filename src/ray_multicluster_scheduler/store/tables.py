@@ -118,7 +118,7 @@ jobs = Table(
     ),
     _partial_index("ix_jobs_group", "group", where='"group" IS NOT NULL'),
     _partial_index("ix_jobs_stopping", "state", where="target = 'STOPPED'"),
-    _partial_index("ix_jobs_not_before", "not_before", where="not_before > 0"),
+    _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
     _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
     sqlite_autoincrement=True,
 )

@@ -1,5 +1,6 @@
 """Waiting for a change wakes for every change, and for nothing else."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 
@@ -94,6 +95,14 @@ def test_a_subscriber_is_called_after_each_change_until_it_leaves(store: SqlStor
     store.add([("b", a_spec())], now=NOW)
 
     assert len(seen) == calls
+
+
+def test_a_subscriber_whose_event_loop_is_closed_does_not_fail_the_writer(store: SqlStore) -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    store.subscribe(lambda: loop.call_soon_threadsafe(print))
+
+    assert store.add([("a", a_spec())], now=NOW)
 
 
 def test_a_closed_store_wakes_and_refuses(store: SqlStore) -> None:

@@ -84,7 +84,7 @@ def _create_jobs() -> None:
 def _index_jobs() -> None:
     _partial_index("ix_jobs_group", "jobs", ["group"], where='"group" IS NOT NULL')
     op.create_index("ix_jobs_queue", "jobs", ["state", sa.text("priority DESC"), "seq"])
-    _partial_index("ix_jobs_not_before", "jobs", ["not_before"], where="not_before > 0")
+    _partial_index("ix_jobs_not_before", "jobs", ["state", "not_before"], where="not_before > 0")
     _partial_index("ix_jobs_queue_deadline", "jobs", ["queue_deadline"], where="queue_deadline IS NOT NULL")
     _partial_index("ix_jobs_stopping", "jobs", ["state"], where="target = 'STOPPED'")
     _partial_index(

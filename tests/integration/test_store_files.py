@@ -1,0 +1,297 @@
+"""The files of a store: private, identified, of the right version, and clear about what is wrong."""
+
+import logging
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, event
+from tests.builders import NOW, a_spec
+from tests.contract.store.leader import Leader
+
+from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store.database import Database
+from ray_multicluster_scheduler.store.migrate import MIGRATIONS
+from ray_multicluster_scheduler.store.tables import REVISION, metadata
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "store"
+
+
+@pytest.fixture
+def store(directory: Path) -> Iterator[SqlStore]:
+    opened = open_store(directory)
+    yield opened
+    opened.close()
+
+
+def made(directory: Path) -> str:
+    """Make a store with one job and return its identity."""
+    store = open_store(directory)
+    store.add([("job", a_spec())], now=NOW)
+    store.close()
+    return store.store_id
+
+
+def schema(path: Path) -> dict[str, list[str]]:
+    """Return each table and index as SQLite has it, constraints in any order."""
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    connection.close()
+    return {
+        name: sorted(" ".join(sql.split()).removesuffix(" )").split(", CONSTRAINT "))
+        for name, sql in rows
+        if name != "alembic_version"
+    }
+
+
+def test_all_that_is_written_survives_closing(directory: Path) -> None:
+    store_id = made(directory)
+
+    store = open_store(directory, create=False)
+
+    assert store.store_id == store_id
+    assert store.get("job").submission_id == "job"
+    store.close()
+
+
+def test_no_other_user_can_read_a_store(directory: Path) -> None:
+    directory.mkdir(parents=True, mode=0o755)
+    old_mask = os.umask(0)
+    try:
+        store = open_store(directory)
+        store.add([("job", a_spec(runtime_env={"env_vars": {"TOKEN": "s3cret"}}))], now=NOW)
+        store.wait_for_change(0, timeout_s=0)
+    finally:
+        os.umask(old_mask)
+
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert files.pop("bells") == 0o700
+    assert {"jobs.db", "jobs.db-wal", "jobs.db-shm", "store.id"} <= set(files)
+    assert set(files.values()) == {0o600}
+    store.close()
+
+
+def test_nothing_is_made_when_a_store_is_only_looked_for(directory: Path) -> None:
+    with pytest.raises(StoreError, match="there is no job store"):
+        open_store(directory, create=False)
+
+    assert not directory.exists()
+
+
+def test_a_write_is_on_disk_before_it_returns(store: SqlStore, directory: Path) -> None:
+    connection = sqlite3.connect(directory / "jobs.db")
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+    with store._database.read() as tx:
+        assert tx.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert tx.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        assert tx.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied"])
+def test_a_database_that_is_gone_is_not_taken_for_an_empty_queue(directory: Path, damage: str) -> None:
+    made(directory)
+    database = directory / "jobs.db"
+    database.unlink() if damage == "deleted" else database.write_bytes(b"")
+
+    with pytest.raises(ForeignStore, match=r"jobs\.db is gone"):
+        open_store(directory)
+
+
+def test_a_database_of_another_store_is_refused(directory: Path, tmp_path: Path) -> None:
+    made(directory)
+    made(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "jobs.db", directory / "jobs.db")
+
+    with pytest.raises(ForeignStore, match="is another one than before"):
+        open_store(directory)
+
+
+def test_a_store_that_lost_only_its_marker_is_marked_again(directory: Path) -> None:
+    store_id = made(directory)
+    (directory / "store.id").unlink()
+
+    open_store(directory).close()
+
+    assert (directory / "store.id").read_text().strip() == store_id
+
+
+def test_a_database_of_somebody_else_is_left_alone(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    connection = sqlite3.connect(directory / "jobs.db")
+    connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+
+    with pytest.raises(ForeignStore, match="not a job store"):
+        open_store(directory)
+
+    assert set(schema(directory / "jobs.db")) == {"recipes"}
+
+
+def test_a_database_deleted_under_a_running_process_takes_no_more_jobs(
+    store: SqlStore, directory: Path
+) -> None:
+    store.add([("job", a_spec())], now=NOW)
+    (directory / "jobs.db").unlink()
+
+    with pytest.raises(ForeignStore, match="deleted or replaced while it was in use"):
+        store.add([("lost", a_spec())], now=NOW)
+
+
+def test_a_damaged_file_is_named(directory: Path) -> None:
+    made(directory)
+    (directory / "jobs.db").write_bytes(b"not a database " * 1000)
+
+    with pytest.raises(StoreError, match=r"jobs\.db: the file is damaged"):
+        open_store(directory)
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StoreError, match="cannot be opened"):
+        open_store(tmp_path / "file" / "store")
+
+
+def test_a_store_of_a_newer_version_is_refused(directory: Path) -> None:
+    made(directory)
+    connection = sqlite3.connect(directory / "jobs.db")
+    connection.execute("UPDATE alembic_version SET version_num = '9999_pre'")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(StoreError, match="newer version of this package"):
+        open_store(directory)
+
+
+def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path: Path) -> None:
+    made(directory)
+    declared = tmp_path / "declared.db"
+    engine = create_engine(f"sqlite:///{declared}")
+    metadata.create_all(engine)
+    engine.dispose()
+
+    assert schema(directory / "jobs.db") == schema(declared)
+
+
+def test_the_declared_revision_is_the_last_migration_and_names_say_pre_or_post() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    script = ScriptDirectory.from_config(config)
+
+    assert script.get_current_head() == REVISION
+    assert all(found.revision.endswith(("_pre", "_post")) for found in script.walk_revisions())
+
+
+def test_opening_says_nothing_in_the_log(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    made(directory)
+
+    assert caplog.records == []
+
+
+def test_after_an_error_of_the_disk_nothing_more_is_written(directory: Path) -> None:
+    made(directory)
+    database = Database(directory / "jobs.db")
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    event.listen(database._engine, "before_cursor_execute", fail)
+    with pytest.raises(StoreError, match="the disk reported an error"), database.write():
+        pass
+    event.remove(database._engine, "before_cursor_execute", fail)
+
+    with pytest.raises(StoreError, match="writes no more"), database.write():
+        pass
+    database.close()
+
+
+def test_an_error_carries_no_secret_of_a_job(store: SqlStore) -> None:
+    with store._database.write() as tx:
+        tx.exec_driver_sql("CREATE TRIGGER no BEFORE INSERT ON jobs BEGIN SELECT RAISE(ABORT, 'no'); END")
+
+    with pytest.raises(StoreError) as caught:
+        store.add([("job", a_spec(runtime_env={"env_vars": {"TOKEN": "s3cret"}}))], now=NOW)
+
+    assert "s3cret" not in f"{caught.value}{caught.value.__cause__}"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mountpoint = tmp_path / "disk"
+    mountpoint.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(mountpoint)]
+    if os.geteuid() != 0 or not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield mountpoint
+    subprocess.run(["umount", str(mountpoint)], check=True)
+
+
+def test_a_full_disk_is_said_plainly_and_what_was_accepted_stays(small_disk: Path) -> None:
+    store = open_store(small_disk / "store")
+    accepted: list[str] = []
+
+    def submit_until_full() -> None:
+        for number in range(10_000):
+            store.add([(f"job-{number}", a_spec(entrypoint="x" * 4000))], now=NOW)
+            accepted.append(f"job-{number}")
+
+    with pytest.raises(StoreError, match="the disk is full; nothing was written"):
+        submit_until_full()
+
+    assert accepted
+    assert {job.submission_id for job in store.list_jobs()} == set(accepted)
+    store.close()
+
+
+#: Each query of the engine's loops, and the index that must serve it however long the history is.
+PLANS = {
+    "runnable": "ix_jobs_queue",
+    "live": "ix_jobs_queue",
+    "blocked": "ix_jobs_stopping",
+    "next_due": "ix_jobs_not_before",
+    "live_remote_ids": "ix_attempts_live",
+}
+
+
+@pytest.mark.parametrize("query", PLANS)
+def test_the_queries_of_the_engine_use_an_index(store: SqlStore, query: str) -> None:
+    Leader(store).add("job", user="ann")
+    calls = {
+        "runnable": lambda: store.runnable(now=NOW),
+        "live": store.live,
+        "blocked": lambda: store.blocked(now=NOW),
+        "next_due": lambda: store.next_due(now=NOW),
+        "live_remote_ids": lambda: store.live_remote_ids("a"),
+    }
+    plans: list[str] = []
+
+    def explain(
+        connection: object, cursor: sqlite3.Cursor, statement: str, parameters: tuple, *_: object
+    ) -> None:
+        if statement.startswith("SELECT"):
+            plan = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            plans.extend(row[3] for row in plan)
+
+    event.listen(store._database._engine, "before_cursor_execute", explain)
+    calls[query]()
+
+    assert any(PLANS[query] in plan for plan in plans)
+    assert not [plan for plan in plans if plan.startswith("SCAN") and "INDEX" not in plan]
+    assert not [plan for plan in plans if "TEMP B-TREE" in plan and query == "runnable"]

@@ -1,0 +1,81 @@
+"""What is written to a row is read back the same."""
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOW, a_job, a_snapshot
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.job import JobSpec
+from ray_multicluster_scheduler.store.rows import job_from, moving_values, new_job_row, plain, snapshot_from
+
+TEXT = st.text(max_size=8)
+AMOUNTS = st.dictionaries(TEXT, st.floats(0, 1e12), max_size=3)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+SPECS = st.builds(
+    JobSpec,
+    entrypoint=TEXT,
+    user=TEXT,
+    name=st.none() | TEXT,
+    runtime_env=st.dictionaries(TEXT, JSON, max_size=3),
+    metadata=st.dictionaries(TEXT, TEXT, max_size=3),
+    tags=st.lists(TEXT, max_size=3).map(tuple),
+    requirements=AMOUNTS,
+    entrypoint_resources=AMOUNTS,
+    entrypoint_memory=st.none() | st.integers(0, 2**62),
+    priority=st.integers(-100, 100),
+    depends_on=st.lists(TEXT, max_size=3).map(tuple),
+    timeout_s=st.none() | st.floats(0, 1e9),
+    on_unreachable=st.sampled_from(["wait", "fail"]) | st.floats(1, 1e6),
+    group=st.none() | TEXT,
+)
+
+
+def stored(row: dict[str, Any]) -> Any:
+    """Do to a row what the database does: JSON columns become text, and values again."""
+    return json.loads(json.dumps(row))
+
+
+@given(SPECS)
+def test_a_spec_survives_its_row(spec: JobSpec) -> None:
+    row = stored({"seq": 7, **new_job_row("job", spec, now=NOW)})
+
+    assert job_from(row) == a_job("job", seq=7, spec=spec, reason="accepted")
+
+
+def test_a_spec_that_an_older_version_wrote_gets_the_defaults_of_newer_fields() -> None:
+    row = stored({"seq": 7, **new_job_row("job", a_job().spec, now=NOW)})
+    del row["spec"]["group"]
+
+    assert job_from(row).spec == a_job().spec
+
+
+def test_plain_turns_records_enums_and_any_mapping_into_json() -> None:
+    value = {"a": MappingProxyType({Health.HEALTHY: (Health.UNKNOWN, a_snapshot("x").name)})}
+
+    assert plain(value) == {"a": {"HEALTHY": ["UNKNOWN", "x"]}}
+
+
+def test_a_snapshot_survives_its_row() -> None:
+    snapshot = a_snapshot("a", total=None, nodes=None, pending=(({"CPU": 1.0}, 2),))
+
+    assert snapshot_from(stored(plain(snapshot))) == snapshot
+
+
+def test_the_secrets_of_a_job_are_in_no_column_but_its_spec() -> None:
+    spec = a_job().spec
+    secret = JobSpec(
+        entrypoint=spec.entrypoint, user=spec.user, runtime_env={"env_vars": {"TOKEN": "s3cret"}}
+    )
+
+    row = new_job_row("job", secret, now=NOW)
+
+    assert [name for name, value in row.items() if "s3cret" in repr(value)] == ["spec"]
+    assert "s3cret" not in repr(moving_values(a_job(spec=secret)))
