@@ -58,7 +58,7 @@ async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_
                 "RAY_MULTICLUSTER_SUBMISSION_ID": job_id,
                 "RAY_MULTICLUSTER_ATTEMPT": "1",
             }
-            assert sent.submission.entrypoint == f"echo {homes[name]}project/x.py"
+            assert sent.submission.entrypoint == f"echo {homes[name].rstrip('/')}//project/x.py"
 
 
 async def test_never_more_is_claimed_than_there_is_and_all_clusters_work(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together
 from ray_multicluster_scheduler.engine.watch import Probed
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Job, Lease
-from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.packages.runtime_env import package_names
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 RENEWALS = 3
 #: Nothing happens for this long: look whether a retry or a time-out is due that no bell announces.
 IDLE_PLACE_S = 5.0
+#: A package stays this long after its last use, for the next job from the same directory.
+KEEP_PACKAGES_S = 24 * 3600.0
+
+_OPEN = tuple(state for state in JobState if state not in FINAL)
 
 
 class Engine:
@@ -107,6 +112,7 @@ class Leadership:
                     repeat(self._place, self._plan, lambda: IDLE_PLACE_S),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
                     self._sweep(),
+                    self._collect_packages(),
                     *(worker.run() for worker in self.workers.values()),
                 ]
             )
@@ -141,6 +147,17 @@ class Leadership:
             probed = await self._listed.get()
             if probed.jobs is not None:
                 await self._sweeper.sweep(probed.snapshot.name, probed.jobs)
+
+    async def _collect_packages(self) -> None:
+        """Remove packages that no open job needs, from time to time."""
+        context = self._context
+        while True:
+            waiting = await context.offload(context.store.list_jobs, states=_OPEN)
+            envs = [job.spec.runtime_env for job in waiting]
+            envs += [spec.runtime_env for spec in context.config.clusters]
+            keep = {name for env in envs for name in package_names(env)}
+            await context.offload(context.packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
+            await asyncio.sleep(KEEP_PACKAGES_S / 24)
 
     def _on_probe(self, probed: Probed) -> None:
         self._listed.put_nowait(probed)
