@@ -84,6 +84,16 @@ def test_no_other_user_can_read_a_store(directory: Path) -> None:
     store.close()
 
 
+def test_a_directory_of_everybody_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+
+    with pytest.raises(StoreError, match="open to all users"):
+        open_store(tmp_path)
+
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_made_when_a_store_is_only_looked_for(directory: Path) -> None:
     with pytest.raises(StoreError, match="there is no job store"):
         open_store(directory, create=False)
@@ -203,6 +213,20 @@ def test_opening_says_nothing_in_the_log(directory: Path, caplog: pytest.LogCapt
     made(directory)
 
     assert caplog.records == []
+
+
+def test_a_locked_database_is_said_plainly(store: SqlStore, directory: Path) -> None:
+    with store._database.read() as tx:  # the one connection that there is, so that the test need not wait
+        tx.exec_driver_sql("PRAGMA busy_timeout=1")
+    blocker = sqlite3.connect(directory / "jobs.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreError, match="another process kept it locked"):
+        store.add([("job", a_spec())], now=NOW)
+
+    assert store.list_jobs() == ()
+    blocker.close()
+    assert store.add([("job", a_spec())], now=NOW)
 
 
 def test_after_an_error_of_the_disk_nothing_more_is_written(directory: Path) -> None:

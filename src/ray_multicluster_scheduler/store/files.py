@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+from ray_multicluster_scheduler.errors import StoreError
 
 DATABASE = "jobs.db"
 MARKER = "store.id"
@@ -16,7 +19,12 @@ _LOCK = "open.lock"
 def make_private_directory(directory: Path) -> None:
     """Make the directory if need be, and close it to other users: jobs have secrets in their environment."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_mode & 0o077:
+    mode = directory.stat().st_mode
+    if mode & stat.S_IWOTH:  # such as /tmp: closing it would harm others
+        raise StoreError(
+            f"{directory} is open to all users of this machine; keep jobs in a directory of yours"
+        )
+    if mode & 0o077:
         directory.chmod(0o700)
 
 

@@ -20,6 +20,7 @@ from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata
 
 _BELLS = "bells"
+_FRESH_START = "to start anew with an empty queue, move the whole directory away"
 
 
 def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float = FALLBACK_S) -> SqlStore:
@@ -28,9 +29,9 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
     `ForeignStore` when the database is not the one that this directory has had: jobs may be running that it
     does not know. `bell_fallback_s` is how late a change by another process is noticed at worst.
     """
-    if not create and not (directory / files.DATABASE).exists() and files.read_marker(directory) is None:
-        raise StoreError(f"there is no job store in {directory}; it is made when the first job is submitted")
     try:
+        if not create and not (directory / files.DATABASE).exists() and files.read_marker(directory) is None:
+            raise StoreError(f"there is no job store in {directory}; the first submitted job makes one")
         files.make_private_directory(directory)
         with files.opening(directory):
             database = _open_database(directory)
@@ -73,9 +74,6 @@ def _open_database(directory: Path) -> Database:
         database.close()
         raise
     return database
-
-
-_FRESH_START = "to start anew with an empty queue, move the whole directory away"
 
 
 def _revision(tx: Connection, path: Path) -> str | None:
