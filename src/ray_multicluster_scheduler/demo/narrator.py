@@ -1,0 +1,97 @@
+"""How the demo looks: a few lines per step, in a terminal, a pipe or a recording."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.local import Phase
+from ray_multicluster_scheduler.model.job import Event
+
+_INDENT = (0, 0, 0, 3)
+_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "STOPPED": "yellow"}
+
+
+class Narrator:
+    """Writes what happens. Every line begins with the seconds since the start where that tells something."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+        self._began_at = time.time()
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long the demo has been going on."""
+        return time.monotonic() - self._began
+
+    def title(self, number: int, sentence: str) -> None:
+        """Begin a step."""
+        self._console.print()
+        self._console.print(
+            Text.assemble((f"{number}. {sentence}", "bold"), (f"  ({self.elapsed_s:.0f} s)", "dim"))
+        )
+
+    def line(self, sentence: str) -> None:
+        """Say what is about to happen."""
+        self._console.print(Padding(Text(sentence), _INDENT))
+
+    def fact(self, sentence: str) -> None:
+        """Say what was seen, as it is: nothing is wrapped, so that a path stays a path."""
+        self._console.print(Text("   " + sentence, style="cyan"), soft_wrap=True)
+
+    def error(self, message: str) -> None:
+        """Show the message that a user gets."""
+        for line in message.splitlines():
+            self._console.print(Text("   " + line, style="red"), soft_wrap=True)
+
+    def phase(self, cluster: str, phase: Phase) -> None:
+        """Say how far the start of a cluster has come."""
+        self.fact(f"{cluster}: {phase.value} ({self.elapsed_s:.0f} s)")
+
+    def raymc(self, *arguments: str) -> None:
+        """Run the command line as a user would, and show what it prints."""
+        self._console.print(Text("   $ raymc " + " ".join(arguments), style="bold"))
+        environ = {**os.environ, "COLUMNS": str(self._console.width - 3)}
+        if self._console.is_terminal:
+            environ["FORCE_COLOR"] = "1"
+        command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", *arguments]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        self._console.print(Padding(Text.from_ansi(done.stdout.strip("\n")), _INDENT), soft_wrap=True)
+
+    def explanation(self, told: Mapping[str, Any]) -> None:
+        """Show why a job waits: for each cluster the reason, and what would let it start."""
+        self.fact(f"{told['submission_id']} is {told['state']}, place {told['position']} in the queue")
+        for cluster, refusal in told["decision"]["refusals"].items():
+            self.fact(f"  {cluster}: {refusal['sentence']}")
+        for suggestion in told["suggestions"]:
+            self.fact(f"  it would start if you {suggestion}")
+
+    def event(self, event: Event) -> None:
+        """Show one move of a job."""
+        where = f" on {event.cluster}" if event.cluster else ""
+        self.fact(f"{event.at - self._began_at:4.0f} s  {event.new.value}{where}: {event.reason}")
+
+    def summary(self, jobs: Sequence[Mapping[str, Any]], *, root: Path) -> None:
+        """Show what ran where with which environment."""
+        table = Table(
+            "job", "state", "ran on", "home_dir of its environment", title="What ran where", box=SIMPLE
+        )
+        for job in jobs:
+            home = job["runtime_env"].get("env_vars", {}).get("home_dir", "-").replace(str(root), "…")
+            state = Text(job["state"], style=_STYLES.get(job["state"], ""))
+            clusters = ", then ".join(attempt["cluster"] for attempt in job["attempts"])
+            table.add_row(job["submission_id"], state, clusters, home)
+        self._console.print()
+        self._console.print(table)

@@ -1,0 +1,157 @@
+"""What the demo does, step by step, in the words of the Python API."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ray_multicluster_scheduler import (
+    explain,
+    get_job_info,
+    get_unified_scheduler,
+    initialize_scheduler_environment,
+    stop_job,
+    submit_job,
+    submit_jobs,
+    wait_for_all_jobs,
+)
+from ray_multicluster_scheduler.demo.narrator import Narrator
+from ray_multicluster_scheduler.demo.programs import BROKEN, LONG, PREDICTIONS, SHARD
+from ray_multicluster_scheduler.demo.stage import CPUS, Stage
+from ray_multicluster_scheduler.errors import JobsFailed
+
+SHARDS = 12
+
+
+class Show:
+    """The demo on its stage. The steps build on one another."""
+
+    def __init__(self, stage: Stage, narrator: Narrator) -> None:
+        self._stage = stage
+        self._say = narrator
+        #: A user sits at the Mac, so the paths that she submits are the Mac's.
+        self._here = stage.home("mac")
+        self._ran: list[str] = []
+
+    def run(self) -> None:
+        """Play all steps."""
+        for number, (title, step) in enumerate(STEPS, start=1):
+            self._say.title(number, title)
+            step(self)
+        self._say.summary([get_job_info(each) for each in self._ran], root=self._stage.folder)
+        get_unified_scheduler().stop()
+
+    def start_clusters(self) -> None:
+        """Start the clusters and the scheduler."""
+        self._say.line(
+            "They have the names, homes and environments of the report. Its conda environments are left "
+            "out: they would have to exist on this machine."
+        )
+        self._stage.sandbox.up(self._say.phase)
+        self._stage.write_config()
+        initialize_scheduler_environment(self._stage.config)
+        self._say.raymc("clusters")
+
+    def send_predictions(self) -> None:
+        """Fill both clusters with one job each, submitted with the paths of one of them."""
+        self._say.line(
+            f"Both ask for {CPUS} CPUs, so one fills a cluster and the other goes to the next. Both are "
+            "submitted with the Mac's paths."
+        )
+        ids = [
+            submit_job(
+                f"python {self._here}//{program}",
+                submission_id=name,
+                metadata={"job_name": name},
+                resource_requirements={"CPU": CPUS},
+            )
+            for name, program in PREDICTIONS.items()
+        ]
+        self._finish(ids)
+        for each in ids:
+            info = get_job_info(each)
+            self._say.fact(f"{each} ran on {info['cluster']}")
+            self._say.fact(f"  as   {info['entrypoint']}")
+            self._say.fact(f"  said {info['logs'].strip().splitlines()[-1]}")
+
+    def share_an_array(self) -> None:
+        """Submit everything at once, ask why the large job waits, and count who did what."""
+        shards = [
+            {
+                "entrypoint": f"python {self._here}/{SHARD} {i}",
+                "submission_id": f"shard-{i}",
+                "resource_requirements": {"CPU": 4},
+                "group": "shards",
+            }
+            for i in range(SHARDS)
+        ]
+        large = {
+            "entrypoint": f"python {self._here}/{LONG} 1",
+            "submission_id": "large",
+            "resource_requirements": {"CPU": CPUS},
+        }
+        ids = submit_jobs([*shards, large])
+        self._until(lambda: get_job_info("shard-0")["state"] == "RUNNING")
+        self._say.line("Why does the large one wait?")
+        self._say.explanation(explain("large"))
+        self._finish(ids)
+        share = Counter(get_job_info(each)["cluster"] for each in ids[:-1])
+        for cluster, count in sorted(share.items()):
+            self._say.fact(f"{count} of {SHARDS} shards ran on {cluster}")
+        self._say.fact(f"large ran on {get_job_info('large')['cluster']} when that had become empty")
+
+    def let_one_fail(self) -> None:
+        """Wait for a program that cannot find its file."""
+        broken = submit_job(f"python {self._here}/{BROKEN}", submission_id="broken")
+        self._ran.append(broken)
+        try:
+            wait_for_all_jobs([broken])
+        except JobsFailed as error:
+            self._say.error(str(error))
+
+    def stop_one(self) -> None:
+        """Stop a program that would run for an hour."""
+        endless = submit_job(f"python {self._here}/{LONG} 3600", submission_id="endless")
+        self._ran.append(endless)
+        self._until(lambda: get_job_info(endless)["state"] == "RUNNING")
+        self._say.fact(f"endless runs on {get_job_info(endless)['cluster']}")
+        self._say.fact(
+            f"stop_job('endless') says {stop_job(endless)}; it is {get_job_info(endless)['state']}"
+        )
+
+    def kill_a_head(self) -> None:
+        """Kill the cluster of a running job, and tell the job's story."""
+        survivor = submit_job(
+            f"python {self._here}/{LONG} 5", submission_id="survivor", preferred_cluster="mac"
+        )
+        self._ran.append(survivor)
+        self._until(lambda: get_job_info(survivor)["state"] == "RUNNING")
+        self._say.line("It runs on mac. Now all processes of that head are killed, as in a power cut.")
+        self._stage.sandbox.kill("mac")
+        wait_for_all_jobs([survivor])
+        for event in get_unified_scheduler().store.events(survivor):
+            self._say.event(event)
+        self._say.raymc("clusters")
+
+    def _finish(self, ids: Sequence[str]) -> None:
+        self._ran.extend(ids)
+        wait_for_all_jobs(ids)
+
+    def _until(self, happened: Callable[[], bool]) -> None:
+        while not happened():
+            get_unified_scheduler().check()
+            time.sleep(0.2)
+
+
+STEPS: tuple[tuple[str, Callable[[Show], None]], ...] = (
+    ("Two independent Ray clusters, each with its own environment", Show.start_clusters),
+    (
+        "The two jobs of the report, each with its own cluster's environment",
+        Show.send_predictions,
+    ),
+    ("An array of small jobs over both clusters, and a large one that waits", Show.share_an_array),
+    ("A job that fails: the error says where, why, and its last words", Show.let_one_fail),
+    ("A job that is stopped: its id is enough, wherever it runs", Show.stop_one),
+    ("A head is killed under a job, which then finishes elsewhere", Show.kill_a_head),
+)

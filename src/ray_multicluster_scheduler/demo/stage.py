@@ -1,0 +1,96 @@
+"""Where the demo takes place: a temporary directory with two homes, and two real clusters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+from ray_multicluster_scheduler.config.find import CONFIG_VARIABLE, HOME_VARIABLE
+from ray_multicluster_scheduler.demo import programs
+from ray_multicluster_scheduler.local import HeadSpec, Sandbox
+
+#: As in the users' report: both jobs ask for 16 CPUs. Ray counts them, nothing checks that they are there.
+CPUS = 16
+HOMES = {"centos": "home/zorro", "mac": "Users/zorro"}
+#: A killed head takes its jobs with it at once, so evidence need not be awaited for 90 s as in production.
+SETTINGS: Mapping[str, float] = {
+    "probe_interval_s": 1,
+    "poll_interval_s": 0.5,
+    "retry_delay_s": 1,
+    "unreachable_after_s": 4,
+    "lost_after_refused_s": 8,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The clusters, which are not started yet, and the files around them."""
+
+    folder: Path
+    sandbox: Sandbox
+
+    @property
+    def config(self) -> Path:
+        """The clusters.yaml of the demo."""
+        return self.folder / "clusters.yaml"
+
+    def home(self, cluster: str) -> Path:
+        """Return the home directory that a cluster's environment names."""
+        return self.folder / HOMES[cluster]
+
+    def write_config(self) -> None:
+        """Complete what the sandbox wrote by the settings of the demo."""
+        document: dict[str, Any] = yaml.safe_load(self.sandbox.config_path.read_text())
+        document["scheduler"] = dict(SETTINGS)
+        self.config.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+@contextmanager
+def set_up() -> Iterator[Stage]:
+    """Make the files, and in the end remove them and every process, however the demo ends."""
+    folder = Path(tempfile.mkdtemp(prefix="raymc-demo-")).resolve()
+    state = folder / "raymc"
+    os.environ[HOME_VARIABLE] = str(state)
+    os.environ[CONFIG_VARIABLE] = str(folder / "clusters.yaml")
+    try:
+        _signals_raise()
+        yield Stage(folder=folder, sandbox=_sandbox(folder, state))
+    finally:
+        _hold_signals()
+        Sandbox.clean(state)
+        shutil.rmtree(folder)
+
+
+def _sandbox(folder: Path, state: Path) -> Sandbox:
+    heads = []
+    for name, below in HOMES.items():
+        home = folder / below
+        programs.install(home, name)
+        heads.append(HeadSpec(name=name, cpus=CPUS, runtime_env=programs.runtime_env(home)))
+    return Sandbox(state, heads)
+
+
+def _signals_raise() -> None:
+    """Let a closed terminal and a polite kill unwind like Ctrl-C."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+def _hold_signals() -> None:
+    """Clean up to the end: a second Ctrl-C must not leave clusters behind."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
