@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 
-import typer
 from rich.console import Console
 from rich.live import Live
 
 from ray_multicluster_scheduler.cli.clusters_view import Row, as_mapping, overview
-from ray_multicluster_scheduler.cli.render import stdout_console
-from ray_multicluster_scheduler.config import Config, find_config, load_config
+from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, WatchOption, open_config
+from ray_multicluster_scheduler.cli.render import stdout_console, write_json
+from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
+from ray_multicluster_scheduler.runtime import state_dir
+from ray_multicluster_scheduler.store import open_store
 
+#: Marks made by `raymc drain` and `undrain`, by cluster: (drained, reason).
+Drains = Mapping[str, tuple[bool, str]]
 #: How often the live view is drawn; the clusters are probed at their own pace.
 REDRAW_S = 1.0
 
 
-def clusters(
-    *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file.", metavar="FILE")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay and refresh until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs; null is unknown.")] = False,
-) -> None:
+def clusters(*, config: ConfigOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
     """Show every cluster: health, used and total resources, running jobs, versions.
 
     A cluster that does not answer is shown as such; the exit code is 0 all the same.
     """
-    loaded = load_config(find_config(config, environ=os.environ, cwd=Path.cwd()))
+    loaded = open_config(config)
     if not watch:
         asyncio.run(_once(loaded, as_json=as_json))
         return
@@ -60,30 +57,34 @@ async def watching(config: Config) -> AsyncIterator[ClusterWatch]:
 async def _once(config: Config, *, as_json: bool) -> None:
     async with watching(config) as watch:
         await watch.step()
-        rows = _rows(config, watch)
+        rows = cluster_rows(config, watch, drain_marks(config))
     _write(rows, stdout_console(), as_json=as_json)
 
 
 async def _live(config: Config, *, as_json: bool) -> None:
     console = stdout_console()
     async with watching(config) as watch:
+
+        def rows() -> list[Row]:
+            return cluster_rows(config, watch, drain_marks(config))
+
         if as_json or not console.is_terminal:
             await watch.step()  # what goes into a pipe is not drawn over: begin with something to say
-            await _refresh(
+            await refresh(
                 watch,
-                lambda: _write(_rows(config, watch), console, as_json=as_json),
+                lambda: _write(rows(), console, as_json=as_json),
                 every_s=config.settings.probe_interval_s,
             )
             return
         with Live(console=console, auto_refresh=False) as live:
-            await _refresh(
+            await refresh(
                 watch,
-                lambda: live.update(overview(_rows(config, watch), console), refresh=True),
+                lambda: live.update(overview(rows(), console), refresh=True),
                 every_s=REDRAW_S,
             )
 
 
-async def _refresh(watch: ClusterWatch, draw: Callable[[], None], *, every_s: float) -> None:
+async def refresh(watch: ClusterWatch, draw: Callable[[], None], *, every_s: float) -> None:
     """Follow the clusters and draw them until cancelled."""
     running = asyncio.create_task(watch.run())
     try:
@@ -96,11 +97,21 @@ async def _refresh(watch: ClusterWatch, draw: Callable[[], None], *, every_s: fl
         await asyncio.gather(running, return_exceptions=True)
 
 
-def _rows(config: Config, watch: ClusterWatch) -> list[Row]:
+def drain_marks(config: Config) -> Drains:
+    """Read which clusters were drained by a command; where no store can be read there are none."""
+    try:
+        with closing(open_store(state_dir(config.path, os.environ), create=False)) as store:
+            return store.drained()
+    except StoreError:
+        return {}
+
+
+def cluster_rows(config: Config, watch: ClusterWatch, drains: Drains) -> list[Row]:
+    """Return what is known of each cluster now."""
     now, snapshots = SystemClock().now(), watch.snapshots()
     return [
         Row(
-            spec=spec,
+            spec=replace(spec, drained=drains.get(spec.name, (spec.drained, ""))[0]),
             snapshot=snapshots[spec.name],
             jobs=watch.last_jobs(spec.name),
             age_s=snapshots[spec.name].age_s(now),
@@ -111,7 +122,6 @@ def _rows(config: Config, watch: ClusterWatch) -> list[Row]:
 
 def _write(rows: list[Row], console: Console, *, as_json: bool) -> None:
     if as_json:  # one document on one line, so that a watched output can be read line by line
-        sys.stdout.write(json.dumps([as_mapping(row) for row in rows]) + "\n")
-        sys.stdout.flush()
+        write_json([as_mapping(row) for row in rows], one_line=True)
     else:
         console.print(overview(rows, console))

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
 import random
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console
-from ray_multicluster_scheduler.config import Config, find_config, load_config
+from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, open_config
+from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
+from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.doctor import examine
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
@@ -32,16 +29,12 @@ from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
 Report = Mapping[str, tuple[Check, ...]]
 
 
-def doctor(
-    *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file.", metavar="FILE")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
-) -> None:
+def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check every cluster: address, dashboard, token, versions, environment, ports.
 
     ✓ fine, ✗ a problem with what to do, – worth knowing or not checkable. Exit code 1 if there is any ✗.
     """
-    loaded = load_config(find_config(config, environ=os.environ, cwd=Path.cwd()))
+    loaded = open_config(config)
     report = {name: diagnose(evidence) for name, evidence in asyncio.run(_examine_all(loaded)).items()}
     problems = sum(check.verdict is Verdict.PROBLEM for checks in report.values() for check in checks)
     if as_json:
@@ -79,7 +72,7 @@ def _write_json(report: Report, problems: int) -> None:
     clusters = [
         {"name": name, "checks": [asdict(check) for check in checks]} for name, checks in report.items()
     ]
-    sys.stdout.write(json.dumps({"problems": problems, "clusters": clusters}, indent=2) + "\n")
+    write_json({"problems": problems, "clusters": clusters})
 
 
 def _print(config: Config, report: Report, problems: int, console: Console) -> None:

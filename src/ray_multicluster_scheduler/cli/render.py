@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 
 from rich.console import Console
 from rich.text import Text
 
 from ray_multicluster_scheduler.model.resources import GIB
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 #: Into a pipe nothing is wrapped: one cluster, one line, so that grep finds all of it.
@@ -16,7 +19,17 @@ UNKNOWN = Text("unknown", style="dim")
 NONE = Text("-", style="dim")
 _UNITS_S = (("d", 86400), ("h", 3600), ("min", 60))
 
-
+STATE_STYLES = {
+    JobState.QUEUED: "yellow",
+    JobState.PLACED: "cyan",
+    JobState.SUBMITTED: "cyan",
+    JobState.RUNNING: "blue",
+    JobState.UNREACHABLE: "bold red",
+    JobState.LOST: "bold red",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.STOPPED: "magenta",
+}
 _SIGNS = {
     Verdict.OK: ("✓", "OK", "green"),
     Verdict.PROBLEM: ("✗", "XX", "red"),
@@ -27,10 +40,32 @@ _SIGNS = {
 
 def stdout_console() -> Console:
     """Return the console for a command's output."""
-    console = Console(highlight=False)
+    return _console(stderr=False)
+
+
+def stderr_console() -> Console:
+    """Return the console for what is said beside the output: progress, hints, what was done."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    # No markup and no emoji: a command or a path may hold [brackets] and :colons:.
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
         console.width = PIPE_COLUMNS
     return console
+
+
+def write_json(value: object, *, one_line: bool = False) -> None:
+    """Write a document for programs; on one line where one follows the other."""
+    indent = None if one_line else 2
+    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def state_text(state: JobState) -> Text:
+    """Return the name of a state in its colour."""
+    return Text(state.value, style=STATE_STYLES[state])
 
 
 def plain_signs(console: Console) -> bool:
@@ -80,3 +115,8 @@ def age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds // length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def ago(at: float | None, now: float) -> str:
+    """Write when something was, as people say it: `3 min ago`; nothing where it never was."""
+    return "-" if at is None else f"{age(max(0.0, now - at))} ago"

@@ -1,0 +1,41 @@
+"""How a decision looks: for each cluster the parts of its score, or why it was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.render import sign
+from ray_multicluster_scheduler.policy.diagnosis import Verdict
+from ray_multicluster_scheduler.policy.score import BONUSES, FACTORS
+
+_PARTS = tuple(part.__name__ for part in (*FACTORS, *BONUSES))
+
+
+def decision_view(decision: Mapping[str, Any], *, plain: bool) -> Iterator[RenderableType]:
+    """Yield the table of candidates, the best first, and a line for each refusal."""
+    scores: Mapping[str, Mapping[str, Any]] = decision.get("scores") or {}
+    chosen = decision.get("cluster")
+    if scores:
+        yield _score_table(scores, chosen)
+    for name, refusal in sorted((decision.get("refusals") or {}).items()):
+        yield Text.assemble(sign(Verdict.PROBLEM, plain=plain), (f" {name}: ", "bold"), refusal["sentence"])
+
+
+def _score_table(scores: Mapping[str, Mapping[str, Any]], chosen: str | None) -> Table:
+    """Show how each total comes about: free_share × weight × health + the rest."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("cluster", overflow="fold")
+    for part in _PARTS:
+        table.add_column(part.replace("_", " "), justify="right")
+    table.add_column("score", justify="right")
+    for name, score in sorted(scores.items(), key=lambda each: (-each[1]["total"], each[0])):
+        style = "bold green" if name == chosen else ""
+        numbers = [f"{score['parts'].get(part, 0.0):.2f}" for part in _PARTS]
+        table.add_row(Text(name, style=style), *numbers, Text(f"{score['total']:.2f}", style=style))
+    return table

@@ -1,0 +1,37 @@
+"""`raymc drain` and `raymc undrain`: take a cluster out of service, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ray_multicluster_scheduler.cli.options import ClusterArgument, ConfigOption, opened
+from ray_multicluster_scheduler.model.states import LIVE
+
+ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="For those who ask why; `explain` shows it.")]
+
+
+def drain(cluster: ClusterArgument, *, config: ConfigOption = None, reason: ReasonOption = "") -> None:
+    """Send no new jobs to a cluster; what runs there may end."""
+    live = _mark(config, cluster, reason, drained=True)
+    rest = f"{live} of our jobs are still there" if live else "none of our jobs is there"
+    typer.echo(f"{cluster} gets no new jobs; {rest}.")
+
+
+def undrain(cluster: ClusterArgument, *, config: ConfigOption = None) -> None:
+    """Let a cluster have new jobs again.
+
+    This goes before `drained: true` in the configuration.
+    """
+    _mark(config, cluster, "", drained=False)
+    typer.echo(f"{cluster} may have new jobs again.")
+
+
+def _mark(config: Path | None, cluster: str, reason: str, *, drained: bool) -> int:
+    """Write the mark; return how many of our jobs are on the cluster."""
+    with opened(config) as scheduler:
+        scheduler.config.cluster(cluster)
+        scheduler.jobs.set_drained(cluster, drained=drained, reason=reason)
+        return len(scheduler.store.list_jobs(cluster=cluster, states=sorted(LIVE)))

@@ -1,0 +1,61 @@
+"""`raymc explain`: why a job is where it is, and what would let it start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.decision_view import decision_view
+from ray_multicluster_scheduler.cli.leading import fresh_snapshots, stale_note
+from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, find_job, opened
+from ray_multicluster_scheduler.cli.render import plain_signs, state_text, stdout_console, write_json
+from ray_multicluster_scheduler.model.states import JobState
+
+
+def explain(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Say why a job is where it is, and what would let it start.
+
+    For each cluster: the parts of its score, or why not.
+    """
+    with opened(config) as scheduler:
+        job = find_job(scheduler.store, submission_id)
+        waiting = job.state is JobState.QUEUED
+        snapshots = fresh_snapshots(scheduler) if waiting else None
+        explained = scheduler.explainer.explain(submission_id, snapshots=snapshots)
+        if as_json:
+            write_json(explained)
+            return
+        console = stdout_console()
+        console.print(Text.assemble((submission_id, "bold"), " ", state_text(job.state), f": {job.reason}"))
+        _show_decision(console, explained)
+        if waiting:
+            _show_ways_out(console, explained)
+        elif (note := stale_note(scheduler.store, [job])) is not None:
+            console.print(note)
+
+
+def _show_decision(console: Console, explained: Mapping[str, Any]) -> None:
+    decision = explained["decision"]
+    if decision is None:
+        waits_for = explained.get("waits_for")
+        console.print(f"It waits for {waits_for}." if waits_for else "It never got a cluster.")
+        return
+    if sentence := decision.get("sentence"):
+        verb = "Would be placed" if explained["state"] == JobState.QUEUED.value else "Placed"
+        console.print(Text.assemble(f"{verb} on ", (decision["cluster"], "bold"), f": {sentence}."))
+    for part in decision_view(decision, plain=plain_signs(console)):
+        console.print(part)
+
+
+def _show_ways_out(console: Console, explained: Mapping[str, Any]) -> None:
+    if explained.get("position") is not None:
+        console.print(f"Place {explained['position']} in the queue.")
+    if kept := (explained["decision"] or {}).get("reserved_on"):
+        console.print(f"It has waited long: room is being kept for it on {kept}.")
+    if explained["suggestions"]:
+        console.print("What would let it start now:")
+        for sentence in explained["suggestions"]:
+            console.print(f"  - {sentence}")

@@ -1,0 +1,106 @@
+"""`raymc jobs`: the newest jobs, filtered, once or live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.completion import complete_clusters
+from ray_multicluster_scheduler.cli.jobs_view import jobs_table
+from ray_multicluster_scheduler.cli.leading import stale_note
+from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, JsonOption, WatchOption, opened
+from ray_multicluster_scheduler.cli.render import stdout_console, write_json
+from ray_multicluster_scheduler.client.jobs import job_row
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ports import JobStore
+
+DEFAULT_LIMIT = 20
+#: How often ages are drawn anew while nothing changes.
+REDRAW_S = 1.0
+
+Find = Callable[[], tuple[Job, ...]]
+
+
+def jobs(
+    *,
+    config: ConfigOption = None,
+    state: Annotated[
+        list[JobState] | None, typer.Option(case_sensitive=False, help="In this state; repeatable.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Of this user.", metavar="NAME")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="On this cluster.", metavar="NAME", autocompletion=complete_clusters)
+    ] = None,
+    group: GroupOption = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag.", metavar="WORD")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="How many at most; 0 for all.")] = DEFAULT_LIMIT,
+    watch: WatchOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, the newest first, that match every filter."""
+    with opened(config) as scheduler:
+        store = scheduler.store
+        if cluster is not None:
+            scheduler.config.cluster(cluster)
+
+        def find() -> tuple[Job, ...]:
+            return store.list_jobs(
+                states=state, user=user, cluster=cluster, group=group, tag=tag, limit=limit or None
+            )
+
+        if watch:
+            with suppress(KeyboardInterrupt):
+                _live(store, find, limit, as_json=as_json)
+        elif as_json:
+            write_json([job_row(job) for job in find()])
+        else:
+            console = stdout_console()
+            console.print(_view(store, find(), limit))
+
+
+def _view(store: JobStore, found: tuple[Job, ...], limit: int) -> RenderableType:
+    if not found:
+        return Text("No job matches." if store.list_jobs(limit=1) else "No job was submitted yet.")
+    notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
+    if (stale := stale_note(store, found)) is not None:
+        notes.append(stale)
+    return Group(jobs_table(found, SystemClock().now()), *notes)
+
+
+def _live(store: JobStore, find: Find, limit: int, *, as_json: bool) -> None:
+    """Draw at each change, and every second, until Ctrl-C; into a pipe only what has changed."""
+    console = stdout_console()
+    if as_json or not console.is_terminal:
+        _append(store, find, limit, console, as_json=as_json)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        for _ in _ticks(store):
+            live.update(_view(store, find(), limit), refresh=True)
+
+
+def _append(store: JobStore, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
+    said: tuple[Job, ...] | None = None
+    for _ in _ticks(store):
+        found = find()
+        if found == said:
+            continue
+        said = found
+        if as_json:
+            write_json([job_row(job) for job in found], one_line=True)
+        else:
+            console.print(_view(store, found, limit))
+
+
+def _ticks(store: JobStore) -> Iterator[None]:
+    mark = 0
+    while True:
+        yield
+        mark = store.wait_for_change(mark, timeout_s=REDRAW_S)

@@ -1,0 +1,26 @@
+"""Warnings of the library, one line each, for a person at a terminal."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+#: What a record has besides what the caller gave it.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+class LogLines(logging.Handler):
+    """Writes warnings to stderr with their facts behind them, and no tracebacks: whoever waits raises."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write `warning: stop not delivered (job=sub_1, why=...)`."""
+        facts = ", ".join(
+            f"{name}={value}" for name, value in record.__dict__.items() if name not in _STANDARD
+        )
+        typer.echo(
+            f"{record.levelname.lower()}: {record.getMessage()}{f' ({facts})' if facts else ''}", err=True
+        )

@@ -1,0 +1,49 @@
+"""`raymc submit --dry-run`: where a job would go, and exactly what each cluster would be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.decision_view import decision_view
+from ray_multicluster_scheduler.cli.render import plain_signs, stdout_console
+from ray_multicluster_scheduler.service.request import JobRequest
+
+
+def show_plan(plan: Mapping[str, Any], requests: Sequence[JobRequest]) -> None:
+    """Print the candidates, the verdict, and per cluster the command and the environment."""
+    console = stdout_console()
+    if len(requests) > 1:
+        console.print(f"An array of {len(requests)} jobs; shown is its first, {requests[0].submission_id}.")
+    for part in decision_view(plan["decision"], plain=plain_signs(console)):
+        console.print(part)
+    console.print(_verdict(plan))
+    for sentence in plan["suggestions"]:
+        console.print(f"  - {sentence}")
+    for name, sent in plan["environments"].items():
+        _show_environment(console, name, sent)
+    console.print("\nA dry run: nothing was submitted.", style="dim")
+
+
+def _verdict(plan: Mapping[str, Any]) -> Text:
+    if plan["cluster"] is not None:
+        return Text.assemble(
+            "It would go to ", (plan["cluster"], "bold green"), f": {plan['decision']['sentence']}."
+        )
+    ways = " What would let it start now:" if plan["suggestions"] else ""
+    return Text(f"It would wait, at place {plan['position']} of the queue.{ways}", style="yellow")
+
+
+def _show_environment(console: Console, name: str, sent: Mapping[str, Any]) -> None:
+    console.print(Text(f"\nOn {name} it would be", style="bold"))
+    if "refused" in sent:
+        console.print(Padding(Text(sent["refused"], style="red"), (0, 0, 0, 2)))
+        return
+    console.print(Padding(Text(sent["entrypoint"], style="cyan", overflow="fold"), (0, 0, 0, 2)))
+    text = yaml.safe_dump(sent["runtime_env"], sort_keys=False, allow_unicode=True, width=1000).rstrip()
+    console.print(Padding(Text(text, overflow="fold"), (0, 0, 0, 2)))

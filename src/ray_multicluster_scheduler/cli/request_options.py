@@ -1,0 +1,91 @@
+"""From the words on a command line to what a job request holds; each mistake names its option."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
+from ray_multicluster_scheduler.model.job import OnUnreachable
+
+
+def entrypoint_of(words: Sequence[str]) -> str:
+    """Return the shell command: one word is a whole command line already, several are quoted and joined."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def json_object(option: str, text: str | None) -> dict[str, Any] | None:
+    """Parse an option that holds a JSON object; its content is not repeated, it may hold secrets."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidRequest(
+            f"{option} is not valid JSON: {error.msg}, at line {error.lineno}, column {error.colno}"
+        ) from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(
+            f'{option} must be a JSON object such as \'{{"key": "value"}}\', not {json_kind(value)}'
+        )
+    return value
+
+
+def runtime_env_of(file: Path | None, text: str | None, working_dir: str | None) -> Mapping[str, Any] | None:
+    """Put together the job's own environment as `ray job submit` does: `--working-dir` goes first."""
+    if file is not None and text is not None:
+        raise InvalidRequest("give the environment once: with --runtime-env or with --runtime-env-json")
+    env = _read_yaml(file) if file is not None else json_object("--runtime-env-json", text)
+    return env if working_dir is None else {**(env or {}), "working_dir": working_dir}
+
+
+def resources_of(cpus: float | None, gpus: float | None, memory_gib: float | None) -> dict[str, float] | None:
+    """Return what the whole job claims; None when nothing was said."""
+    given = {"CPU": cpus, "GPU": gpus, "memory": memory_gib}
+    return {name: amount for name, amount in given.items() if amount is not None} or None
+
+
+def on_unreachable_of(word: str) -> OnUnreachable:
+    """Read `wait`, `fail` or a number of seconds."""
+    if word == "wait":
+        return "wait"
+    if word == "fail":
+        return "fail"
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidRequest(
+            f"--on-unreachable wants wait, fail or the seconds after which the job is started elsewhere, "
+            f"not {word!r}"
+        ) from None
+
+
+def json_kind(value: object) -> str:
+    """Name what a JSON document is."""
+    if value is None:
+        return "null"
+    return {bool: "true or false", str: "text", list: "a list"}.get(type(value), "a number")
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidRuntimeEnv(f"--runtime-env: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidRuntimeEnv(f"--runtime-env: {file} is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        raise InvalidRuntimeEnv(f"--runtime-env: {file} is not valid YAML{_place(error)}") from None
+    if not isinstance(value, dict):
+        raise InvalidRuntimeEnv(f"--runtime-env: {file} must hold a mapping such as `pip: [requests]`")
+    return value
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return "" if mark is None else f": look at line {mark.line + 1}, column {mark.column + 1}"

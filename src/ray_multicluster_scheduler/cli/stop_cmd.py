@@ -1,0 +1,90 @@
+"""`raymc stop` and `raymc wait`: many jobs at once, by their ids or as a group."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, IdsArgument, find_jobs, opened
+from ray_multicluster_scheduler.cli.render import stderr_console
+from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, stop_and_watch, tell_ends, watch_all
+from ray_multicluster_scheduler.client.jobs import this_user
+from ray_multicluster_scheduler.client.progress import summary
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+
+
+def stop(
+    ids: IdsArgument = None,
+    *,
+    config: ConfigOption = None,
+    group: GroupOption = None,
+    all_mine: Annotated[bool, typer.Option("--all-mine", help="All your jobs that have not ended.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Stop jobs, waiting or running, and wait until they have ended.
+
+    For a group or all of yours it asks first. Exit code: 0 all have ended, 1 not all.
+    """
+    _check_one_way(ids, group, all_mine=all_mine)
+    with opened(config) as scheduler:
+        jobs = _mine(scheduler) if all_mine else find_jobs(scheduler.store, ids or [], group)
+        pending = [job for job in jobs if not job.final]
+        if not pending:
+            typer.echo("Nothing to stop: " + (summary({job.submission_id: job for job in jobs})) + ".")
+            return
+        if not yes and (all_mine or group is not None):
+            _confirm(pending)
+        stopped = stop_and_watch(
+            scheduler, [job.submission_id for job in pending], reason=f"stopped by {this_user()}"
+        )
+        for job in stopped.values():
+            typer.echo(f"{job.submission_id}: {job.state.value}")
+        if not all(job.final for job in stopped.values()):
+            raise typer.Exit(1)
+
+
+def wait(ids: IdsArgument = None, *, config: ConfigOption = None, group: GroupOption = None) -> None:
+    """Wait until jobs have ended, and schedule if nobody else does.
+
+    Ctrl-C ends the waiting; the jobs go on. Exit code: 0 all succeeded, 1 not.
+    """
+    _check_one_way(ids, group, all_mine=False)
+    with opened(config) as scheduler:
+        jobs = find_jobs(scheduler.store, ids or [], group)
+        scheduler.start()
+        try:
+            ended = watch_all(scheduler, [job.submission_id for job in jobs])
+        except KeyboardInterrupt:
+            stderr_console().print("No longer waiting; the jobs go on.")
+            raise typer.Exit(INTERRUPTED) from None
+        tell_ends(scheduler, list(ended.values()), group=group)
+
+
+def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) -> None:
+    ways = [bool(ids), group is not None, all_mine]
+    if sum(ways) != 1:
+        raise InvalidRequest(
+            "name the jobs in one way: by their ids, or with --group (or, to stop, --all-mine)"
+        )
+
+
+def _mine(scheduler: Scheduler) -> list[Job]:
+    return list(
+        scheduler.store.list_jobs(
+            states=[state for state in JobState if state not in FINAL], user=this_user()
+        )
+    )
+
+
+def _confirm(pending: list[Job]) -> None:
+    count = "1 job" if len(pending) == 1 else f"{len(pending)} jobs"
+    found = summary({job.submission_id: job for job in pending})
+    if not sys.stdin.isatty():
+        raise InvalidRequest(f"this would stop {count} ({found}); say --yes where nobody can be asked")
+    if not typer.confirm(f"Stop {count} ({found})?"):
+        raise typer.Exit(1)

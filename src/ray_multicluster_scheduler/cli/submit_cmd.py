@@ -1,0 +1,176 @@
+"""`raymc submit`: accept a job or an array of jobs, and wait for it with its log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+import typer
+
+from ray_multicluster_scheduler.cli import submit_options as option
+from ray_multicluster_scheduler.cli.arrays import array_of, parse_array
+from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
+from ray_multicluster_scheduler.cli.options import ConfigOption, find_job, opened
+from ray_multicluster_scheduler.cli.plan_view import show_plan
+from ray_multicluster_scheduler.cli.render import stderr_console, write_json
+from ray_multicluster_scheduler.cli.request_options import (
+    entrypoint_of,
+    json_object,
+    on_unreachable_of,
+    resources_of,
+    runtime_env_of,
+)
+from ray_multicluster_scheduler.cli.submit_report import tell_accepted
+from ray_multicluster_scheduler.cli.waiting import (
+    INTERRUPTED,
+    follow,
+    stopping_on_interrupt,
+    tell_end,
+    tell_ends,
+    watch_all,
+)
+from ray_multicluster_scheduler.client.jobs import this_user
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.packages.runtime_env import localise
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.request import JobRequest
+
+
+def submit(
+    command: option.Command,
+    *,
+    config: ConfigOption = None,
+    no_wait: option.NoWait = False,
+    dry_run: option.DryRun = False,
+    as_json: option.SubmitJson = False,
+    array: option.Array = None,
+    cluster: option.Cluster = None,
+    cpus: option.Cpus = None,
+    gpus: option.Gpus = None,
+    memory: option.Memory = None,
+    tag: option.Tag = None,
+    priority: option.Priority = 0,
+    after: option.After = None,
+    retries: option.Retries = 0,
+    timeout: option.Timeout = None,
+    queue_timeout: option.QueueTimeout = None,
+    on_unreachable: option.OnUnreachable = "wait",
+    name: option.Name = None,
+    working_dir: option.WorkingDir = None,
+    runtime_env: option.RuntimeEnv = None,
+    runtime_env_json: option.RuntimeEnvJson = None,
+    entrypoint_num_cpus: option.EntrypointCpus = None,
+    entrypoint_num_gpus: option.EntrypointGpus = None,
+    entrypoint_memory: option.EntrypointMemory = None,
+    entrypoint_resources: option.EntrypointResources = None,
+    submission_id: option.SubmissionId = None,
+    metadata_json: option.MetadataJson = None,
+) -> None:
+    """Run a command on the best cluster and wait for it, with its log.
+
+    The log goes to stdout, all else to stderr. Exit code: 0 all succeeded, 1 not.
+
+    Ctrl-C stops what this command submitted; --no-wait leaves it running.
+    """
+    if as_json and not (no_wait or dry_run):
+        raise InvalidRequest("--json goes with --no-wait or --dry-run: while waiting, stdout is for the log")
+    request = JobRequest(
+        entrypoint=entrypoint_of(command),
+        user=this_user(),
+        runtime_env=runtime_env_of(runtime_env, runtime_env_json, working_dir),
+        job_id=name,
+        metadata=json_object("--metadata-json", metadata_json),
+        submission_id=submission_id,
+        preferred_cluster=cluster,
+        resource_requirements=resources_of(cpus, gpus, memory),
+        tags=tag,
+        priority=priority,
+        depends_on=after or (),
+        max_retries=retries,
+        timeout_s=timeout,
+        queue_timeout_s=queue_timeout,
+        on_unreachable=on_unreachable_of(on_unreachable),
+        entrypoint_num_cpus=entrypoint_num_cpus,
+        entrypoint_num_gpus=entrypoint_num_gpus,
+        entrypoint_memory=entrypoint_memory,
+        entrypoint_resources=json_object("--entrypoint-resources", entrypoint_resources),
+    )
+    requests = _numbered(request, array)
+    with opened(config) as scheduler:
+        _check_names(scheduler, request)
+        packed = _packed(scheduler, requests)
+        if dry_run:
+            _dry_run(scheduler, packed, as_json=as_json)
+        elif no_wait:
+            _hand_over(scheduler, packed, as_json=as_json)
+        else:
+            _wait(scheduler, packed)
+
+
+def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
+    """Give each job its id now: Ctrl-C may come before the store has answered."""
+    if array is not None:
+        return array_of(request, parse_array(array))
+    return [replace(request, submission_id=request.submission_id or f"sub_{uuid.uuid4().hex}")]
+
+
+def _check_names(scheduler: Scheduler, request: JobRequest) -> None:
+    """Refuse names that nobody knows: on a command line they are slips of the finger."""
+    if request.preferred_cluster is not None:
+        scheduler.config.cluster(request.preferred_cluster)
+    for needed in request.depends_on:
+        find_job(scheduler.store, needed)
+
+
+def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
+    """Pack local directories once, not once per job of an array."""
+    first = requests[0]
+    if not first.runtime_env:
+        return list(requests)
+    with stderr_console().status("packing the environment"):
+        packed = localise(first.runtime_env, scheduler.parts.packages, cwd=first.cwd)
+    return [replace(request, runtime_env=packed) for request in requests]
+
+
+def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
+    plan = scheduler.explainer.plan(requests[0], snapshots=fresh_snapshots(scheduler))
+    if as_json:
+        write_json(plan)
+    else:
+        show_plan(plan, requests)
+
+
+def _hand_over(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
+    """Accept jobs and leave; where nobody schedules, first send what fits now."""
+    leader = leader_of(scheduler.store)
+    if leader is None:
+        scheduler.start()
+    accepted = scheduler.jobs.submit(requests)
+    interrupted = False
+    if leader is None:
+        try:
+            send_what_fits(scheduler, [job.submission_id for job in accepted])
+        except KeyboardInterrupt:
+            interrupted = True
+    tell_accepted(scheduler, accepted, leader, as_json=as_json)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _wait(scheduler: Scheduler, requests: Sequence[JobRequest]) -> None:
+    ids = [str(request.submission_id) for request in requests]
+    with stopping_on_interrupt(scheduler, ids):
+        scheduler.start()
+        scheduler.jobs.submit(requests)
+        what = f"{len(ids)} jobs of group {requests[0].group}" if requests[0].group else ids[0]
+        it = "them" if len(ids) > 1 else "it"
+        stderr_console().print(
+            f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, submit with --no-wait.",
+            soft_wrap=True,
+        )
+        if requests[0].group is None:
+            tell_end(follow(scheduler, ids[0]))
+        else:
+            ended = watch_all(scheduler, ids)
+            tell_ends(scheduler, list(ended.values()), group=requests[0].group)

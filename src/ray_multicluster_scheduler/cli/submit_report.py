@@ -1,0 +1,59 @@
+"""What `raymc submit --no-wait` says: what was sent where, what waits, and for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import typer
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.leading import NOT_SENT, leader_name
+from ray_multicluster_scheduler.cli.render import stderr_console, write_json
+from ray_multicluster_scheduler.cli.whys import why_it_waits
+from ray_multicluster_scheduler.client.jobs import job_row
+from ray_multicluster_scheduler.model.job import Job, Lease
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+
+
+def tell_accepted(
+    scheduler: Scheduler, accepted: Sequence[Job], leader: Lease | None, *, as_json: bool
+) -> None:
+    """Write the id (of an array, the group's) to stdout and the story to stderr; or all of it as JSON."""
+    found = scheduler.store.get_many([job.submission_id for job in accepted])
+    jobs = [found[job.submission_id] for job in accepted]
+    group = jobs[0].spec.group
+    if as_json:
+        name = None if leader is None else leader.holder
+        write_json({"group": group, "leader": name, "jobs": [job_row(job) for job in jobs]})
+        return
+    typer.echo(group or jobs[0].submission_id)
+    console = stderr_console()
+    if leader is not None:
+        count = "It is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
+        console.print(f"{count} accepted; {leader_name(leader)} schedules.", soft_wrap=True)
+        return
+    for line in _what_was_done(scheduler, jobs, group):
+        console.print(line, soft_wrap=True)
+
+
+def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None) -> list[Text]:
+    sent = [job for job in jobs if job.state not in NOT_SENT]
+    waiting = [job for job in jobs if job.state in NOT_SENT]
+    one = len(jobs) == 1
+    lines = []
+    if sent:
+        places = Counter(job.cluster or job.state.value for job in sent)
+        where = str(sent[0].cluster) if one else ", ".join(f"{n} to {place}" for place, n in places.items())
+        lines.append(Text(f"Sent to {where}." if one else f"{len(sent)} of {len(jobs)} were sent: {where}."))
+    if waiting:
+        queued = [job for job in waiting if job.state is JobState.QUEUED]
+        why = why_it_waits(scheduler.explainer.explain(queued[0].submission_id)) if queued else "being sent"
+        lines.append(Text(("It waits: " if one else f"{len(waiting)} wait: ") + why, style="yellow"))
+        target = f"--group {group}" if group else jobs[0].submission_id
+        it = "it" if one else "them"
+        lines.append(
+            Text(f"No scheduler is running: `raymc wait {target}`, or any raymc that waits, sends {it}.")
+        )
+    return lines

@@ -1,0 +1,128 @@
+"""`raymc top`: a live screen of clusters and jobs. It only looks: it takes no lease and sends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import termios
+import tty
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.clusters_cmd import cluster_rows, refresh, watching
+from ray_multicluster_scheduler.cli.clusters_view import overview
+from ray_multicluster_scheduler.cli.jobs_view import jobs_table
+from ray_multicluster_scheduler.cli.leading import leader_name, leader_of
+from ray_multicluster_scheduler.cli.options import ConfigOption, opened
+from ray_multicluster_scheduler.cli.render import STATE_STYLES, stdout_console
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
+from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.runtime import Scheduler
+
+REDRAW_S = 1.0
+#: Of the jobs that have ended only the newest are of interest here.
+ENDED_JOBS = 50
+#: Heading, two lines around it, and a line at the end.
+_TABLE_FRAME = 4
+
+
+def top(*, config: ConfigOption = None) -> None:
+    """Watch clusters and jobs on one screen; q or Ctrl-C ends it."""
+    console = stdout_console()
+    if not (console.is_terminal and sys.stdin.isatty()):
+        raise InvalidRequest("raymc top needs a terminal; `raymc jobs --watch` and --json work without one")
+    with opened(config) as scheduler, suppress(KeyboardInterrupt):
+        asyncio.run(_run(scheduler, console))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Jobs:
+    """The jobs on the screen, read again when something has changed."""
+
+    store: JobStore
+    mark: int = -1
+    open: tuple[Job, ...] = ()
+    ended: tuple[Job, ...] = ()
+
+    def refresh(self) -> None:
+        mark = self.store.wait_for_change(0, timeout_s=0)
+        if mark != self.mark:
+            self.open = self.store.list_jobs(states=[state for state in JobState if state not in FINAL])
+            self.ended = self.store.list_jobs(states=sorted(FINAL), limit=ENDED_JOBS)
+            self.mark = mark
+
+    def ordered(self) -> list[Job]:
+        """Return what runs first, then what waits, then what has ended."""
+        return [*sorted(self.open, key=lambda job: job.state not in LIVE), *self.ended]
+
+
+async def _run(scheduler: Scheduler, console: Console) -> None:
+    quit_asked = asyncio.Event()
+    jobs = _Jobs(store=scheduler.store)
+    async with watching(scheduler.config) as watch:
+        with _keys(quit_asked.set), Live(console=console, screen=True, auto_refresh=False) as live:
+
+            def draw() -> None:
+                live.update(_screen(scheduler, watch, jobs, console), refresh=True)
+
+            drawing = asyncio.create_task(refresh(watch, draw, every_s=REDRAW_S))
+            quitting = asyncio.create_task(quit_asked.wait())
+            await asyncio.wait({drawing, quitting}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (drawing, quitting):
+                task.cancel()
+            results = await asyncio.gather(drawing, quitting, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):  # a cancelled task is none
+            raise result
+
+
+@contextmanager
+def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
+    """Hear single keys while the screen is up; the terminal is as it was afterwards."""
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    loop = asyncio.get_running_loop()
+
+    def on_key() -> None:
+        if sys.stdin.read(1) in {"q", "Q", ""}:
+            on_quit()
+
+    tty.setcbreak(keyboard)
+    loop.add_reader(keyboard, on_key)
+    try:
+        yield
+    finally:
+        loop.remove_reader(keyboard)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Console) -> RenderableType:
+    jobs.refresh()
+    upper = Group(
+        _header(scheduler.store, jobs.open),
+        overview(cluster_rows(scheduler.config, watch, scheduler.store.drained()), console),
+    )
+    room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
+    shown = jobs.ordered()[: max(1, room)]
+    lower = jobs_table(shown, SystemClock().now()) if shown else Text("\nNo job was submitted yet.")
+    return Group(upper, lower)
+
+
+def _header(store: JobStore, open_jobs: tuple[Job, ...]) -> Text:
+    leader = leader_of(store)
+    line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
+    for state, count in sorted(Counter(job.state for job in open_jobs).items()):
+        line.append(f"{count} {state.value}  ", style=STATE_STYLES[state])
+    who = "no scheduler is running" if leader is None else f"scheduler: {leader_name(leader)}"
+    line.append(f"{who}  q quits", style="yellow" if leader is None else "dim")
+    return line

@@ -1,0 +1,170 @@
+"""Waiting for jobs: one with its log, many with a progress bar; and what Ctrl-C means meanwhile."""
+
+from __future__ import annotations
+
+import queue
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import typer
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.job_display import job_display, where_it_is
+from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, stderr_console
+from ray_multicluster_scheduler.cli.whys import WaitingReason
+from ray_multicluster_scheduler.client.progress import progress_display, summary
+from ray_multicluster_scheduler.client.tail import begin_tail
+from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+
+#: Exit code of a command that Ctrl-C ended.
+INTERRUPTED = 130
+#: Ray gives a program 3 s after SIGTERM; a loaded head needs a few more to notice.
+STOP_TIMEOUT_S = 30.0
+TICK_S = 1.0
+#: Of how many failed jobs the end of the log is shown.
+SHOWN_FAILURES = 3
+
+
+def follow(scheduler: Scheduler, submission_id: str) -> Job:
+    """Stream a job's log and show its state until it has ended; return it as it is then."""
+    #: Pieces of the log; None: look at the job, something may have changed.
+    news: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    reason = WaitingReason(scheduler)
+    unsubscribe = scheduler.store.subscribe(lambda: news.put(None))
+    tail = begin_tail(scheduler, submission_id, news.put)
+    tail.add_done_callback(lambda _: news.put(None))
+    try:
+        with job_display() as display:
+            while not tail.done() or not news.empty():
+                scheduler.check()
+                job = scheduler.store.get(submission_id)
+                display.state(job, reason.of(job))
+                if piece := _next(news):
+                    display.log(piece)
+    finally:
+        unsubscribe()
+        tail.cancel()
+    if tail.cancelled():
+        scheduler.check()
+        raise SchedulerError("the scheduler in this process has stopped; the job goes on")
+    tail.result()
+    return scheduler.store.get(submission_id)
+
+
+def _next(news: queue.SimpleQueue[str | None]) -> str | None:
+    try:
+        return news.get(timeout=TICK_S)
+    except queue.Empty:
+        return None
+
+
+def watch_all(scheduler: Scheduler, submission_ids: Sequence[str]) -> Mapping[str, Job]:
+    """Show how far jobs are until all have ended; return them as they are then."""
+    jobs: Mapping[str, Job] = {}
+    with _progress(len(submission_ids)) as show:
+        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=None, tick_s=TICK_S):
+            scheduler.check()
+            show(jobs)
+    return jobs
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[Mapping[str, Job]], None]]:
+    """Show one bar on a terminal, and elsewhere a line whenever something has changed."""
+    console = stderr_console()
+    if console.is_terminal:
+        with progress_display(total) as show:
+            yield show
+        return
+    said = ""
+
+    def say(jobs: Mapping[str, Job]) -> None:
+        nonlocal said
+        if (words := summary(jobs)) != said:
+            said = words
+            console.print(f"{sum(job.final for job in jobs.values())}/{total} jobs: {words}", soft_wrap=True)
+
+    yield say
+
+
+def tell_end(job: Job) -> None:
+    """Say how one job has ended, after its log was shown."""
+    words = Text.assemble((job.submission_id, "bold"), " ", (where_it_is(job), STATE_STYLES[job.state]))
+    if job.state is JobState.SUCCEEDED:
+        words.append(f" after {_took([job])}")
+    else:
+        words.append(f": {job.reason}")
+    stderr_console().print(words, soft_wrap=True)
+    exit_if_bad([job])
+
+
+def tell_ends(scheduler: Scheduler, jobs: Sequence[Job], *, group: str | None) -> None:
+    """Say how jobs have ended: how many where, and of those that failed why."""
+    console = stderr_console()
+    count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    line = Text(f"{count} in {_took(jobs)}: ")
+    parts = Counter((job.state, job.cluster) for job in jobs)
+    for number, ((state, cluster), amount) in enumerate(sorted(parts.items(), key=str)):
+        line.append(", " if number else "")
+        line.append(f"{amount} {state.value}", style=STATE_STYLES[state])
+        line.append(f" on {cluster}" if cluster else "")
+    console.print(line, soft_wrap=True)
+    bad = [job for job in jobs if job.state is not JobState.SUCCEEDED]
+    for job in bad[:SHOWN_FAILURES]:
+        console.print(scheduler.jobs.how_it_failed(job), soft_wrap=True)
+    if len(bad) > SHOWN_FAILURES:
+        which = f"--group {group} " if group else ""
+        console.print(f"and {len(bad) - SHOWN_FAILURES} more: `raymc jobs {which}--state failed`")
+    exit_if_bad(jobs)
+
+
+def exit_if_bad(jobs: Sequence[Job]) -> None:
+    """End with exit code 1 unless all jobs have succeeded."""
+    if any(job.state is not JobState.SUCCEEDED for job in jobs):
+        raise typer.Exit(1)
+
+
+def _took(jobs: Sequence[Job]) -> str:
+    """Write how long jobs took together, from the first that was accepted to the last that ended."""
+    ends = [job.ended_at for job in jobs if job.ended_at is not None]
+    return age(max(0.0, max(ends) - min(job.accepted_at for job in jobs))) if ends else "no time"
+
+
+def stop_and_watch(scheduler: Scheduler, submission_ids: Sequence[str], *, reason: str) -> Mapping[str, Job]:
+    """Stop jobs wherever they are and wait until they have ended, or for a while; return them as they are."""
+    scheduler.start()
+    scheduler.jobs.stop(submission_ids, reason=reason)
+    jobs: Mapping[str, Job] = {}
+    try:
+        with _progress(len(submission_ids)) as show:
+            for jobs in scheduler.jobs.changes(submission_ids, timeout_s=STOP_TIMEOUT_S, tick_s=TICK_S):
+                scheduler.check()
+                show(jobs)
+    except WaitTimeout:
+        stderr_console().print(
+            "Some jobs have not ended yet; `raymc wait` goes on with stopping them.", style="yellow"
+        )
+    return jobs
+
+
+@contextmanager
+def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -> Iterator[None]:
+    """Let Ctrl-C stop what this command submitted, and end it with exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console = stderr_console()
+        pending = [job for job in scheduler.store.get_many(submission_ids).values() if not job.final]
+        if pending:
+            what = pending[0].submission_id if len(pending) == 1 else f"{len(pending)} jobs"
+            console.print(
+                f"Interrupted: stopping {what} (Ctrl-C again does not wait for it).", style="yellow"
+            )
+            ids = [job.submission_id for job in pending]
+            ended = stop_and_watch(scheduler, ids, reason="stopped by Ctrl-C in the submitting command")
+            console.print(summary(ended))
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,43 @@
+"""Why a job waits, in one line, for those who wait with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+
+#: A reason is looked up when a job has waited this long, and then again as often: it costs a pass.
+LOOK_EVERY_S = 2.0
+
+
+class WaitingReason:
+    """Looks up from time to time why a job is still queued."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._clock = SystemClock()
+        self._looked_at = self._clock.monotonic()
+        self._said = ""
+
+    def of(self, job: Job) -> str:
+        """Return the reason; empty for a job that is on a cluster, or has only just begun to wait."""
+        if job.state is not JobState.QUEUED:
+            return "" if job.state in {JobState.RUNNING, JobState.SUBMITTED} else job.reason
+        now = self._clock.monotonic()
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._said = why_it_waits(self._scheduler.explainer.explain(job.submission_id))
+            self._looked_at = now
+        return self._said
+
+
+def why_it_waits(explained: dict[str, Any]) -> str:
+    """Put what `explain` says of a queued job into one line."""
+    decision = explained.get("decision")
+    if decision is None:
+        return f"waits for {explained.get('waits_for', 'the scheduler')}"
+    if "scores" in decision:
+        return f"about to be placed on {decision['cluster']}"
+    return "; ".join(f"{name}: {refusal['sentence']}" for name, refusal in decision["refusals"].items())
