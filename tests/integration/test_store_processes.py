@@ -95,7 +95,7 @@ def check_consistent(store: SqlStore) -> None:
 def test_processes_that_open_a_fresh_store_at_once_share_it(start: Start) -> None:
     openers = [
         start("sys.stdin.readline(); store = open_store(directory); say(store.store_id); store.close()")
-        for _ in range(4)
+        for _ in range(3)
     ]
     for opener in openers:
         tell(opener)

@@ -41,7 +41,7 @@ def _tell_new_from_known(
     ids = []
     for asked, spec in requests:
         key = (spec.user, spec.idempotency_key)
-        if spec.idempotency_key is not None and key in known:
+        if key in known:
             ids.append(known[key])
             continue
         if asked in new:
@@ -49,7 +49,7 @@ def _tell_new_from_known(
         new[asked] = spec
         ids.append(asked)
         if spec.idempotency_key is not None:
-            known[spec.user, spec.idempotency_key] = asked
+            known[key] = asked
     return new, ids
 
 

@@ -59,9 +59,9 @@ def check(move: Transition) -> None:
         raise ValueError(f"{name}: a queued job has no attempt to change")
 
 
-def holds(job: Job | None, move: Transition) -> bool:
+def holds(job: Job, move: Transition) -> bool:
     """Tell whether the job is still where the transition expects it."""
-    return job is not None and job.state is move.expected and job.attempt == move.attempt
+    return job.state is move.expected and job.attempt == move.attempt
 
 
 def make(job: Job, move: Transition, *, now: float) -> Move:
@@ -113,9 +113,6 @@ def _after(job: Job, move: Transition, *, now: float) -> Job:
 
 
 def _new_attempt(job: Job, changes: Mapping[str, Any]) -> Attempt:
-    assert job.cluster is not None
-    assert job.remote_id is not None
-    assert job.placed_at is not None
     values: dict[str, Any] = {
         "submission_id": job.submission_id,
         "number": job.attempt,
