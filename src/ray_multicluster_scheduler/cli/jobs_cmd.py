@@ -63,16 +63,16 @@ def jobs(
             write_json([job_row(job) for job in find()])
         else:
             console = stdout_console()
-            console.print(_view(store, find(), limit))
+            console.print(_view(store, find(), limit, console))
 
 
-def _view(store: JobStore, found: tuple[Job, ...], limit: int) -> RenderableType:
+def _view(store: JobStore, found: tuple[Job, ...], limit: int, console: Console) -> RenderableType:
     if not found:
         return Text("No job matches." if store.list_jobs(limit=1) else "No job was submitted yet.")
     notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
     if (stale := stale_note(store, found)) is not None:
         notes.append(stale)
-    return Group(jobs_table(found, SystemClock().now()), *notes)
+    return Group(jobs_table(found, SystemClock().now(), console.width), *notes)
 
 
 def _live(store: JobStore, find: Find, limit: int, *, as_json: bool) -> None:
@@ -83,7 +83,7 @@ def _live(store: JobStore, find: Find, limit: int, *, as_json: bool) -> None:
         return
     with Live(console=console, auto_refresh=False) as live:
         for _ in _ticks(store):
-            live.update(_view(store, find(), limit), refresh=True)
+            live.update(_view(store, find(), limit, console), refresh=True)
 
 
 def _append(store: JobStore, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
@@ -96,7 +96,7 @@ def _append(store: JobStore, find: Find, limit: int, console: Console, *, as_jso
         if as_json:
             write_json([job_row(job) for job in found], one_line=True)
         else:
-            console.print(_view(store, found, limit))
+            console.print(_view(store, found, limit, console))
 
 
 def _ticks(store: JobStore) -> Iterator[None]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, find_job, opened
-from ray_multicluster_scheduler.cli.render import stderr_console
+from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, follow, tell_end
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
@@ -41,7 +41,7 @@ def logs(
         try:
             tell_end(follow(scheduler, submission_id))
         except KeyboardInterrupt:
-            stderr_console().print(f"{submission_id} goes on.")
+            say(f"{submission_id} goes on.")
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -51,7 +51,7 @@ def _write(scheduler: Scheduler, job: Job) -> None:
         spec = scheduler.config.cluster(job.cluster)
         text = asyncio.run(_read(spec, job.remote_id, scheduler.config.settings.request_timeout_s))
     if text is None:
-        stderr_console().print(f"{job.submission_id} has no log yet: it is {job.state.value}, {job.reason}.")
+        say(f"{job.submission_id} has no log yet: it is {job.state.value}, {job.reason}.")
         return
     sys.stdout.write(text)
 

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from ray_multicluster_scheduler.cli.clusters_cmd import clusters
 from ray_multicluster_scheduler.cli.config_cmd import config_app
@@ -23,6 +22,7 @@ from ray_multicluster_scheduler.cli.jobs_cmd import jobs
 from ray_multicluster_scheduler.cli.local_cmd import local_app
 from ray_multicluster_scheduler.cli.log_lines import LogLines
 from ray_multicluster_scheduler.cli.logs_cmd import logs
+from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.stop_cmd import stop, wait
 from ray_multicluster_scheduler.cli.submit_cmd import submit
 from ray_multicluster_scheduler.cli.submit_options import CommandAfterDashes
@@ -50,14 +50,15 @@ app.add_typer(local_app, name="local", rich_help_panel=_CLUSTERS)
 
 def main() -> None:
     """Run the command line; a user's mistake never shows a traceback."""
-    logging.getLogger("ray_multicluster_scheduler").addHandler(LogLines())
+    warnings, lines = logging.getLogger("ray_multicluster_scheduler"), LogLines()
+    warnings.addHandler(lines)
     try:
         app()
     except SchedulerError as error:
-        Console(stderr=True).print(
-            f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True
-        )
+        say(Text.assemble(("error:", "bold red"), f" {error}"))
         sys.exit(2)
+    finally:
+        warnings.removeHandler(lines)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
+def say(words: str | Text, *, style: str = "") -> None:
+    """Tell a person something beside the output: wrapped on a terminal, one line in a pipe."""
+    console = stderr_console()
+    console.print(words, style=style, soft_wrap=not console.is_terminal)
+
+
 def write_json(value: object, *, one_line: bool = False) -> None:
     """Write a document for programs; on one line where one follows the other."""
     indent = None if one_line else 2

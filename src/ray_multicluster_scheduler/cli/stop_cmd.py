@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, IdsArgument, find_jobs, opened
-from ray_multicluster_scheduler.cli.render import stderr_console
+from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, stop_and_watch, tell_ends, watch_all
 from ray_multicluster_scheduler.client.jobs import this_user
 from ray_multicluster_scheduler.client.progress import summary
@@ -60,7 +60,7 @@ def wait(ids: IdsArgument = None, *, config: ConfigOption = None, group: GroupOp
         try:
             ended = watch_all(scheduler, [job.submission_id for job in jobs])
         except KeyboardInterrupt:
-            stderr_console().print("No longer waiting; the jobs go on.")
+            say("No longer waiting; the jobs go on.")
             raise typer.Exit(INTERRUPTED) from None
         tell_ends(scheduler, list(ended.values()), group=group)
 

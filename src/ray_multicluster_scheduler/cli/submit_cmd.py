@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.cli.arrays import array_of, parse_array
 from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
 from ray_multicluster_scheduler.cli.options import ConfigOption, find_job, opened
 from ray_multicluster_scheduler.cli.plan_view import show_plan
-from ray_multicluster_scheduler.cli.render import stderr_console, write_json
+from ray_multicluster_scheduler.cli.render import say, stderr_console, write_json
 from ray_multicluster_scheduler.cli.request_options import (
     entrypoint_of,
     json_object,
@@ -112,7 +112,7 @@ def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
     """Give each job its id now: Ctrl-C may come before the store has answered."""
     if array is not None:
         return array_of(request, parse_array(array))
-    return [replace(request, submission_id=request.submission_id or f"sub_{uuid.uuid4().hex}")]
+    return [replace(request, submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
 
 
 def _check_names(scheduler: Scheduler, request: JobRequest) -> None:
@@ -165,10 +165,7 @@ def _wait(scheduler: Scheduler, requests: Sequence[JobRequest]) -> None:
         scheduler.jobs.submit(requests)
         what = f"{len(ids)} jobs of group {requests[0].group}" if requests[0].group else ids[0]
         it = "them" if len(ids) > 1 else "it"
-        stderr_console().print(
-            f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, submit with --no-wait.",
-            soft_wrap=True,
-        )
+        say(f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, submit with --no-wait.")
         if requests[0].group is None:
             tell_end(follow(scheduler, ids[0]))
         else:

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.leading import NOT_SENT, leader_name
-from ray_multicluster_scheduler.cli.render import stderr_console, write_json
+from ray_multicluster_scheduler.cli.render import say, write_json
 from ray_multicluster_scheduler.cli.whys import why_it_waits
 from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.model.job import Job, Lease
@@ -29,13 +29,12 @@ def tell_accepted(
         write_json({"group": group, "leader": name, "jobs": [job_row(job) for job in jobs]})
         return
     typer.echo(group or jobs[0].submission_id)
-    console = stderr_console()
     if leader is not None:
         count = "It is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
-        console.print(f"{count} accepted; {leader_name(leader)} schedules.", soft_wrap=True)
+        say(f"{count} accepted; {leader_name(leader)} schedules.")
         return
     for line in _what_was_done(scheduler, jobs, group):
-        console.print(line, soft_wrap=True)
+        say(line)
 
 
 def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None) -> list[Text]:

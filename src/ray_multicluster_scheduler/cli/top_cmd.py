@@ -114,7 +114,11 @@ def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Con
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
     shown = jobs.ordered()[: max(1, room)]
-    lower = jobs_table(shown, SystemClock().now()) if shown else Text("\nNo job was submitted yet.")
+    lower = (
+        jobs_table(shown, SystemClock().now(), console.width)
+        if shown
+        else Text("\nNo job was submitted yet.")
+    )
     return Group(upper, lower)
 
 

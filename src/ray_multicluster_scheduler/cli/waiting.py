@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.job_display import job_display, where_it_is
-from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, stderr_console
+from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
 from ray_multicluster_scheduler.cli.whys import WaitingReason
 from ray_multicluster_scheduler.client.progress import progress_display, summary
 from ray_multicluster_scheduler.client.tail import begin_tail
@@ -98,13 +98,12 @@ def tell_end(job: Job) -> None:
         words.append(f" after {_took([job])}")
     else:
         words.append(f": {job.reason}")
-    stderr_console().print(words, soft_wrap=True)
+    say(words)
     exit_if_bad([job])
 
 
 def tell_ends(scheduler: Scheduler, jobs: Sequence[Job], *, group: str | None) -> None:
     """Say how jobs have ended: how many where, and of those that failed why."""
-    console = stderr_console()
     count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
     line = Text(f"{count} in {_took(jobs)}: ")
     parts = Counter((job.state, job.cluster) for job in jobs)
@@ -112,13 +111,13 @@ def tell_ends(scheduler: Scheduler, jobs: Sequence[Job], *, group: str | None) -
         line.append(", " if number else "")
         line.append(f"{amount} {state.value}", style=STATE_STYLES[state])
         line.append(f" on {cluster}" if cluster else "")
-    console.print(line, soft_wrap=True)
+    say(line)
     bad = [job for job in jobs if job.state is not JobState.SUCCEEDED]
     for job in bad[:SHOWN_FAILURES]:
-        console.print(scheduler.jobs.how_it_failed(job), soft_wrap=True)
+        say(scheduler.jobs.how_it_failed(job))
     if len(bad) > SHOWN_FAILURES:
         which = f"--group {group} " if group else ""
-        console.print(f"and {len(bad) - SHOWN_FAILURES} more: `raymc jobs {which}--state failed`")
+        say(f"and {len(bad) - SHOWN_FAILURES} more: `raymc jobs {which}--state failed`")
     exit_if_bad(jobs)
 
 
@@ -145,9 +144,7 @@ def stop_and_watch(scheduler: Scheduler, submission_ids: Sequence[str], *, reaso
                 scheduler.check()
                 show(jobs)
     except WaitTimeout:
-        stderr_console().print(
-            "Some jobs have not ended yet; `raymc wait` goes on with stopping them.", style="yellow"
-        )
+        say("Some jobs have not ended yet; `raymc wait` goes on with stopping them.", style="yellow")
     return jobs
 
 
@@ -157,14 +154,11 @@ def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -
     try:
         yield
     except KeyboardInterrupt:
-        console = stderr_console()
         pending = [job for job in scheduler.store.get_many(submission_ids).values() if not job.final]
         if pending:
             what = pending[0].submission_id if len(pending) == 1 else f"{len(pending)} jobs"
-            console.print(
-                f"Interrupted: stopping {what} (Ctrl-C again does not wait for it).", style="yellow"
-            )
+            say(f"Interrupted: stopping {what} (Ctrl-C again does not wait for it).", style="yellow")
             ids = [job.submission_id for job in pending]
             ended = stop_and_watch(scheduler, ids, reason="stopped by Ctrl-C in the submitting command")
-            console.print(summary(ended))
+            say(summary(ended))
         raise typer.Exit(INTERRUPTED) from None
