@@ -66,7 +66,7 @@ class _Follower:
     async def run(self) -> None:
         while True:
             job = await asyncio.to_thread(self._store.get, self._submission_id)
-            self._turn_to(job)
+            await self._turn_to(job)
             if job.final:
                 await self._rest(job)
                 return
@@ -74,12 +74,15 @@ class _Follower:
                 await self._tail(job)
             await asyncio.sleep(PAUSE_S)
 
-    def _turn_to(self, job: Job) -> None:
-        if job.attempt == self._attempt:
-            return
-        if self._attempt and self._offset:
-            self._put(f"\n--- attempt {self._attempt} is over; attempt {job.attempt} on {job.cluster} ---\n")
-        self._attempt, self._offset = job.attempt, 0
+    async def _turn_to(self, job: Job) -> None:
+        """Leave earlier attempts behind; of one that came and went unseen, put out the kept copy."""
+        while self._attempt < job.attempt:
+            if self._attempt and not self._offset:
+                kept = await asyncio.to_thread(self._store.load_log, self._submission_id, self._attempt)
+                self._out(kept or "")
+            if self._offset:
+                self._put(f"\n--- attempt {self._attempt} is over; attempt {self._attempt + 1} follows ---\n")
+            self._attempt, self._offset = self._attempt + 1, 0
 
     async def _tail(self, job: Job) -> None:
         assert job.cluster is not None
