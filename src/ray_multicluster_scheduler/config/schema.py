@@ -71,6 +71,12 @@ class Settings(_Section):
     retry_max_delay_s: float = Field(
         120.0, ge=0, le=86400, description="The wait before a new attempt grows no longer than this."
     )
+    replacement_rate: float = Field(
+        10.0,
+        ge=0.01,
+        le=10_000,
+        description="Jobs of dead clusters that are started anew per second, over all clusters.",
+    )
     unreachable_after_s: float = Field(
         20.0, ge=1, le=86400, description="A cluster that is silent for longer makes its jobs UNREACHABLE."
     )

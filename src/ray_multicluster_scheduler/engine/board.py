@@ -26,10 +26,18 @@ class Board:
         #: Environments that a driver has started with, by cluster and its incarnation.
         self._warm: dict[tuple[str, str | None], set[str]] = {}
 
-    async def refresh(self) -> None:
-        """Read all live jobs anew."""
+    async def refresh(self) -> set[str]:
+        """Read all live jobs anew; return the clusters of those that somebody else has changed."""
         jobs = await self._context.offload(self._context.store.live)
-        self._live = {job.submission_id: job for job in jobs}
+        before, self._live = self._live, {job.submission_id: job for job in jobs}
+        return {job.cluster for job in jobs if job.cluster and before.get(job.submission_id) != job}
+
+    def leads(self) -> bool:
+        """Tell whether the lease still holds, as far as this process knows.
+
+        A leader that was paused must not start anything before it has asked: its successor may have.
+        """
+        return self._context.clock.now() < self.lease.expires_at
 
     def get(self, submission_id: str) -> Job | None:
         """Return a live job as it is now, or None when it has left the clusters."""

@@ -3,62 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.logs import LogKeeper
 from ray_multicluster_scheduler.engine.look import Look, Looker
+from ray_multicluster_scheduler.engine.rules import judge_rules, retry_rules
 from ray_multicluster_scheduler.engine.send import Sender
-from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat
-from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.engine.stops import Stops
+from ray_multicluster_scheduler.engine.sweep import Sweeper
+from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together
+from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.remote import RemoteJob
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.judge import Act, JudgeRules, Verdict, judge, timed_out
+from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
 from ray_multicluster_scheduler.policy.moves import after_failure, move, replace_silent
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
-from ray_multicluster_scheduler.policy.retry import FailureKind, RetryRules, decide_retry
+from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
-log = logging.getLogger(__name__)
-
-#: A stop is asked for again after this, in case Ray forgot it.
-STOP_AGAIN_S = 5.0
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
+#: The cluster is gone or silent, with all its jobs: they are started anew one after another.
+_WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
+
+_Key = tuple[str, int]
 
 
 class ClusterWorker:
     """The loop of one cluster; `step` is one pass."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        board: Board,
-        spec: ClusterSpec,
-        *,
-        judge_rules: JudgeRules,
-        retry_rules: RetryRules,
-    ) -> None:
+    def __init__(self, context: EngineContext, board: Board, spec: ClusterSpec, throttles: Throttles) -> None:
+        api = context.apis[spec.name]
         self._context = context
         self._board = board
+        self._throttles = throttles
         self.name = spec.name
-        self._api = context.apis[spec.name]
-        self._judge_rules = judge_rules
-        self._retry_rules = retry_rules
-        self._sender = Sender(context, board, spec, self._api)
-        self._looker = Looker(spec, self._api, context.clock)
+        self._judge_rules = judge_rules(context.settings)
+        self._retry_rules = retry_rules(context.settings)
+        self._sender = Sender(context, board, spec, api)
+        self._looker = Looker(context, spec, api)
+        self._stops = Stops(context, api)
+        self._logs = LogKeeper(context, board, api)
+        self._sweeper = Sweeper(context, board, spec.name, self._stops)
         self._sending: dict[str, asyncio.Task[None]] = {}
         #: Attempts that this leader placed and has not tried to send: nothing can be there yet.
-        self._fresh: set[tuple[str, int]] = set()
-        self._refusals: dict[tuple[str, int], list[str]] = {}
-        self._stop_asked: dict[str, float] = {}
+        self._fresh: set[_Key] = set()
+        self._refusals: dict[_Key, list[str]] = {}
+        self._listed: tuple[RemoteJob, ...] | None = None
+        self._strays: frozenset[str] = frozenset()
         self.wake = asyncio.Event()
 
     def placed_now(self, job: Job) -> None:
         """Take note of a job that was placed here in this very leadership: it can be sent without a look."""
-        self._fresh.add((job.submission_id, job.attempt))
+        self._fresh.add(_key(job))
         self.wake.set()
+
+    def listed(self, jobs: tuple[RemoteJob, ...]) -> None:
+        """Take note of all jobs that a probe has found, ours or not: strays among them are stopped."""
+        self._listed = jobs
 
     async def run(self) -> None:
         """Step when woken, and at the pace of what is going on; cancel to end."""
@@ -71,70 +76,91 @@ class ClusterWorker:
         """Send what is placed, look at what is there, write what follows, ask for stops."""
         self._reap()
         jobs = [job for job in self._board.on(self.name) if job.submission_id not in self._sending]
-        fresh = [job for job in jobs if (job.submission_id, job.attempt) in self._fresh]
-        for job in fresh:
-            await self._begin(job)
-        known = [job for job in jobs if job not in fresh]
+        known = [job for job in jobs if _key(job) not in self._fresh]
+        for job in jobs:
+            if _key(job) in self._fresh:
+                await self._begin(job)
         if not known:
-            return
-        look = await self._looker.look(known, self._context.watch.snapshots()[self.name])
-        moves = await asyncio.gather(*(self._settle(job, look) for job in known))
-        self._context.crash_point("reconcile:seen")
-        await self._board.apply([transition for group in moves for transition in group])
-        if look.answered:
+            self._looker.rest()
+        elif await self._reconcile(known):
             await self._stop_unwanted()
-
-    async def drain_sends(self) -> None:
-        """Wait until no send is under way."""
-        await asyncio.gather(*self._sending.values())
+        await self._sweep()
 
     # -- sending
 
     async def _begin(self, job: Job) -> None:
-        key = (job.submission_id, job.attempt)
-        look_first = key not in self._fresh
-        self._fresh.discard(key)
+        look_first = _key(job) not in self._fresh
+        self._fresh.discard(_key(job))
         if job.target is Target.STOPPED and not look_first:
             await self._board.apply([move(job, JobState.STOPPED, "stopped by the user before it was sent")])
             return
         self._sending[job.submission_id] = asyncio.create_task(self._send(job, look_first=look_first))
 
     async def _send(self, job: Job, *, look_first: bool) -> None:
-        refusal = await self._sender.send(job, look_first=look_first)
-        if refusal is not None:
-            self._refusals.setdefault((job.submission_id, job.attempt), []).append(refusal)
-        self.wake.set()
+        try:
+            refusal = await self._sender.send(job, look_first=look_first)
+            if refusal is not None:
+                self._refusals.setdefault(_key(job), []).append(refusal)
+        finally:
+            self.wake.set()
 
     def _reap(self) -> None:
-        """Forget sends that ended; a bug in one of them ends the engine, loudly."""
+        """Forget what has ended. A bug in a send, or a lost lease, ends the engine's loops here."""
         for submission_id, task in list(self._sending.items()):
             if task.done():
                 del self._sending[submission_id]
                 task.result()
+        here = self._board.on(self.name)
+        keys = {_key(job) for job in here}
+        self._fresh &= keys
+        self._refusals = {key: said for key, said in self._refusals.items() if key in keys}
+        self._stops.keep_only(self._strays | {job.remote_id or "" for job in here})
 
     # -- deciding
 
-    async def _settle(self, job: Job, look: Look) -> Sequence[Transition]:
-        now, sight = self._context.clock.now(), look.sight(job)
-        verdict = judge(job, sight, rules=self._judge_rules, now=now)
-        if verdict.act is Act.CONFIRM:
-            sight = await self._looker.confirm(job, sight)
-            verdict = judge(job, sight, rules=self._judge_rules, now=now)
-        if verdict.act is Act.MOVE:
-            assert verdict.state is not None
-            if verdict.state in FINAL:
-                await self._keep_log(job)
-            return (move(job, verdict.state, verdict.reason, **verdict.changes),)
+    async def _reconcile(self, jobs: Sequence[Job]) -> bool:
+        """Look at these jobs and write what follows; tell whether the cluster answered."""
+        look = await self._looker.look(jobs)
+        verdicts = [(job, self._judge(job, look)) for job in jobs]
+        doubtful = [job for job, verdict in verdicts if verdict.act is Act.CONFIRM]
+        if doubtful:
+            again = await self._looker.confirm(doubtful, look)
+            verdicts = [
+                (job, self._judge(job, again) if verdict.act is Act.CONFIRM else verdict)
+                for job, verdict in verdicts
+            ]
+        moves = [
+            transition
+            for group in await together(self._follow(job, verdict) for job, verdict in verdicts)
+            for transition in group
+        ]
+        for transition in moves:
+            self._context.crash_point(f"seen:{transition.new.value}")
+        await self._board.apply(moves)
+        return look.answered
+
+    def _judge(self, job: Job, look: Look) -> Verdict:
+        sight = look.sight(job, stopping_s=self._stops.stopping_s(job.remote_id or ""))
+        return judge(job, sight, rules=self._judge_rules, now=self._context.clock.now())
+
+    async def _follow(self, job: Job, verdict: Verdict) -> Sequence[Transition]:
         if verdict.act is Act.SEND:
             return await self._send_again(job)
         if verdict.act in {Act.FAIL, Act.REPLACE}:
             return await self._failed(job, verdict)
-        return ()
+        if verdict.act is not Act.MOVE:
+            return ()
+        assert verdict.state is not None
+        if verdict.state in FINAL:
+            await self._logs.keep(job)
+        if verdict.state is JobState.SUCCEEDED:
+            self._throttles.ended(job, None)
+        return (move(job, verdict.state, verdict.reason, **verdict.changes),)
 
     async def _send_again(self, job: Job) -> Sequence[Transition]:
         if job.target is Target.STOPPED:
             return (move(job, JobState.STOPPED, "stopped by the user; the cluster never received it"),)
-        refusals = self._refusals.get((job.submission_id, job.attempt), [])
+        refusals = self._refusals.get(_key(job), [])
         if len(refusals) >= MAX_REFUSED_SENDS:
             reason = f"cluster {self.name!r} refused it {len(refusals)} times: {refusals[-1]}"
             return await self._failed(job, Verdict(act=Act.FAIL, failure=FailureKind.REFUSED, reason=reason))
@@ -142,29 +168,23 @@ class ClusterWorker:
         return ()
 
     async def _failed(self, job: Job, verdict: Verdict) -> Sequence[Transition]:
-        kind = verdict.failure or FailureKind.LOST
-        retry = decide_retry(job, kind, rules=self._retry_rules, jitter=self._context.jitter())
-        now = self._context.clock.now()
+        assert verdict.failure is not None
+        kind, context = verdict.failure, self._context
+        retry = decide_retry(
+            job,
+            kind,
+            rules=self._retry_rules,
+            jitter=context.jitter(),
+            least_delay_s=self._throttles.next_turn_s() if kind in _WHOLE_CLUSTER else 0.0,
+        )
         if verdict.act is Act.REPLACE:
-            return replace_silent(job, verdict, retry, now=now)
+            return replace_silent(job, verdict, retry, now=context.clock.now())
+        self._throttles.ended(job, kind)
         if kind is not FailureKind.LOST:
-            await self._keep_log(job)
+            await self._logs.keep(job)
         reason = redact_text(verdict.reason, secrets_of(job.spec.runtime_env))
         clean = Verdict(act=verdict.act, failure=kind, reason=reason, changes=verdict.changes)
-        return after_failure(job, clean, retry, now=now)
-
-    async def _keep_log(self, job: Job) -> None:
-        """Keep the end of the log, so that history outlives the cluster; without it the job still ends."""
-        if job.remote_id is None:
-            return
-        try:
-            text = await self._api.job_logs(job.remote_id)
-        except ClusterError as error:
-            log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
-            return
-        context, epoch = self._context, self._board.lease.epoch
-        kept = bounded(text, context.settings.log_keep_bytes)
-        await context.offload(context.store.save_log, job.submission_id, job.attempt, kept, epoch=epoch)
+        return after_failure(job, clean, retry, now=context.clock.now())
 
     # -- stopping
 
@@ -172,41 +192,30 @@ class ClusterWorker:
         """Ask Ray to stop what the user stopped and what ran too long."""
         now = self._context.clock.now()
         unwanted = [
-            job
+            job.remote_id or ""
             for job in self._board.on(self.name)
             if job.state in {JobState.SUBMITTED, JobState.RUNNING}
             and (job.target is Target.STOPPED or timed_out(job, now=now))
         ]
-        await asyncio.gather(*(self._stop(job) for job in unwanted))
+        if any(await together(self._stops.ask(remote_id) for remote_id in unwanted)):
+            self.wake.set()
 
-    async def _stop(self, job: Job) -> None:
-        assert job.remote_id is not None
-        now = self._context.clock.monotonic()
-        if now - self._stop_asked.get(job.remote_id, float("-inf")) < STOP_AGAIN_S:
-            return
-        self._stop_asked[job.remote_id] = now
-        self._context.crash_point("stop:before-post")
-        try:
-            await self._api.stop_job(job.remote_id)
-        except ClusterError as error:
-            log.warning("stop not delivered", extra={"job": job.submission_id, "why": str(error)})
-        self.wake.set()
+    async def _sweep(self) -> None:
+        if self._listed is not None:
+            listed, self._listed = self._listed, None
+            self._strays = await self._sweeper.sweep(listed)
 
     # -- pace
 
     def _pause_s(self) -> float:
         """Return how long to wait before the next look: short while something is about to change."""
         jobs, settings = self._board.on(self.name), self._context.settings
-        if not jobs:
+        watched = [job for job in jobs if job.state is not JobState.UNREACHABLE]
+        if not watched:
             return settings.probe_interval_s
-        busy = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in jobs)
+        busy = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in watched)
         return settings.poll_interval_s / 2 if busy else settings.poll_interval_s
 
 
-def bounded(text: str, keep_bytes: int) -> str:
-    """Return the end of a log, saying so when the beginning was cut."""
-    raw = text.encode()
-    if len(raw) <= keep_bytes:
-        return text
-    cut = len(raw) - keep_bytes
-    return f"[the first {cut} bytes of this log were not kept]\n" + raw[cut:].decode(errors="replace")
+def _key(job: Job) -> _Key:
+    return job.submission_id, job.attempt

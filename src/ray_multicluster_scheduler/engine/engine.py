@@ -10,14 +10,16 @@ from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.place import Placer
-from ray_multicluster_scheduler.engine.rules import judge_rules, plan_rules, retry_rules
-from ray_multicluster_scheduler.engine.sweep import Sweeper
+from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
+from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.watch import Probed
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
+from ray_multicluster_scheduler.policy.moves import without_cluster
+from ray_multicluster_scheduler.policy.throttle import ThrottleRules
 
 log = logging.getLogger(__name__)
 
@@ -82,19 +84,16 @@ class Leadership:
 
     def __init__(self, context: EngineContext, lease: Lease, bell: asyncio.Event) -> None:
         self._context = context
-        self._lease = lease
         self._bell = bell
         settings = context.settings
         self.board = Board(context, lease, moved=self._on_moved)
-        self.placer = Placer(context, self.board, plan_rules(settings))
-        self._sweeper = Sweeper(context, self.board)
+        self._throttles = Throttles(context, self.board, ThrottleRules(), replacement_bucket(settings))
+        self.placer = Placer(context, self.board, self._throttles, plan_rules(settings))
         self._plan = asyncio.Event()
         self._publish = asyncio.Event()
         self._pokes: set[asyncio.Task[object]] = set()
-        self._listed: asyncio.Queue[Probed] = asyncio.Queue()
-        judging, retrying = judge_rules(settings), retry_rules(settings)
         self.workers = {
-            spec.name: ClusterWorker(context, self.board, spec, judge_rules=judging, retry_rules=retrying)
+            spec.name: ClusterWorker(context, self.board, spec, self._throttles)
             for spec in context.config.clusters
         }
 
@@ -111,7 +110,6 @@ class Leadership:
                     repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
                     repeat(self._place, self._plan, lambda: IDLE_PLACE_S),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
-                    self._sweep(),
                     self._collect_packages(),
                     *(worker.run() for worker in self.workers.values()),
                 ]
@@ -124,29 +122,25 @@ class Leadership:
         context, ttl_s = self._context, self._context.settings.lease_ttl_s
         while True:
             await asyncio.sleep(ttl_s / RENEWALS)
-            now = context.clock.now()
-            self._lease = await context.offload(context.store.renew_lease, self._lease, ttl_s=ttl_s, now=now)
+            now, lease = context.clock.now(), self.board.lease
+            self.board.lease = await context.offload(context.store.renew_lease, lease, ttl_s=ttl_s, now=now)
 
     async def _refresh(self) -> None:
         """Take in what others wrote: new jobs and stop requests."""
-        await self.board.refresh()
+        changed = await self.board.refresh()
         self._plan.set()
-        for worker in self.workers.values():
-            worker.wake.set()
+        for cluster in changed & self.workers.keys():
+            self.workers[cluster].wake.set()
+        homeless = [job for job in self.board.all() if job.cluster not in self.workers]
+        await self.board.apply([moved for job in homeless if (moved := without_cluster(job))])
 
     async def _place(self) -> None:
         await self.placer.step()
 
     async def _publish_snapshots(self) -> None:
         context = self._context
-        snapshots = list(context.watch.snapshots().values())
-        await context.offload(context.store.save_snapshots, snapshots, epoch=self._lease.epoch)
-
-    async def _sweep(self) -> None:
-        while True:
-            probed = await self._listed.get()
-            if probed.jobs is not None:
-                await self._sweeper.sweep(probed.snapshot.name, probed.jobs)
+        snapshots = list(self._throttles.snapshots().values())
+        await context.offload(context.store.save_snapshots, snapshots, epoch=self.board.lease.epoch)
 
     async def _collect_packages(self) -> None:
         """Remove packages that no open job needs, from time to time."""
@@ -160,7 +154,11 @@ class Leadership:
             await asyncio.sleep(KEEP_PACKAGES_S / 24)
 
     def _on_probe(self, probed: Probed) -> None:
-        self._listed.put_nowait(probed)
+        worker = self.workers[probed.snapshot.name]
+        if probed.jobs is not None:
+            worker.listed(probed.jobs)
+        if probed.changed:
+            worker.wake.set()
         self._publish.set()
         self._plan.set()
 

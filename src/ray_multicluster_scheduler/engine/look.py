@@ -7,16 +7,22 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.tasks import together
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, RemoteJobNotFound
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob
 from ray_multicluster_scheduler.policy.judge import Sight
-from ray_multicluster_scheduler.ports import Clock, RayApi
+from ray_multicluster_scheduler.policy.remote_request import is_ours
+from ray_multicluster_scheduler.ports import RayApi
 
 #: Up to here single reads are cheaper for the cluster than its whole job list.
 SINGLE_READS = 4
 CONNECT_TIMEOUT_S = 2.0
+#: Two failed looks that are further apart than this (and two probe intervals) are not one silence: this
+#: process was stopped in between.
+LONGEST_GAP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,48 +33,65 @@ class Look:
     found: Mapping[str, RemoteJob]
     common: Sight
 
-    def sight(self, job: Job) -> Sight:
+    def sight(self, job: Job, *, stopping_s: float | None) -> Sight:
         """Return what this look says about one attempt."""
-        return replace(self.common, remote=self.found.get(job.remote_id or ""))
+        return replace(self.common, remote=self.found.get(job.remote_id or ""), stopping_s=stopping_s)
 
 
 class Looker:
     """Looks at one cluster and remembers since when it has not answered."""
 
-    def __init__(self, spec: ClusterSpec, api: RayApi, clock: Clock) -> None:
+    def __init__(self, context: EngineContext, spec: ClusterSpec, api: RayApi) -> None:
+        self._context = context
         self._spec = spec
         self._api = api
-        self._clock = clock
-        self._answered_at = clock.monotonic()
+        self._longest_gap_s = LONGEST_GAP_S + 2 * context.settings.probe_interval_s
+        #: All monotonic: of the first look of this silence, of its last one, and since when all is refused.
+        self._silent_since: float | None = None
+        self._silent_at = 0.0
         self._refused_since: float | None = None
 
-    async def look(self, jobs: Sequence[Job], snapshot: ClusterSnapshot) -> Look:
+    async def look(self, jobs: Sequence[Job]) -> Look:
         """Read these jobs, and the session when one of them is missing."""
+        snapshot = self._context.watch.snapshots()[self._spec.name]  # older than what is read now
         try:
-            found = await self._read([job.remote_id or "" for job in jobs])
+            found = await self._read(jobs)
             missing = any(job.remote_id not in found for job in jobs)
             session = (await self._api.version()).session_name if missing else snapshot.session_name
         except ClusterError as error:
             return await self._silent(error)
-        self._answered_at = self._clock.monotonic()
-        self._refused_since = None
+        self.rest()
         dead = frozenset(node.node_id for node in snapshot.nodes or () if not node.alive)
         common = Sight(answered=True, session_name=session, dead_nodes=dead)
         return Look(answered=True, found=found, common=common)
 
-    async def confirm(self, job: Job, sight: Sight) -> Sight:
-        """Read one id again, on its own. A failed read makes it no sight at all."""
+    async def confirm(self, jobs: Sequence[Job], look: Look) -> Look:
+        """Read some of these jobs again. A failed read makes it no sight at all."""
         try:
-            found = await self._read([job.remote_id or ""])
+            found = await self._read(jobs)
         except ClusterError as error:
-            return (await self._silent(error)).common
-        return replace(sight, remote=found.get(job.remote_id or ""), confirmed=True)
+            return await self._silent(error)
+        return Look(answered=True, found=found, common=replace(look.common, confirmed=True))
 
-    async def _read(self, remote_ids: Sequence[str]) -> dict[str, RemoteJob]:
-        if len(remote_ids) > SINGLE_READS:
-            return {remote.submission_id: remote for remote in await self._api.list_jobs()}
-        found = await asyncio.gather(*(self._read_one(remote_id) for remote_id in remote_ids))
-        return {remote.submission_id: remote for remote in found if remote is not None}
+    def rest(self) -> None:
+        """Forget the silence: the cluster answered, or there is nothing to look at."""
+        self._silent_since = self._refused_since = None
+
+    async def _read(self, jobs: Sequence[Job]) -> dict[str, RemoteJob]:
+        """Return those of these jobs that the cluster has. Somebody else's job of the same id is not one."""
+        if len(jobs) > SINGLE_READS:
+            listed = await self._api.list_jobs()
+        else:
+            reads = await together(self._read_one(job.remote_id or "") for job in jobs)
+            listed = tuple(remote for remote in reads if remote is not None)
+        by_id = {remote.submission_id: remote for remote in listed}
+        origin = self._context.store.store_id
+        return {
+            remote.submission_id: remote
+            for job in jobs
+            if (remote := by_id.get(job.remote_id or ""))
+            and is_ours(remote, job.submission_id, origin=origin)
+        }
 
     async def _read_one(self, remote_id: str) -> RemoteJob | None:
         try:
@@ -79,14 +102,18 @@ class Looker:
     async def _silent(self, error: ClusterError) -> Look:
         """Note another silent look; whether the whole machine refuses us is evidence, mere silence is not."""
         refused = isinstance(error, ClusterUnreachable) and error.refused and await self._head_refuses()
-        now = self._clock.monotonic()
+        now = self._context.clock.monotonic()
+        if now - self._silent_at > self._longest_gap_s:
+            self.rest()
+        self._silent_at = now
+        self._silent_since = now if self._silent_since is None else self._silent_since
         if not refused:
             self._refused_since = None
         elif self._refused_since is None:
             self._refused_since = now
         common = Sight(
             answered=False,
-            silent_s=now - self._answered_at,
+            silent_s=now - self._silent_since,
             silence=error.detail,
             refused_s=0.0 if self._refused_since is None else now - self._refused_since,
         )

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.model.decision import Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import JobState
@@ -17,9 +18,10 @@ from ray_multicluster_scheduler.policy.views import World, cluster_views, held_b
 class Placer:
     """One `step` places all that can be placed now."""
 
-    def __init__(self, context: EngineContext, board: Board, rules: PlanRules) -> None:
+    def __init__(self, context: EngineContext, board: Board, throttles: Throttles, rules: PlanRules) -> None:
         self._context = context
         self._board = board
+        self._throttles = throttles
         self._rules = rules
 
     async def step(self) -> int:
@@ -50,7 +52,7 @@ class Placer:
         context = self._context
         return World(
             specs=context.config.clusters,
-            snapshots=context.watch.snapshots(),
+            snapshots=self._throttles.snapshots(),
             live=self._board.all(),
             drains=await context.offload(context.store.drained),
             warm=self._board.warm(),

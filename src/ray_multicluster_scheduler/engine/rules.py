@@ -6,6 +6,7 @@ from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.policy.judge import JudgeRules
 from ray_multicluster_scheduler.policy.plan import PlanRules
 from ray_multicluster_scheduler.policy.retry import RetryRules
+from ray_multicluster_scheduler.policy.throttle import Bucket
 
 
 def judge_rules(settings: Settings) -> JudgeRules:
@@ -28,3 +29,8 @@ def retry_rules(settings: Settings) -> RetryRules:
 def plan_rules(settings: Settings) -> PlanRules:
     """Return the rules of the planner."""
     return PlanRules(starvation_after_s=settings.starvation_after_s)
+
+
+def replacement_bucket(settings: Settings) -> Bucket:
+    """Return the pace at which jobs of dead clusters are started anew."""
+    return Bucket(per_s=settings.replacement_rate, burst=max(1, round(settings.replacement_rate)))

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 #: How long an ending program waits for the engine to give up its lease.
 STOP_TIMEOUT_S = 5.0
+#: Threads for files and host names beyond two for each cluster.
+SPARE_THREADS = 4
 
 Build = Callable[[], EngineContext]
 
@@ -70,6 +72,10 @@ class EngineThread:
 
     async def _main(self) -> None:
         loop, context = asyncio.get_running_loop(), self._build()
+        # Host names are looked up on these threads: one that hangs must not keep the others waiting.
+        loop.set_default_executor(
+            concurrent.futures.ThreadPoolExecutor(2 * len(context.apis) + SPARE_THREADS)
+        )
         engine = Engine(context, holder=self._holder)
         self._ready.set_result((loop, context, engine))
 

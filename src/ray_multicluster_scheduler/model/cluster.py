@@ -91,6 +91,9 @@ class ClusterSnapshot:
     observed_at: float | None = None
     #: Why the cluster is not healthy, in one sentence.
     problem: str | None = None
+    #: How many jobs it may be given now because jobs die there quickly, and why; None: as many as fit.
+    throttle: int | None = None
+    throttle_reason: str = ""
 
     def age_s(self, now: float) -> float | None:
         """Return how old the values are, or None when nothing was ever read."""

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.model.resources import Resources, shortfall, sho
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms
 from ray_multicluster_scheduler.policy.rules import PlanRules
 
-#: None: no objection.
+#: None: no objection. A check may look at what jobs of one shape have in common, never at the job's identity.
 Check = Callable[[QueuedJob, Room, PlanRules], Refusal | None]
 
 
@@ -84,6 +84,14 @@ def has_allowance(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | N
     )
 
 
+def is_not_throttled(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+    """A cluster on which jobs die quickly gets few or none, until one does better: policy/throttle.py."""
+    snapshot = room.view.snapshot
+    if snapshot.throttle is None or room.placed < snapshot.throttle:
+        return None
+    return Refusal(cause=Cause.THROTTLED, sentence=snapshot.throttle_reason)
+
+
 def has_driver_slot(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
     """Every running job costs its head a driver process, and too many kill the head."""
     if room.slots > 0:
@@ -104,9 +112,9 @@ def has_room(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
 
 def is_not_kept_for_another(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
     """What is kept for a job that has waited too long is not for others."""
-    if room.kept_for is None or room.kept_for.submission_id == job.submission_id:
+    if room.kept_for is None:
         return None
-    lack = shortfall(job.claim, room.free_for(job))
+    lack = shortfall(job.claim, room.free_for_others())
     if not lack and room.slots > 1:
         return None
     kept = f"kept for job {room.kept_for.submission_id!r}, which has waited too long"
@@ -124,7 +132,13 @@ LASTING: tuple[Check, ...] = (
     can_ever_hold,
 )
 #: Reasons that go by when jobs end; the pace of starts is last: it means that nothing else is in the way.
-PASSING: tuple[Check, ...] = (has_driver_slot, has_room, is_not_kept_for_another, has_allowance)
+PASSING: tuple[Check, ...] = (
+    is_not_throttled,
+    has_driver_slot,
+    has_room,
+    is_not_kept_for_another,
+    has_allowance,
+)
 #: The causes of these: a later pass may find them gone.
 GOES_BY = frozenset({Cause.PACED, Cause.THROTTLED, Cause.DRIVER_CAP, Cause.NO_ROOM, Cause.RESERVED})
 

@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.policy.retry import FailureKind, failure_kind
 class Sight:
     """What one look says about one attempt."""
 
-    #: The cluster answered; then `remote` None means that it does not know the id.
+    #: The cluster answered; then `remote` None means that it has no job of ours under this id.
     answered: bool
     remote: RemoteJob | None = None
     #: The cluster's incarnation, read in the same look.
@@ -32,8 +32,10 @@ class Sight:
     silence: str = ""
     #: How long dashboard and head address have both refused connections, without a break.
     refused_s: float = 0.0
-    #: A second, single read of this id said the same.
+    #: A second read of this id said the same.
     confirmed: bool = False
+    #: How long ago Ray was first asked to stop it; None: it was not.
+    stopping_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class Act(str, Enum):
     KEEP = "KEEP"  # nothing new
     MOVE = "MOVE"  # write the new state
     FAIL = "FAIL"  # the attempt ended badly: the retry policy decides
-    CONFIRM = "CONFIRM"  # read this id once more, on its own, before believing it
+    CONFIRM = "CONFIRM"  # read this id once more before believing it
     SEND = "SEND"  # it never arrived: send it, under the same id
     REPLACE = "REPLACE"  # silent for too long: the user wants it started elsewhere
 
@@ -107,6 +109,7 @@ def _silent(job: Job, sight: Sight, *, rules: JudgeRules) -> Verdict:
     if not isinstance(job.spec.on_unreachable, str) and sight.silent_s >= job.spec.on_unreachable:
         return Verdict(
             act=Act.REPLACE,
+            failure=FailureKind.SILENT,
             reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s and on_unreachable "
             f"allows another start after {job.spec.on_unreachable:g} s: attempt {job.attempt} may still be "
             "running there, so the two may overlap",
@@ -154,12 +157,12 @@ def _found(job: Job, sight: Sight, remote: RemoteJob, *, rules: JudgeRules, now:
 
 
 def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdict:
-    if job.target is Target.STOPPED and now - job.changed_at > rules.stop_grace_s:
+    if sight.stopping_s is not None and sight.stopping_s > rules.stop_grace_s:
         return Verdict(
             act=Act.MOVE,
             state=JobState.STOPPED,
-            reason="stopped by the user; Ray never started it and still lists it as PENDING; it is stopped "
-            "there if it ever starts",
+            reason="stopped by the user; Ray has not started it and still lists it as PENDING, so it is "
+            "stopped there if it ever starts",
         )
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
         reason = f"cluster {job.cluster!r} has it and has not started it yet"

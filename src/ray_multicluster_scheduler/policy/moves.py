@@ -48,19 +48,29 @@ def after_failure(job: Job, verdict: Verdict, retry: RetryDecision, *, now: floa
 
 
 def replace_silent(job: Job, verdict: Verdict, retry: RetryDecision, *, now: float) -> tuple[Transition, ...]:
-    """Return the moves that start a silent job elsewhere; none when its retries are used up."""
+    """Return the moves that start a silent job elsewhere; without a retry left it only is UNREACHABLE."""
+    silent = () if job.state is JobState.UNREACHABLE else (move(job, JobState.UNREACHABLE, verdict.reason),)
     if not retry.again:
-        return ()
+        return silent
     changes = {**_counters(retry), "not_before": now + retry.delay_s, "avoid": retry.avoid}
     back = _requeue(job, f"{verdict.reason}; {retry.sentence}", outcome="REPLACED", changes=changes)
-    if job.state is JobState.UNREACHABLE:
-        return (back,)
-    return move(job, JobState.UNREACHABLE, verdict.reason), replace(back, expected=JobState.UNREACHABLE)
+    return (*silent, replace(back, expected=JobState.UNREACHABLE))
 
 
 def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
     """Return the move of a job of which nothing was executed: it keeps its retries."""
     return _requeue(job, reason, outcome="NOT_SENT", changes={"not_before": now + delay_s})
+
+
+def without_cluster(job: Job) -> Transition | None:
+    """Return what becomes of a live job whose cluster is no longer configured: nobody can look at it."""
+    gone = f"cluster {job.cluster!r} is no longer in clusters.yaml"
+    if job.target is Target.STOPPED:
+        return move(job, JobState.STOPPED, f"stopped by the user; {gone}, so it may still be running there")
+    if job.state is JobState.UNREACHABLE:
+        return None
+    reason = f"{gone}: put it back to have the job watched again, or stop the job"
+    return move(job, JobState.UNREACHABLE, reason)
 
 
 def _counters(retry: RetryDecision) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import JobSpec, remote_id_for
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
 from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.policy.paths import map_paths
 from ray_multicluster_scheduler.policy.runtime_env import compose
@@ -45,3 +45,8 @@ def compose_submit(
         entrypoint_memory=spec.entrypoint_memory,
         entrypoint_resources=spec.entrypoint_resources or None,
     )
+
+
+def is_ours(remote: RemoteJob, submission_id: str, *, origin: str) -> bool:
+    """Tell whether a job on a cluster is an attempt of this job of ours, and not somebody else's."""
+    return (remote.metadata.get(ORIGIN), remote.metadata.get(JOB)) == (origin, submission_id)

@@ -18,6 +18,7 @@ class FailureKind(str, Enum):
     UNSCHEDULABLE = "UNSCHEDULABLE"  # Ray found no room for the driver
     SUPERVISOR = "SUPERVISOR"  # Ray's own helper for the job died or never started
     REFUSED = "REFUSED"  # the cluster answered the submit with an error
+    SILENT = "SILENT"  # no word for as long as the user allows; it may still run
     USER = "USER"  # the program ended with an exit code
     TIMED_OUT = "TIMED_OUT"  # it ran longer than its timeout_s
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"  # it ended, and its result was deleted before we read it
@@ -34,8 +35,13 @@ _BY_ERROR_TYPE: Mapping[str, FailureKind] = {
     "JOB_ENTRYPOINT_COMMAND_ERROR": FailureKind.USER,
 }
 _USERS_OWN = frozenset({FailureKind.USER, FailureKind.TIMED_OUT})
-#: The cluster itself is the trouble: another one goes first.
-_ELSEWHERE = frozenset({FailureKind.ENVIRONMENT, FailureKind.UNSCHEDULABLE, FailureKind.REFUSED})
+#: The cluster itself is the trouble: another one goes first. (A lost cluster is not healthy; when it is back,
+#: it is as good as any other.)
+_ELSEWHERE = frozenset(
+    {FailureKind.ENVIRONMENT, FailureKind.UNSCHEDULABLE, FailureKind.REFUSED, FailureKind.SILENT}
+)
+#: Doubling more often than this reaches every ceiling.
+_MAX_DOUBLINGS = 16
 #: Running these again could repeat work that was done.
 _NEVER_AGAIN = frozenset({FailureKind.OUTCOME_UNKNOWN})
 
@@ -73,7 +79,9 @@ def failure_kind(remote: RemoteJob) -> FailureKind:
     return FailureKind.SUPERVISOR
 
 
-def decide_retry(job: Job, kind: FailureKind, *, rules: RetryRules, jitter: float) -> RetryDecision:
+def decide_retry(
+    job: Job, kind: FailureKind, *, rules: RetryRules, jitter: float, least_delay_s: float = 0.0
+) -> RetryDecision:
     """Decide what follows a failed attempt. `jitter` is a number from 0 to 1."""
     users_own = kind in _USERS_OWN
     user_failures = job.user_failures + users_own
@@ -84,13 +92,10 @@ def decide_retry(job: Job, kind: FailureKind, *, rules: RetryRules, jitter: floa
         else (infra_failures, rules.max_infra_retries, "max_infra_retries")
     )
     again = used <= budget and kind not in _NEVER_AGAIN
-    delay = min(rules.max_delay_s, rules.delay_s * 2 ** (used - 1)) * (0.5 + jitter / 2) if again else 0.0
+    delay = min(rules.max_delay_s, rules.delay_s * 2.0 ** min(used - 1, _MAX_DOUBLINGS))
+    delay = max(least_delay_s, delay * (0.5 + jitter / 2)) if again else 0.0
     avoid = job.avoid
-    if (
-        kind in {FailureKind.ENVIRONMENT, FailureKind.UNSCHEDULABLE}
-        and job.cluster
-        and job.cluster not in avoid
-    ):
+    if kind in _ELSEWHERE and job.cluster and job.cluster not in avoid:
         avoid = (*avoid, job.cluster)
     return RetryDecision(
         again=again,

@@ -147,10 +147,11 @@ def test_a_job_that_ran_too_long_has_failed_not_been_stopped() -> None:
     assert verdict_on(job, remote=a_remote(RemoteStatus.STOPPED)).failure is FailureKind.TIMED_OUT
 
 
-@pytest.mark.parametrize(("since_s", "act"), [(29, Act.KEEP), (31, Act.MOVE)])
-def test_a_stopped_job_that_ray_never_starts_is_let_go(since_s: float, act: Act) -> None:
-    job = a_running(state=JobState.SUBMITTED, target=Target.STOPPED, changed_at=NOW - since_s)
-    assert verdict_on(job, remote=a_remote(RemoteStatus.PENDING, driver_node_id=None)).act is act
+@pytest.mark.parametrize(("stopping_s", "act"), [(None, Act.KEEP), (29, Act.KEEP), (31, Act.MOVE)])
+def test_a_job_that_ray_neither_starts_nor_stops_is_let_go(stopping_s: float | None, act: Act) -> None:
+    job = a_running(state=JobState.SUBMITTED, target=Target.STOPPED, changed_at=NOW - 3600)
+    pending = a_remote(RemoteStatus.PENDING, driver_node_id=None)
+    assert verdict_on(job, remote=pending, stopping_s=stopping_s).act is act
 
 
 def test_a_cluster_that_is_back_tells_how_the_job_is() -> None:
@@ -178,6 +179,7 @@ sights = st.builds(
     silent_s=st.floats(0, 1000),
     refused_s=st.floats(0, 1000),
     confirmed=st.booleans(),
+    stopping_s=st.none() | st.floats(0, 1000),
 )
 jobs = st.builds(
     a_running,
@@ -204,7 +206,7 @@ def test_without_an_answer_nothing_succeeds_and_nothing_is_lost_but_by_refusal(
     verdict = judge(job, sight, rules=RULES, now=NOW)
     if not sight.answered:
         assert verdict.state is not JobState.SUCCEEDED
-        if verdict.failure is not None:
+        if verdict.failure is not None and verdict.act is not Act.REPLACE:
             assert sight.refused_s >= RULES.lost_after_refused_s
 
 

@@ -9,7 +9,12 @@ from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState, may_move
 from ray_multicluster_scheduler.policy.judge import Act, Verdict
-from ray_multicluster_scheduler.policy.moves import after_failure, back_to_queue, replace_silent
+from ray_multicluster_scheduler.policy.moves import (
+    after_failure,
+    back_to_queue,
+    replace_silent,
+    without_cluster,
+)
 from ray_multicluster_scheduler.policy.retry import FailureKind, RetryRules, decide_retry, failure_kind
 
 RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
@@ -69,9 +74,24 @@ def test_delays_grow_whatever_the_jitter_and_have_a_ceiling(first: float, second
     assert delays[0] < delays[1] <= delays[2] == 60
 
 
-def test_the_cluster_that_broke_the_environment_is_avoided_and_a_lost_one_is_not() -> None:
-    assert decide_retry(a_failed_attempt(), FailureKind.ENVIRONMENT, rules=RULES, jitter=0).avoid == ("a",)
-    assert decide_retry(a_failed_attempt(), FailureKind.LOST, rules=RULES, jitter=0).avoid == ()
+@pytest.mark.parametrize("kind", FailureKind)
+def test_a_cluster_that_broke_refused_or_left_the_job_is_avoided_and_a_lost_one_is_not(
+    kind: FailureKind,
+) -> None:
+    elsewhere = kind in {
+        FailureKind.ENVIRONMENT,
+        FailureKind.UNSCHEDULABLE,
+        FailureKind.REFUSED,
+        FailureKind.SILENT,
+    }
+    decision = decide_retry(a_failed_attempt(), kind, rules=RULES, jitter=0)
+    assert decision.avoid == (("a",) if elsewhere else ())
+
+
+def test_a_turn_that_comes_later_than_the_delay_is_waited_for_and_said() -> None:
+    decision = decide_retry(a_failed_attempt(), FailureKind.LOST, rules=RULES, jitter=0, least_delay_s=99)
+    assert decision.delay_s == 99
+    assert "in 99.0 s" in decision.sentence
 
 
 def test_what_may_have_done_its_work_is_never_repeated() -> None:
@@ -112,12 +132,38 @@ def test_a_lost_job_goes_through_lost_back_to_the_queue() -> None:
     assert "the head was restarted" in queued.reason
 
 
-def test_a_silent_job_is_replaced_only_while_it_has_retries() -> None:
-    verdict = Verdict(act=Act.REPLACE, reason="silent")
-    for failures, count in ((0, 2), (3, 0)):
-        job = a_failed_attempt(infra_failures=failures)
-        retry = decide_retry(job, FailureKind.LOST, rules=RULES, jitter=0)
-        assert len(replace_silent(job, verdict, retry, now=NOW)) == count
+@pytest.mark.parametrize(
+    ("state", "failures", "moves"),
+    [
+        (JobState.RUNNING, 0, [JobState.UNREACHABLE, JobState.QUEUED]),
+        (JobState.UNREACHABLE, 0, [JobState.QUEUED]),
+        (JobState.RUNNING, 3, [JobState.UNREACHABLE]),
+        (JobState.UNREACHABLE, 3, []),
+    ],
+)
+def test_a_silent_job_is_replaced_only_while_it_has_retries(
+    state: JobState, failures: int, moves: list[JobState]
+) -> None:
+    job = a_failed_attempt(state=state, infra_failures=failures)
+    retry = decide_retry(job, FailureKind.SILENT, rules=RULES, jitter=0)
+    made = replace_silent(job, Verdict(act=Act.REPLACE, reason="silent"), retry, now=NOW)
+    assert [each.new for each in made] == moves
+
+
+@pytest.mark.parametrize(
+    ("state", "target", "new"),
+    [
+        (JobState.RUNNING, Target.FINISHED, JobState.UNREACHABLE),
+        (JobState.UNREACHABLE, Target.FINISHED, None),
+        (JobState.UNREACHABLE, Target.STOPPED, JobState.STOPPED),
+    ],
+)
+def test_a_job_whose_cluster_was_taken_out_of_the_configuration_can_only_be_stopped(
+    state: JobState, target: Target, new: JobState | None
+) -> None:
+    moved = without_cluster(a_failed_attempt(state=state, target=target))
+    assert (moved and moved.new) is new
+    assert moved is None or "clusters.yaml" in moved.reason
 
 
 def test_a_job_that_was_not_sent_keeps_its_retries() -> None:

@@ -1,0 +1,50 @@
+"""Keeping the end of each job's log, so that history outlives the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ray_multicluster_scheduler.engine.board import Board
+from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.ports import RayApi
+
+log = logging.getLogger(__name__)
+
+#: Logs of one cluster that are read at once: each may be large, and many jobs can end together.
+AT_ONCE = 4
+
+
+class LogKeeper:
+    """Copies logs of one cluster into the store."""
+
+    def __init__(self, context: EngineContext, board: Board, api: RayApi) -> None:
+        self._context = context
+        self._board = board
+        self._api = api
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def keep(self, job: Job) -> None:
+        """Keep the end of a job's log; without it the job still ends."""
+        if job.remote_id is None:
+            return
+        async with self._slots:
+            try:
+                text = await self._api.job_logs(job.remote_id)
+            except ClusterError as error:
+                log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
+                return
+            context, epoch = self._context, self._board.lease.epoch
+            kept = bounded(text, context.settings.log_keep_bytes)
+            await context.offload(context.store.save_log, job.submission_id, job.attempt, kept, epoch=epoch)
+
+
+def bounded(text: str, keep_bytes: int) -> str:
+    """Return the end of a log, saying so when the beginning was cut."""
+    raw = text.encode()
+    if len(raw) <= keep_bytes:
+        return text
+    cut = len(raw) - keep_bytes
+    return f"[the first {cut} bytes of this log were not kept]\n" + raw[cut:].decode(errors="replace")

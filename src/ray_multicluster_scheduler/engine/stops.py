@@ -1,0 +1,60 @@
+"""Asking one cluster to stop jobs: again if Ray forgot it, but not at every look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.ports import RayApi
+
+log = logging.getLogger(__name__)
+
+#: A stop is asked for again after this, in case Ray forgot it.
+STOP_AGAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """When Ray first took the stop, if it did, and when it was last asked (monotonic)."""
+
+    taken_at: float | None
+    last_at: float
+
+
+class Stops:
+    """The stops of one cluster, by Ray's ids."""
+
+    def __init__(self, context: EngineContext, api: RayApi) -> None:
+        self._context = context
+        self._api = api
+        self._asked: dict[str, _Asked] = {}
+
+    async def ask(self, remote_id: str) -> bool:
+        """Ask Ray to stop a job; True when it is stopping it because of this call."""
+        now, known = self._context.clock.monotonic(), self._asked.get(remote_id)
+        if known is not None and now - known.last_at < STOP_AGAIN_S:
+            return False
+        taken_at = known.taken_at if known else None
+        self._asked[remote_id] = _Asked(taken_at, now)
+        self._context.crash_point("stop:before-post")
+        try:
+            stopping = await self._api.stop_job(remote_id)
+        except ClusterError as error:
+            log.warning("stop not delivered", extra={"job": remote_id, "why": str(error)})
+            return False
+        self._asked[remote_id] = _Asked(now if taken_at is None else taken_at, now)
+        return stopping
+
+    def stopping_s(self, remote_id: str) -> float | None:
+        """Return how long ago Ray took the first stop of a job; None: it has not."""
+        known = self._asked.get(remote_id)
+        if known is None or known.taken_at is None:
+            return None
+        return self._context.clock.monotonic() - known.taken_at
+
+    def keep_only(self, remote_ids: Collection[str]) -> None:
+        """Forget all other jobs: they have ended."""
+        self._asked = {name: asked for name, asked in self._asked.items() if name in remote_ids}

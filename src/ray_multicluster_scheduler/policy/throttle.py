@@ -1,0 +1,147 @@
+"""Two limits for bad times: on what a black hole is given, and on how fast lost jobs are started anew.
+
+A black hole is a cluster that kills jobs within seconds (a full disk, a missing mount). It always looks idle,
+so it would be given one job after the other. Here it gets less (one job at a time), then nothing but a probe
+job now and then, until one of these ends well or at least runs for a while. A cluster is not blamed for what
+programs and their environments may have done themselves, unless some other cluster is better at it.
+
+When a cluster dies with hundreds of jobs, these are not thrown at the others all at once, but started anew
+one after another: if it was one of them that killed the cluster, the others are not killed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.retry import FailureKind
+
+#: How much a quick death says about the cluster: all, or half where it may be the job's own doing.
+_WEIGHTS: Mapping[FailureKind, float] = {
+    FailureKind.SUPERVISOR: 1.0,
+    FailureKind.UNSCHEDULABLE: 1.0,
+    FailureKind.REFUSED: 1.0,
+    FailureKind.ENVIRONMENT: 0.5,
+    FailureKind.USER: 0.5,
+}
+#: Doubling more often than this reaches every ceiling.
+_MAX_DOUBLINGS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleRules:
+    """What is quick, how many deaths in a row are too many, and how long a black hole is left alone."""
+
+    quick_s: float = 30.0
+    #: From this weight of quick deaths in a row on, one job at a time; and from that on, only probe jobs.
+    less_from: float = 3.0
+    nothing_from: float = 6.0
+    #: Before a probe job; doubles with each one that dies.
+    pause_s: float = 60.0
+    max_pause_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streak:
+    """Quick deaths in a row on one cluster."""
+
+    deaths: int = 0
+    weight: float = 0.0
+    #: The part of the weight that is the cluster's fault for certain.
+    certain: float = 0.0
+    #: Probe jobs among them.
+    probes: int = 0
+    last_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """How many jobs a cluster may be given now, and why so few."""
+
+    allowance: int
+    reason: str
+
+
+def after_end(
+    streak: Streak, job: Job, kind: FailureKind | None, *, now: float, rules: ThrottleRules
+) -> Streak:
+    """Count the end of an attempt; `kind` is why it ended badly, None when it ended well."""
+    if kind is None:
+        return Streak()
+    weight = _WEIGHTS.get(kind)
+    if weight is None:
+        return streak  # the whole cluster is gone, or the program was stopped: no word about its health
+    if job.started_at is not None and now - job.started_at >= rules.quick_s:
+        return Streak()
+    was_probe = streak.weight >= rules.nothing_from and (job.placed_at or 0.0) > streak.last_at
+    return Streak(
+        deaths=streak.deaths + 1,
+        weight=streak.weight + weight,
+        certain=streak.certain + (weight if weight == 1.0 else 0.0),
+        probes=streak.probes + was_probe,
+        last_at=now,
+    )
+
+
+def throttle(
+    cluster: str, streaks: Mapping[str, Streak], live: Iterable[Job], *, now: float, rules: ThrottleRules
+) -> Throttle | None:
+    """Tell what a cluster may be given; None: as much as fits.
+
+    `streaks` are those of all clusters that can take jobs, `live` the jobs that are on clusters.
+    """
+    streak = streaks[cluster]
+    if streak.weight < rules.less_from or not _blamed(cluster, streaks, rules):
+        return None
+    since = [job for job in live if job.cluster == cluster and (job.placed_at or 0.0) > streak.last_at]
+    if any(_lives_on(job, now=now, rules=rules) for job in since):
+        return None
+    died = f"the last {streak.deaths} jobs that ended there died within {rules.quick_s:g} s"
+    if streak.weight < rules.nothing_from:
+        return Throttle(
+            allowance=max(0, 1 - len(since)),
+            reason=f"{died}; it is given one job at a time until one of them does better",
+        )
+    left_s = streak.last_at + _pause_s(streak, rules) - now
+    wait = f"in {left_s:.0f} s" if left_s > 0 else "at a time"
+    return Throttle(
+        allowance=0 if left_s > 0 else max(0, 1 - len(since)),
+        reason=f"{died}; it is given nothing until a probe job does better (one {wait})",
+    )
+
+
+def _blamed(cluster: str, streaks: Mapping[str, Streak], rules: ThrottleRules) -> bool:
+    """Tell whether it is the cluster's fault: where jobs die everywhere alike, it is the jobs'."""
+    if streaks[cluster].certain >= rules.less_from:
+        return True
+    return any(other.weight < rules.less_from for name, other in streaks.items() if name != cluster)
+
+
+def _lives_on(job: Job, *, now: float, rules: ThrottleRules) -> bool:
+    """Tell whether a job has outlived the time in which the others died."""
+    running = job.state is JobState.RUNNING and job.started_at is not None
+    return running and now - (job.started_at or now) >= rules.quick_s
+
+
+def _pause_s(streak: Streak, rules: ThrottleRules) -> float:
+    return min(rules.max_pause_s, rules.pause_s * 2.0 ** min(streak.probes, _MAX_DOUBLINGS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A token bucket: `burst` starts at once, then `per_s`. `empty_until` is all that it remembers."""
+
+    per_s: float
+    burst: int
+    empty_until: float = 0.0
+
+    def wait_s(self, now: float) -> float:
+        """Return how long the next start has to wait."""
+        return max(0.0, max(self.empty_until, now) - now - (self.burst - 1) / self.per_s)
+
+    def taken(self, now: float) -> Bucket:
+        """Return the bucket after one token was taken, now or in advance."""
+        later = max(self.empty_until, now) + 1.0 / self.per_s
+        return Bucket(per_s=self.per_s, burst=self.burst, empty_until=later)
