@@ -16,8 +16,7 @@ ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="For those who a
 def drain(cluster: ClusterArgument, *, config: ConfigOption = None, reason: ReasonOption = "") -> None:
     """Send no new jobs to a cluster; what runs there may end."""
     live = _mark(config, cluster, reason, drained=True)
-    rest = f"{live} of our jobs are still there" if live else "none of our jobs is there"
-    typer.echo(f"{cluster} gets no new jobs; {rest}.")
+    typer.echo(f"{cluster} gets no new jobs; our jobs there, which may end: {live}.")
 
 
 def undrain(cluster: ClusterArgument, *, config: ConfigOption = None) -> None:

@@ -1,0 +1,134 @@
+"""`raymc` in this process against fake clusters that live in a thread of their own."""
+
+import asyncio
+import contextlib
+import io
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.integration.raymc import Done, write_config
+from tests.system import FAST, fake
+
+from ray_multicluster_scheduler.cli.main import main
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.testing import FakeRay
+
+T = TypeVar("T")
+
+
+class Commands:
+    """Runs commands one after the other on one configuration; `fakes` are its clusters by name."""
+
+    def __init__(self, folder: Path, fakes: dict[str, FakeRay], loop: asyncio.AbstractEventLoop) -> None:
+        self.folder = folder
+        self.fakes = fakes
+        self._loop = loop
+        self.configure()
+
+    def configure(self, clusters: dict[str, dict[str, Any]] | None = None, **settings: Any) -> None:
+        """Write the configuration anew, with changes to some clusters and settings."""
+        specs = [ray.spec(**(clusters or {}).get(name, {})) for name, ray in self.fakes.items()]
+        self.config = write_config(self.folder, specs, **{**FAST, **settings})
+
+    def run(self, *arguments: str) -> Done:
+        """Run one command to its end, with its output in pipes."""
+        out, err = io.StringIO(), io.StringIO()
+        argv, code = sys.argv, 0
+        sys.argv = ["raymc", *arguments]
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        finally:
+            sys.argv = argv
+        return Done(code=code, out=out.getvalue(), err=err.getvalue())
+
+    def json(self, command: str, *arguments: str) -> Any:
+        """Run a command that writes JSON and must succeed."""
+        done = self.run(command, "--json", *arguments)
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    def no_wait(self, *arguments: str) -> str:
+        """Submit without waiting and return the id."""
+        done = self.run("submit", "--no-wait", *arguments)
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    def refused(self, *arguments: str) -> str:
+        """Run a command that must be refused, and return what it said: plain, in one line, no traceback."""
+        done = self.run(*arguments)
+        assert (done.code, done.out) == (2, ""), done
+        assert "Traceback" not in done.err
+        return " ".join(done.err.replace("│", " ").split())
+
+    @contextlib.contextmanager
+    def scheduler(self, *, start: bool = False) -> Iterator[Scheduler]:
+        """Open the same store as the commands do, as another process would."""
+        opened = Scheduler.open(self.config)
+        try:
+            if start:
+                opened.start()
+            yield opened
+        finally:
+            opened.stop()
+
+    def job(self, submission_id: str) -> Job:
+        """Read a job from the store."""
+        with self.scheduler() as opened:
+            return opened.store.get(submission_id)
+
+    def in_loop(self, change: Callable[[], T]) -> T:
+        """Do something to a fake cluster, in its own thread."""
+
+        async def call() -> T:
+            return change()
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+
+@contextlib.contextmanager
+def running_fakes(*fakes: FakeRay) -> Iterator[asyncio.AbstractEventLoop]:
+    """Run fake clusters in a thread of their own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="fake-clusters")
+    thread.start()
+
+    async def each(step: str) -> None:
+        for ray in fakes:
+            await (ray.__aenter__() if step == "start" else ray.__aexit__())
+
+    try:
+        asyncio.run_coroutine_threadsafe(each("start"), loop).result()
+        yield loop
+        asyncio.run_coroutine_threadsafe(each("stop"), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextlib.contextmanager
+def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, *fakes: FakeRay) -> Iterator[Commands]:
+    """Give a test its own clusters, configuration, home and user; by default two clusters of 4 and 2 CPUs."""
+    clusters = fakes or (fake("centos", 4), fake("mac", 2))
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(folder / "home"))
+    monkeypatch.setenv("RAY_MULTICLUSTER_USER", "ann")
+    monkeypatch.delenv("RAY_MULTICLUSTER_CONFIG", raising=False)
+    with running_fakes(*clusters) as loop:
+        yield Commands(folder, {ray.name: ray for ray in clusters}, loop)
+
+
+@pytest.fixture
+def raymc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    """Two fake clusters, `centos` with 4 CPUs and `mac` with 2, and the commands on them."""
+    with commands(tmp_path, monkeypatch) as ready:
+        yield ready

@@ -1,0 +1,65 @@
+"""`raymc submit --array`: many jobs, one group, one wait, one stop."""
+
+from collections import Counter
+
+from tests.integration.job_commands import Commands, raymc
+
+__all__ = ["raymc"]
+
+
+def test_an_array_is_one_group_and_one_wait(raymc: Commands) -> None:
+    done = raymc.run(
+        "submit", "--array", "0-2,7", "--submission-id", "arr", "--name", "part-{i}", "--", "echo part {i}"
+    )
+    assert (done.code, done.out) == (0, "")
+    assert "4 jobs of group arr accepted" in done.err
+    assert "4/4 jobs: 4 SUCCEEDED" in done.err
+    listed = raymc.json("jobs", "--group", "arr")
+    assert [(row["submission_id"], row["entrypoint"], row["job_id"]) for row in listed] == [
+        (f"arr-{i}", f"echo part {i}", f"part-{i}") for i in (7, 2, 1, 0)
+    ]
+
+
+def test_the_larger_cluster_does_more_of_an_array(raymc: Commands) -> None:
+    raymc.configure(max_starts_in_flight=6)
+    done = raymc.run("submit", "--array", "1-30", "--submission-id", "arr", "--", "echo {i}; sleep 0.3")
+    assert done.code == 0, done.err
+    places = Counter(row["cluster"] for row in raymc.json("jobs", "--group", "arr", "--limit", "0"))
+    assert places["centos"] + places["mac"] == 30
+    assert places["centos"] > places["mac"] > 0
+    assert f"{places['mac']} SUCCEEDED on mac" in done.err
+
+
+def test_failures_of_an_array_are_counted_and_the_first_ones_shown(raymc: Commands) -> None:
+    done = raymc.run("submit", "--array", "1-5", "--submission-id", "arr", "--", "echo saw {i}; exit 1")
+    assert done.code == 1
+    assert "5 FAILED" in done.err
+    assert done.err.count("exit code 1") == 3
+    assert "| saw 1" in done.err
+    assert "and 2 more: `raymc jobs --group arr --state failed`" in done.err
+    assert len(raymc.json("jobs", "--group", "arr", "--state", "failed")) == 5
+
+
+def test_a_group_is_waited_for_and_stopped_as_one(raymc: Commands) -> None:
+    group = raymc.no_wait("--array", "0-8", "--", "echo {i}; sleep 30")
+    assert "this would stop 9 jobs" in raymc.refused("stop", "--group", group)
+    stopped = raymc.run("stop", "--group", group, "--yes")
+    assert stopped.code == 0
+    assert sorted(stopped.out.split()) == sorted(
+        word for i in range(9) for word in (f"{group}-{i}:", "STOPPED")
+    )
+    waited = raymc.run("wait", "--group", group)
+    assert waited.code == 1
+    assert "9 STOPPED" in waited.err
+
+
+def test_what_still_waits_of_an_array_is_counted_and_a_wait_sends_it(raymc: Commands) -> None:
+    done = raymc.run("submit", "--no-wait", "--array", "0-8", "--cpus", "2", "--", "echo {i}; sleep 6")
+    group = done.out.strip()
+    assert done.code == 0
+    assert "3 of 9 were sent: 2 to centos, 1 to mac." in done.err
+    assert "6 wait: centos: needs 2 CPU; free: 0 CPU of 4 CPU" in done.err
+    assert f"No scheduler is running: `raymc wait --group {group}`" in done.err
+    waited = raymc.run("wait", "--group", group)
+    assert waited.code == 0, waited.err
+    assert "9/9 jobs: 9 SUCCEEDED" in waited.err

@@ -1,0 +1,207 @@
+"""`raymc jobs`, `status`, `info`, `logs`, `events`, `explain`: they tell the truth and start nothing."""
+
+import json
+
+import pytest
+from tests.integration.job_commands import Commands, raymc
+
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.service.request import JobRequest
+
+__all__ = ["raymc"]
+
+READERS = (["jobs"], ["status", "one"], ["info", "one"], ["events", "one"], ["explain", "one"])
+
+
+def accept(raymc: Commands, *requests: JobRequest) -> None:
+    """Write jobs to the store without sending them."""
+    raymc.run("clusters")
+    with raymc.scheduler() as opened:
+        opened.jobs.submit(requests)
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_reading_takes_no_lease_and_sends_nothing(raymc: Commands, command: list[str]) -> None:
+    raymc.configure(probe_timeout_s=0.1)
+    accept(raymc, JobRequest(entrypoint="echo", user="ann", submission_id="one"))
+    assert raymc.run(*command).code == 0
+    assert raymc.run(command[0], "--json", *command[1:]).code == 0
+    with raymc.scheduler() as opened:
+        assert opened.store.acquire_lease("test", ttl_s=1, now=SystemClock().now()).epoch == 1  # type: ignore[union-attr]
+    assert not raymc.fakes["centos"].jobs
+
+
+def test_filters_choose_and_the_newest_come_first(raymc: Commands) -> None:
+    raymc.configure(probe_timeout_s=0.1)
+    accept(
+        raymc,
+        JobRequest(entrypoint="echo 1", user="ann", submission_id="one", tags=["x"]),
+        JobRequest(entrypoint="echo 2", user="bob", submission_id="two", group="g"),
+        JobRequest(entrypoint="echo 3", user="ann", submission_id="three"),
+    )
+    raymc.run("stop", "three")
+    assert raymc.run("wait", "one").code == 0
+
+    def ids(*filters: str) -> list[str]:
+        return [row["submission_id"] for row in raymc.json("jobs", *filters)]
+
+    assert ids() == ["three", "two", "one"]
+    assert ids("--limit", "1") == ["three"]
+    assert ids("--user", "bob") == ["two"]
+    assert ids("--group", "g") == ["two"]
+    assert ids("--tag", "x") == ["one"]
+    assert ids("--state", "stopped") == ["three"]
+    assert ids("--state", "SUCCEEDED", "--state", "stopped", "--user", "ann") == ["three", "one"]
+    assert ids("--cluster", "centos") == ["two", "one"]
+    assert "No job matches." in raymc.run("jobs", "--user", "eve").out
+    assert "The newest 2; --limit shows more." in raymc.run("jobs", "--limit", "2").out
+
+
+def test_an_empty_store_says_so(raymc: Commands) -> None:
+    assert raymc.run("jobs").out == "No job was submitted yet.\n"
+    assert raymc.json("jobs") == []
+
+
+@pytest.mark.parametrize("columns", ["80", "140"])
+def test_the_list_fits_the_screen_and_never_cuts_an_id(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    raymc.configure(probe_timeout_s=0.1)
+    long_id, command = "sub_" + "0123456789abcdef" * 2, "python /home/z/train.py " + "--flag " * 40
+    accept(
+        raymc,
+        JobRequest(entrypoint=command, user="ann", submission_id=long_id),
+        JobRequest(entrypoint=command, user="bob", submission_id="short"),
+    )
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = raymc.run("jobs").out
+    assert long_id in shown
+    assert "python /home/z/t" in shown
+    assert max(map(len, shown.splitlines())) <= int(columns)
+
+
+def test_with_nobody_scheduling_the_age_of_what_is_shown_is_said(raymc: Commands) -> None:
+    submission_id = raymc.no_wait("--", "sleep 30")
+    for command in (["jobs"], ["status", submission_id], ["info", submission_id], ["events", submission_id]):
+        assert "No scheduler is running; the clusters were last looked at:" in raymc.run(*command).out
+    with raymc.scheduler(start=True) as opened:
+        opened.jobs.stop([submission_id])
+        opened.jobs.status(submission_id)
+        for _ in opened.jobs.changes([submission_id], timeout_s=20, tick_s=1):
+            pass
+        assert "No scheduler is running" not in raymc.run("jobs").out
+    assert "No scheduler is running" not in raymc.run("jobs").out  # nothing can have changed since
+
+
+def test_status_is_one_line_with_the_reason(raymc: Commands) -> None:
+    raymc.run("submit", "--submission-id", "one", "--", "exit 4")
+    told = raymc.run("status", "one")
+    assert told.code == 0
+    assert told.out.startswith("FAILED on centos for ")
+    assert "exit code 4" in told.out
+    row = raymc.json("status", "one")
+    assert (row["state"], row["status"], row["cluster"]) == ("FAILED", "FAILED", "centos")
+
+
+def test_info_shows_everything_but_secrets(raymc: Commands) -> None:
+    env = json.dumps({"env_vars": {"DB_PASSWORD": "correct-horse", "MODE": "fast"}})
+    raymc.run(
+        "submit",
+        "--submission-id",
+        "one",
+        "--runtime-env-json",
+        env,
+        "--metadata-json",
+        '{"project": "ml"}',
+        "--tag",
+        "nightly",
+        "--",
+        "echo correct-horse; exit 2",
+    )
+    shown = raymc.run("info", "one").out
+    for words in ("one", "FAILED", "centos", "MODE: fast", "project=ml", "nightly", "1 CPU", "exit code"):
+        assert words in shown
+    known = raymc.json("info", "one")
+    assert known["exit_code"] == 2
+    assert [attempt["cluster"] for attempt in known["attempts"]] == ["centos"]
+    everything = [raymc.run(*c, *more).out for c in READERS for more in ([], ["--json"])]
+    assert "correct-horse" not in "".join([shown, *everything])
+
+
+def test_events_tell_each_move_with_its_reason(raymc: Commands) -> None:
+    raymc.run("submit", "--submission-id", "one", "--", "sleep 0.5")
+    moves = raymc.json("events", "one")
+    assert [(move["old"], move["new"]) for move in moves] == [
+        (None, "QUEUED"),
+        ("QUEUED", "PLACED"),
+        ("PLACED", "SUBMITTED"),
+        ("SUBMITTED", "RUNNING"),
+        ("RUNNING", "SUCCEEDED"),
+    ]
+    assert all(move["reason"] for move in moves)
+    shown = raymc.run("events", "one").out
+    assert "placed on 'centos': best score of 2 candidates" in shown
+    assert "ago" in shown
+
+
+def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(raymc: Commands) -> None:
+    raymc.no_wait("--submission-id", "one", "--", "echo early; sleep 3; echo late")
+    running = raymc.run("logs", "one")
+    assert running.out.splitlines()[-1] == "early"
+    followed = raymc.run("logs", "-f", "one")
+    assert followed.code == 0
+    assert followed.out.splitlines()[-2:] == ["early", "late"]
+    raymc.in_loop(lambda: raymc.fakes["centos"].jobs["one"].__setattr__("log", "another log"))
+    assert raymc.run("logs", "one").out.splitlines()[-2:] == ["early", "late"]
+
+
+def test_a_job_without_a_log_says_so(raymc: Commands) -> None:
+    raymc.configure(probe_timeout_s=0.1)
+    accept(raymc, JobRequest(entrypoint="echo", user="ann", submission_id="one"))
+    told = raymc.run("logs", "one")
+    assert (told.code, told.out) == (0, "")
+    assert "one has no log yet: it is QUEUED" in told.err
+
+
+def test_explain_names_the_true_reason_for_each_cluster_and_following_it_lets_the_job_start(
+    raymc: Commands,
+) -> None:
+    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 3.0}))
+    assert raymc.run("drain", "mac", "--reason", "new disks").code == 0
+    raymc.no_wait("--submission-id", "one", "--cpus", "2", "--", "echo")
+    told = raymc.run("explain", "one")
+    assert told.code == 0
+    assert "centos: needs 2 CPU; free: 1 CPU of 4 CPU" in told.out
+    assert "mac: it is drained: new disks" in told.out
+    assert "Place 1 in the queue." in told.out
+    assert "ask for 1 CPU instead of 2 CPU: 'centos' has that free" in told.out
+    assert "let 'mac' take jobs again: `raymc undrain mac`" in told.out
+    assert raymc.run("undrain", "mac").code == 0
+    assert raymc.run("wait", "one").code == 0
+    assert raymc.job("one").cluster == "mac"
+
+
+def test_explain_of_a_placed_job_shows_the_scores_of_that_moment(raymc: Commands) -> None:
+    raymc.run("submit", "--submission-id", "one", "--cpus", "3", "--", "echo")
+    told = raymc.run("explain", "one").out
+    assert "Placed on centos: only candidate." in told
+    assert "free share" in told
+    assert "mac: needs 3 CPU; the whole cluster has 2 CPU" in told
+    explained = raymc.json("explain", "one")
+    assert explained["decision"]["scores"]["centos"]["parts"]["free_share"] == 0.25
+
+
+def test_explain_of_a_job_that_waits_for_another_names_it(raymc: Commands) -> None:
+    raymc.no_wait("--submission-id", "first", "--", "sleep 30")
+    raymc.no_wait("--submission-id", "second", "--after", "first", "--", "echo")
+    assert "It waits for its dependencies: first (RUNNING)." in raymc.run("explain", "second").out
+
+
+def test_a_drained_cluster_is_shown_as_drained_and_gets_no_job(raymc: Commands) -> None:
+    raymc.no_wait("--cluster", "mac", "--", "sleep 30")
+    assert raymc.run("drain", "mac").out == "mac gets no new jobs; our jobs there, which may end: 1.\n"
+    assert [row["drained"] for row in raymc.json("clusters")] == [False, True]
+    raymc.run("submit", "--submission-id", "one", "--cluster", "mac", "--", "echo")
+    assert raymc.job("one").cluster == "centos"
+    assert raymc.run("undrain", "mac").out == "mac may have new jobs again.\n"
+    assert [row["drained"] for row in raymc.json("clusters")] == [False, False]

@@ -1,0 +1,48 @@
+"""Who schedules when nobody waits: another process, this command for a moment, or nobody, and it is said."""
+
+from tests.integration.job_commands import Commands, raymc
+
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.model.states import JobState
+
+__all__ = ["raymc"]
+
+
+def test_with_no_scheduler_running_the_job_is_sent_and_the_id_is_all_of_stdout(raymc: Commands) -> None:
+    done = raymc.run("submit", "--no-wait", "--submission-id", "one", "--", "sleep 30")
+    assert (done.code, done.out) == (0, "one\n")
+    assert "Sent to centos." in done.err
+    assert "one" in raymc.fakes["centos"].jobs
+    with raymc.scheduler() as opened:
+        assert opened.store.leader(now=SystemClock().now()) is None
+
+
+def test_a_job_without_room_is_kept_and_the_command_says_for_whom_it_waits(raymc: Commands) -> None:
+    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 4.0}))
+    done = raymc.run("submit", "--no-wait", "--submission-id", "one", "--cpus", "3", "--", "echo")
+    assert (done.code, done.out) == (0, "one\n")
+    assert "It waits: centos: needs 3 CPU; free: 0 CPU of 4 CPU; mac: needs 3 CPU" in done.err
+    assert "No scheduler is running: `raymc wait one`" in done.err
+    assert raymc.job("one").state is JobState.QUEUED
+    raymc.in_loop(lambda: raymc.fakes["centos"].use({}))
+    assert raymc.run("wait", "one").code == 0
+
+
+def test_with_a_scheduler_running_the_job_is_only_accepted_and_its_leader_named(raymc: Commands) -> None:
+    with raymc.scheduler(start=True) as opened:
+        first = raymc.run("submit", "--submission-id", "first", "--", "echo")
+        assert first.code == 0, first.err
+        lease = opened.store.leader(now=SystemClock().now())
+        assert lease is not None
+        host, pid, _ = lease.holder.split(":")
+        done = raymc.run("submit", "--no-wait", "--submission-id", "one", "--", "echo")
+        assert (done.code, done.out) == (0, "one\n")
+        assert done.err.strip() == f"It is accepted; process {pid} on {host} schedules."
+        assert raymc.run("wait", "one").code == 0
+
+
+def test_json_tells_what_became_of_each_job(raymc: Commands) -> None:
+    told = raymc.json("submit", "--no-wait", "--array", "0-1", "--submission-id", "arr", "--", "sleep {i}")
+    assert (told["group"], told["leader"]) == ("arr", None)
+    assert [job["submission_id"] for job in told["jobs"]] == ["arr-0", "arr-1"]
+    assert all(job["cluster"] for job in told["jobs"])

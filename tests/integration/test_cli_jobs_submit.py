@@ -1,0 +1,165 @@
+"""`raymc submit`: the log on stdout, the story on stderr, and every option where it belongs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.integration.job_commands import Commands, commands, raymc
+from tests.system import fake
+
+from ray_multicluster_scheduler.model.resources import GIB
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.testing import ShellRunner
+
+__all__ = ["raymc"]
+
+
+def test_the_log_goes_to_stdout_and_the_story_to_stderr(raymc: Commands) -> None:
+    done = raymc.run("submit", "--submission-id", "one", "--", "echo hello; sleep 0.3; echo bye")
+    assert done.code == 0
+    assert done.out.splitlines()[-2:] == ["hello", "bye"]
+    assert "Ctrl-C stops it" in done.err
+    assert "one: RUNNING on centos" in done.err
+    assert "one SUCCEEDED on centos" in done.err
+
+
+def test_a_failed_job_ends_the_command_with_1_and_says_why(raymc: Commands) -> None:
+    done = raymc.run("submit", "--submission-id", "one", "--", "echo oops; exit 3")
+    assert done.code == 1
+    assert "oops" in done.out
+    assert "one FAILED on centos: its program ended with exit code 3" in done.err
+
+
+def test_one_word_is_a_command_line_and_several_words_are_quoted(raymc: Commands) -> None:
+    assert raymc.run("submit", "--submission-id", "line", "--", "echo a && echo b").code == 0
+    assert raymc.run("submit", "--submission-id", "words", "--", "echo", "a  b", "--cpus").code == 0
+    assert raymc.job("line").spec.entrypoint == "echo a && echo b"
+    assert raymc.job("words").spec.entrypoint == "echo 'a  b' --cpus"
+
+
+def test_the_options_of_ray_reach_ray(raymc: Commands) -> None:
+    (raymc.folder / "env.yaml").write_text("env_vars: {FROM: file}\n")
+    options = {
+        "--submission-id": "mine",
+        "--runtime-env": "env.yaml",
+        "--entrypoint-num-cpus": "1.5",
+        "--entrypoint-memory": "1000",
+        "--metadata-json": '{"project": "ml"}',
+    }
+    done = raymc.run("submit", *(word for pair in options.items() for word in pair), "--", "echo")
+    assert done.code == 0, done.err
+    sent = raymc.fakes["centos"].jobs["mine"].submission
+    assert sent.demand == {"CPU": 1.5, "memory": 1000.0}
+    assert sent.runtime_env is not None
+    assert sent.runtime_env["env_vars"]["FROM"] == "file"
+    assert sent.metadata is not None
+    assert sent.metadata["project"] == "ml"
+
+
+def test_gpus_and_custom_resources_of_the_driver_reach_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commands(tmp_path, monkeypatch, fake("gpu", gpus=2, resources={"disk": 5})) as raymc:
+        options = ("--entrypoint-num-gpus", "1", "--entrypoint-resources", '{"disk": 2}')
+        assert raymc.run("submit", "--submission-id", "g", *options, "--", "echo").code == 0
+        assert raymc.fakes["gpu"].jobs["g"].submission.demand == {"GPU": 1.0, "disk": 2.0}
+
+
+def test_our_own_options_are_kept_with_the_job(raymc: Commands) -> None:
+    assert raymc.run("submit", "--submission-id", "first", "--", "echo").code == 0
+    options = {
+        "--submission-id": "second",
+        "--cluster": "mac",
+        "--cpus": "2",
+        "--memory": "0.5",
+        "--tag": "linux",
+        "--priority": "7",
+        "--after": "first",
+        "--retries": "2",
+        "--timeout": "60",
+        "--queue-timeout": "50",
+        "--on-unreachable": "30",
+        "--name": "train",
+    }
+    done = raymc.run("submit", *(word for pair in options.items() for word in pair), "--", "echo")
+    assert done.code == 0, done.err
+    job = raymc.job("second")
+    assert job.cluster == "mac"
+    assert job.spec.requirements == {"CPU": 2.0, "memory": 0.5 * GIB}
+    assert (job.spec.tags, job.spec.priority, job.spec.depends_on) == (("linux",), 7, ("first",))
+    assert (job.spec.max_retries, job.spec.timeout_s, job.spec.queue_timeout_s) == (2, 60.0, 50.0)
+    assert (job.spec.on_unreachable, job.spec.name, job.spec.user) == (30.0, "train", "ann")
+
+
+def test_retries_are_made_and_a_job_after_a_failed_one_fails(raymc: Commands) -> None:
+    done = raymc.run("submit", "--submission-id", "bad", "--retries", "1", "--", "echo try; exit 1")
+    assert done.code == 1
+    assert raymc.job("bad").attempt == 2
+    assert "attempt 2" in done.out
+    after = raymc.run("submit", "--submission-id", "next", "--after", "bad", "--", "echo")
+    assert after.code == 1
+    assert "bad" in after.err
+
+
+def test_a_working_directory_travels_and_an_array_packs_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "work.sh").write_text("echo part $1 of the code")
+    with commands(tmp_path, monkeypatch, fake("a", runner=ShellRunner())) as raymc:
+        done = raymc.run("submit", "--working-dir", "code", "--", "sh work.sh 7")
+        assert (done.code, done.out.splitlines()[-1]) == (0, "part 7 of the code")
+        many = raymc.run("submit", "--array", "0-4", "--working-dir", "./code", "--", "sh work.sh {i}")
+        assert many.code == 0, many.err
+        assert len(raymc.fakes["a"].cluster.packages) == 1
+
+
+def test_json_environment_and_working_dir_go_together(raymc: Commands) -> None:
+    (raymc.folder / "here").mkdir()
+    env = json.dumps({"env_vars": {"A": "1"}, "working_dir": "/nowhere"})
+    plan = raymc.json("submit", "--dry-run", "--runtime-env-json", env, "--working-dir", "here", "--", "echo")
+    for sent in plan["environments"].values():
+        assert sent["runtime_env"]["env_vars"]["A"] == "1"
+        assert sent["runtime_env"]["working_dir"].startswith("gcs://")
+
+
+def test_a_waiting_job_says_for_what_it_waits(raymc: Commands) -> None:
+    for ray in raymc.fakes.values():
+        raymc.in_loop(lambda ray=ray: ray.use({"CPU": 2.0}))  # type: ignore[misc]
+    done = raymc.run("submit", "--cpus", "3", "--queue-timeout", "4", "--", "echo")
+    assert done.code == 1
+    assert "QUEUED: centos: needs 3 CPU; free: 2 CPU of 4 CPU; mac: needs 3 CPU" in done.err
+
+
+def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(raymc: Commands) -> None:
+    raymc.configure(
+        {
+            "centos": {"runtime_env": {"env_vars": {"home_dir": "/home/z", "API_TOKEN": "hush-hush"}}},
+            "mac": {"runtime_env": {"env_vars": {"home_dir": "/Users/z"}}},
+        }
+    )
+    done = raymc.run("submit", "--dry-run", "--cpus", "3", "--", "python", "/home/z/x.py")
+    assert done.code == 0
+    assert "It would go to centos: only candidate." in done.out
+    assert "mac: needs 3 CPU; the whole cluster has 2 CPU" in done.out
+    for words in ("free share", "python /home/z/x.py", "python /Users/z/x.py", "API_TOKEN: <redacted>"):
+        assert words in done.out
+    assert "hush" not in done.out
+    assert raymc.json("jobs") == []
+    assert not raymc.fakes["centos"].jobs
+
+
+def test_a_dry_run_of_a_job_that_would_wait_says_what_would_help(raymc: Commands) -> None:
+    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 3.0}))
+    done = raymc.run("submit", "--dry-run", "--array", "3-5", "--cpus", "4", "--", "echo {i}")
+    assert "An array of 3 jobs; shown is its first" in done.out
+    assert "It would wait, at place 1 of the queue. What would let it start now:" in done.out
+    assert "ask for 2 CPU instead of 4 CPU: 'mac' has that free" in done.out
+    assert "echo 3" in done.out
+
+
+def test_a_job_that_somebody_else_stops_is_no_success(raymc: Commands) -> None:
+    submission_id = raymc.no_wait("--", "sleep 60")
+    assert raymc.run("stop", submission_id).code == 0
+    assert raymc.run("wait", submission_id).code == 1
+    assert raymc.job(submission_id).state is JobState.STOPPED
