@@ -1,0 +1,97 @@
+"""Every command that the documents show is one that works."""
+
+import importlib.util
+import re
+import shlex
+
+import pytest
+import typer
+from tests.docs.pages import PAGES, ROOT, Block, blocks, commands
+
+from ray_multicluster_scheduler.cli.main import app
+
+#: What is neither ours nor Python's: why it is shown, and why it is not run here.
+OTHERS = {
+    "curl -s http://": "asks a cluster of the reader's",
+    "ls -t /tmp/ray/session_latest/logs/": "looks at a head of the reader's",
+    "mkdir -p hello && echo ": "makes the directory of the next command; the quickstart is run as a whole",
+    "pip install .": "`make setup` does the same, and CI does that first",
+    "ps ax | grep -c '[m]ode=specific-server'": "counts processes on a head of the reader's",
+    "source .venv/bin/activate": "made by `make setup`",
+    "ss -tnp state established": "looks at a head of the reader's",
+}
+SHELL = blocks("bash", "console")
+INLINE = sorted(
+    {
+        command
+        for page in PAGES
+        for command in re.findall(r"(?<!`)`(raymc [^`\n]+)`", page.read_text())
+        if "…" not in command
+    }
+)
+TARGETS = set(re.findall(r"^([a-z0-9]+):.*##", (ROOT / "Makefile").read_text(), re.M))
+
+
+def parse_raymc(command: str) -> None:
+    """Let the real command line read a command, without running it."""
+    reader, words = typer.main.get_command(app), shlex.split(command)[1:]
+    context = reader.make_context("raymc", [*words])
+    while hasattr(reader, "resolve_command"):  # Typer has its own copy of Click, so this is no click.Group
+        name, reader, words = reader.resolve_command(context, words)
+        context = reader.make_context(name, [*words], parent=context)
+
+
+def check(command: str) -> None:
+    """Fail for a command that could not work."""
+    words = shlex.split(command)
+    if words[0] == "raymc":
+        parse_raymc(command)
+    elif words[0] == "make":
+        assert words[1] in TARGETS
+    elif words[:2] == [".venv/bin/python", "-m"]:
+        assert importlib.util.find_spec(words[2])
+    else:
+        assert any(command.startswith(known) for known in OTHERS), "neither ours nor explained"
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_every_command_is_accepted(block: Block) -> None:
+    found = list(commands(block))
+    assert found
+    for command in found:
+        check(command)
+
+
+@pytest.mark.parametrize("command", INLINE)
+def test_every_command_in_the_text_can_be_completed_to_one_that_is_accepted(command: str) -> None:
+    problems = []
+    for rest in ("", " X", " -- X"):
+        try:
+            return parse_raymc(command + rest)
+        except Exception as problem:  # noqa: BLE001 - whatever the command line objects to
+            problems.append(str(problem))
+    pytest.fail("; ".join(problems))
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["raymc frob", "raymc submit --nope -- x", "raymc jobs --state", "raymc local sideways", "raymc info"],
+)
+def test_a_command_that_does_not_exist_would_be_noticed(command: str) -> None:
+    with pytest.raises(Exception, match=r"No such|requires an argument|Missing parameter"):
+        parse_raymc(command)
+
+
+def test_every_exception_is_needed() -> None:
+    shown = [command for block in SHELL for command in commands(block)]
+    assert [known for known in OTHERS if not any(each.startswith(known) for each in shown)] == []
+
+
+@pytest.mark.parametrize("name", ["README", "docs/quickstart", "docs/why-the-wrong-cluster"])
+def test_both_languages_show_the_same_commands_and_programs(name: str) -> None:
+    english, chinese = (
+        [re.sub(r"  # .*", "", block.text) for block in blocks("bash", "python", "yaml", pages=[ROOT / page])]
+        for page in (f"{name}.md", f"{name}.zh-CN.md")
+    )
+    assert english
+    assert english == chinese

@@ -1,0 +1,91 @@
+"""The reference pages say what the code does: nothing is missing, nothing is made up."""
+
+import re
+
+import pytest
+from tests.docs import reference_page
+from tests.docs.pages import DOCS, table
+
+import ray_multicluster_scheduler
+from ray_multicluster_scheduler import aio, errors
+from ray_multicluster_scheduler.demo.show import STEPS
+from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.states import RAY_STATUS, TRANSITIONS
+from ray_multicluster_scheduler.policy import score
+from ray_multicluster_scheduler.policy.rules import PlanRules
+
+STATES = DOCS / "job-states.md"
+PLACEMENT = DOCS / "placement.md"
+
+
+def code(cell: str) -> str:
+    """Take a cell out of its backticks."""
+    return cell.strip("`")
+
+
+def test_every_state_is_explained_with_rays_word_for_it() -> None:
+    rows = table(STATES, "state", "what it means", "Ray's word")
+    assert {code(row["state"]): code(row["Ray's word"]) for row in rows} == {
+        state.value: word for state, word in RAY_STATUS.items()
+    }
+
+
+def test_every_arrow_has_its_sentence() -> None:
+    rows = table(STATES, "from", "to", "when")
+    assert [(code(row["from"]), code(row["to"]), row["when"]) for row in rows] == [
+        (old.value, new.value, when) for old, moves in TRANSITIONS.items() for new, when in moves.items()
+    ]
+
+
+def test_every_reason_to_refuse_a_cluster_is_explained() -> None:
+    rows = table(PLACEMENT, "cause", "when")
+    assert {code(row["cause"]) for row in rows} == {cause.value for cause in Cause}
+
+
+def test_every_part_of_a_score_is_explained_with_its_worth() -> None:
+    rows = {code(row["part"]): row["value"] for row in table(PLACEMENT, "part", "value")}
+    assert list(rows) == [part.__name__ for part in (*score.FACTORS, *score.BONUSES)]
+    rules = PlanRules()
+    worth = {
+        "prefer": rules.prefer_bonus,
+        "tags": rules.tags_bonus,
+        "warm": rules.warm_bonus,
+        "gpu": -rules.gpu_penalty,
+    }
+    for part, amount in worth.items():
+        found = re.search(r"[+−]\d\.\d", rows[part])
+        assert found is not None
+        assert float(found[0].replace("−", "-")) == amount
+
+
+def test_every_error_is_explained_with_its_parent() -> None:
+    root = errors.SchedulerError
+    classes = {
+        n: each for n, each in vars(errors).items() if isinstance(each, type) and issubclass(each, root)
+    }
+    rows = table(DOCS / "reference" / "errors.md", "error", "is a", "when", "what to do")
+    assert [code(row["error"]) for row in rows] == list(classes)
+    for row in rows:
+        if row["is a"]:
+            assert code(row["is a"]) in {
+                parent.__name__ for parent in classes[code(row["error"])].__mro__[1:]
+            }
+
+
+def test_the_python_page_is_what_the_docstrings_say() -> None:
+    again = "run: python -m tests.docs.reference_page"
+    listed = [name for names in reference_page.SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(ray_multicluster_scheduler.__all__), again
+    assert reference_page.PAGE.read_text() == reference_page.page(), again
+
+
+@pytest.mark.parametrize("name", sorted(set(ray_multicluster_scheduler.__all__) - {"get_unified_scheduler"}))
+def test_every_function_has_its_asyncio_twin(name: str) -> None:
+    assert hasattr(aio, name)
+
+
+def test_the_recording_is_of_this_demo() -> None:
+    recording = (DOCS / "demo.md").read_text()
+    titles = [f"{number}. {title}" for number, (title, _) in enumerate(STEPS, start=1)]
+    assert [title for title in titles if title not in recording] == []
+    assert "nothing is left behind" in recording
