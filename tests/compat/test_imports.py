@@ -1,0 +1,93 @@
+"""Names, signatures and import paths that users already have in their programs."""
+
+import inspect
+
+import pytest
+
+import ray_multicluster_scheduler as package
+from ray_multicluster_scheduler import aio
+from ray_multicluster_scheduler.app.client_api import submit_job as module
+from ray_multicluster_scheduler.app.client_api.submit_job import (
+    get_job_info,
+    get_job_status,
+    graceful_shutdown_on_keyboard_interrupt,
+    stop_job,
+    submit_job,
+    wait_for_all_jobs,
+)
+from ray_multicluster_scheduler.app.client_api.unified_scheduler import (
+    get_unified_scheduler,
+    initialize_scheduler_environment,
+)
+
+SEED_ARGUMENTS = [
+    "entrypoint",
+    "runtime_env",
+    "job_id",
+    "metadata",
+    "submission_id",
+    "preferred_cluster",
+    "resource_requirements",
+    "tags",
+]
+OURS = {
+    "priority", "depends_on", "max_retries", "timeout_s", "queue_timeout_s", "user", "on_unreachable",
+    "entrypoint_num_cpus", "entrypoint_num_gpus", "entrypoint_memory", "entrypoint_resources",
+    "idempotency_key",
+}  # fmt: skip
+
+
+def names(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_submit_job_takes_the_documented_arguments_in_their_order() -> None:
+    assert names(submit_job)[: len(SEED_ARGUMENTS)] == SEED_ARGUMENTS
+
+
+def test_what_we_added_to_submit_job_can_only_be_given_by_name() -> None:
+    added = inspect.signature(submit_job).parameters.values()
+    by_name = {each.name for each in added if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert by_name >= OURS
+    assert not by_name & set(SEED_ARGUMENTS)
+
+
+@pytest.mark.parametrize("function", [get_job_status, get_job_info, stop_job])
+def test_the_cluster_name_may_be_given_and_left_out(function: object) -> None:
+    assert names(function) == ["submission_id", "cluster_name"]
+    assert inspect.signature(function).parameters["cluster_name"].default is None  # type: ignore[arg-type]
+
+
+def test_waiting_has_the_documented_arguments_and_defaults() -> None:
+    parameters = inspect.signature(wait_for_all_jobs).parameters
+    assert {name: each.default for name, each in parameters.items()} == {
+        "submission_ids": inspect.Parameter.empty,
+        "check_interval": 5,
+        "timeout": None,
+    }
+
+
+def test_initialising_takes_a_configuration_file_or_nothing() -> None:
+    assert names(initialize_scheduler_environment) == ["config_file_path"]
+
+
+def test_the_module_is_not_hidden_by_its_function() -> None:
+    assert inspect.ismodule(module)
+    assert module.submit_job is submit_job is package.submit_job
+
+
+def test_the_old_paths_and_the_package_give_the_same_functions() -> None:
+    assert package.get_unified_scheduler is get_unified_scheduler
+    assert package.graceful_shutdown_on_keyboard_interrupt is graceful_shutdown_on_keyboard_interrupt
+
+
+def test_everything_in_all_is_there_and_documented() -> None:
+    for name in package.__all__:
+        assert inspect.getdoc(getattr(package, name)), name
+
+
+def test_every_blocking_function_has_its_async_twin() -> None:
+    quick = {"get_unified_scheduler", "graceful_shutdown_on_keyboard_interrupt", "tail_job_logs"}
+    for name in set(package.__all__) - quick:
+        assert inspect.iscoroutinefunction(getattr(aio, name)), name
+    assert inspect.isasyncgenfunction(aio.tail_job_logs)

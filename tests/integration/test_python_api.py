@@ -1,0 +1,212 @@
+"""The plain functions, as programs use them: one process, fake clusters, a file with their addresses."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.raymc import write_config
+from tests.system import FAST, fake
+
+import ray_multicluster_scheduler as raymc
+from ray_multicluster_scheduler import aio
+from ray_multicluster_scheduler.client import current, scope
+from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.testing import FakeRay
+
+
+@pytest.fixture
+async def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, FakeRay]]:
+    """Two fake clusters in the configuration of this process."""
+    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "home"))
+    async with fake("a", 4) as a, fake("b", 2) as b:
+        config = write_config(tmp_path, [a.spec(), b.spec()], **FAST)
+        monkeypatch.setenv("RAY_MULTICLUSTER_CONFIG", str(config))
+        yield {"a": a, "b": b}
+        await asyncio.to_thread(raymc.get_unified_scheduler().stop)
+
+
+async def test_the_first_call_initialises_from_the_default_places(clusters: dict[str, FakeRay]) -> None:
+    job_id = await aio.submit_job("echo hi")
+    assert job_id.startswith("sub_")
+    assert await aio.wait_for_all_jobs([job_id]) is True
+    assert await aio.get_job_status(job_id) == "SUCCEEDED"
+    assert await aio.get_job_status(job_id, "b") == "SUCCEEDED"
+
+
+async def test_without_a_configuration_every_place_that_was_looked_at_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "nothing"))
+    monkeypatch.delenv("RAY_MULTICLUSTER_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="raymc local up") as caught:
+        raymc.submit_job("echo hi")
+    assert isinstance(caught.value, ConfigNotFound)
+    assert str(tmp_path / "clusters.yaml") in str(caught.value)
+
+
+async def test_the_same_file_gives_the_same_handle_and_a_stopped_one_is_replaced(
+    clusters: dict[str, FakeRay],
+) -> None:
+    first = await asyncio.to_thread(raymc.initialize_scheduler_environment)
+    assert await asyncio.to_thread(raymc.initialize_scheduler_environment) is first
+    await asyncio.to_thread(first.stop)
+    assert await asyncio.to_thread(raymc.get_unified_scheduler) is not first
+
+
+async def test_inside_a_job_nothing_is_opened_or_started(
+    clusters: dict[str, FakeRay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(current.INSIDE_A_JOB, "job-1")
+    before = {name: sum(ray.calls.values()) for name, ray in clusters.items()}
+    raymc.initialize_scheduler_environment().stop()
+    assert not (tmp_path / "home").exists()
+    assert {name: sum(ray.calls.values()) for name, ray in clusters.items()} == before
+
+
+async def test_the_clusters_are_listed_with_what_is_known_of_them(clusters: dict[str, FakeRay]) -> None:
+    await aio.wait_for_all_jobs([await aio.submit_job("echo hi")])
+    listed = {each["name"]: each for each in raymc.get_unified_scheduler().list_clusters()}
+    assert set(listed) == {"a", "b"}
+    assert any(each["total"] and each["total"]["CPU"] == 4 for each in listed.values())
+
+
+async def test_jobs_submitted_together_are_all_or_none(clusters: dict[str, FakeRay]) -> None:
+    with pytest.raises(ValueError, match="relative path"):
+        await aio.submit_jobs([{"entrypoint": "echo 1"}, {"entrypoint": "python x.py"}])
+    assert await aio.list_jobs() == []
+    ids = await aio.submit_jobs([{"entrypoint": "echo 1", "group": "g"}, {"entrypoint": "echo 2"}])
+    await aio.wait_for_all_jobs(ids)
+    assert [row["submission_id"] for row in await aio.list_jobs(group="g")] == ids[:1]
+
+
+async def test_an_argument_that_does_not_exist_is_named(clusters: dict[str, FakeRay]) -> None:
+    with pytest.raises(InvalidRequest, match="prioritty"):
+        await aio.submit_jobs([{"entrypoint": "echo", "prioritty": 3}])
+
+
+async def test_a_single_id_instead_of_a_list_is_refused_with_the_way_out(
+    clusters: dict[str, FakeRay],
+) -> None:
+    with pytest.raises(ValueError, match=r"\[id\]"):
+        await aio.wait_for_all_jobs("sub_1")  # type: ignore[arg-type]
+
+
+async def test_the_log_is_followed_from_the_start_to_the_end(clusters: dict[str, FakeRay]) -> None:
+    job_id = await aio.submit_job("echo one; sleep 0.5; echo two")
+    text = "".join([piece async for piece in aio.tail_job_logs(job_id)])
+    assert text.endswith("\none\ntwo\n")
+    assert text.count("\none\n") == 1
+    assert await aio.get_job_status(job_id) == "SUCCEEDED"
+
+
+async def test_a_broken_tail_is_taken_up_where_it_broke_off(clusters: dict[str, FakeRay]) -> None:
+    job_id = await aio.submit_job("echo one; sleep 1; echo two", preferred_cluster="a")
+    pieces = aio.tail_job_logs(job_id)
+    text = ""
+    while "\none\n" not in text:
+        text += await anext(pieces)
+    await clusters["a"].go_dark()
+    await clusters["a"].come_back()
+    async for piece in pieces:
+        text += piece
+    assert text.endswith("\none\ntwo\n")
+    assert text.count("\none\n") == 1
+
+
+async def test_the_log_of_an_unknown_job_is_refused_at_once(clusters: dict[str, FakeRay]) -> None:
+    with pytest.raises(JobNotFound):
+        await anext(aio.tail_job_logs("nobody"))
+
+
+async def test_stopping_tells_whether_it_stopped_something(clusters: dict[str, FakeRay]) -> None:
+    job_id = await aio.submit_job("sleep 1000")
+    assert await aio.stop_job(job_id) is True
+    assert await aio.stop_job("nobody") is False
+    done = await aio.submit_job("echo")
+    await aio.wait_for_all_jobs([done])
+    assert await aio.stop_job(done) is False
+
+
+async def test_info_of_a_running_job_has_its_log_so_far_and_no_secret(clusters: dict[str, FakeRay]) -> None:
+    env = {"env_vars": {"API_TOKEN": "very-secret-1", "COLOUR": "blue"}}
+    job_id = await aio.submit_job("echo started; sleep 1000", runtime_env=env)
+    info = await aio.get_job_info(job_id)
+    while "started" not in (info["logs"] or ""):
+        await asyncio.sleep(0.05)
+        info = await aio.get_job_info(job_id)
+    assert info["runtime_env"]["env_vars"]["API_TOKEN"] == "<redacted>"
+    assert info["runtime_env"]["env_vars"]["COLOUR"] == "blue"
+    assert "very-secret-1" not in repr(info)
+    await aio.stop_job(job_id)
+
+
+async def test_no_secret_is_in_events_reasons_or_errors(clusters: dict[str, FakeRay]) -> None:
+    env = {"env_vars": {"DB_PASSWORD": "very-secret-2"}}
+    job_id = await aio.submit_job("exit 1", runtime_env=env)
+    with pytest.raises(RuntimeError) as caught:
+        await aio.wait_for_all_jobs([job_id])
+    scheduler = raymc.get_unified_scheduler()
+    told = [repr(scheduler.store.events(job_id)), str(caught.value), repr(await aio.explain(job_id))]
+    assert not any("very-secret-2" in text for text in told)
+
+
+def interrupted(number: signal.Signals) -> list[str]:
+    """Run a decorated function in this thread, interrupt it while it sleeps, return what it submitted."""
+    ids: list[str] = []
+
+    @raymc.graceful_shutdown_on_keyboard_interrupt()
+    def workflow() -> None:
+        ids.extend(raymc.submit_job("sleep 1000") for _ in range(8))
+        threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt if number is signal.SIGINT else SystemExit):
+        workflow()
+    return ids
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_function_stops_what_it_submitted_queued_or_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "home"))
+    loop = asyncio.new_event_loop()
+    runner = threading.Thread(target=loop.run_forever)
+    runner.start()
+    ray = fake("a", 2)
+    asyncio.run_coroutine_threadsafe(ray.__aenter__(), loop).result()
+    monkeypatch.setenv("RAY_MULTICLUSTER_CONFIG", str(write_config(tmp_path, [ray.spec()], **FAST)))
+    try:
+        other = raymc.submit_job("sleep 1000")
+        ids = interrupted(number)
+        assert {raymc.get_job_status(each) for each in ids} == {"STOPPED"}
+        assert raymc.get_job_status(other) != "STOPPED"
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        raymc.get_unified_scheduler().stop()
+        asyncio.run_coroutine_threadsafe(ray.__aexit__(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        runner.join()
+        loop.close()
+
+
+def test_the_decorator_returns_what_the_function_returns_with_and_without_parentheses() -> None:
+    assert raymc.graceful_shutdown_on_keyboard_interrupt(lambda: 5)() == 5
+    assert raymc.graceful_shutdown_on_keyboard_interrupt()(lambda: 6)() == 6
+
+
+def test_an_error_of_the_function_itself_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope, "stop_and_wait", lambda ids: pytest.fail("stopped"))
+
+    @raymc.graceful_shutdown_on_keyboard_interrupt
+    def broken() -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        broken()
