@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 #: The lease is renewed this often within its life.
 RENEWALS = 3
-#: Nothing happens for this long: look whether a retry or a time-out is due that no bell announces.
+#: Nothing happens for this long: look again all the same.
 IDLE_PLACE_S = 5.0
 #: A package stays this long after its last use, for the next job from the same directory.
 KEEP_PACKAGES_S = 24 * 3600.0
@@ -90,6 +90,7 @@ class Leadership:
         self._throttles = Throttles(context, self.board, ThrottleRules(), replacement_bucket(settings))
         self.placer = Placer(context, self.board, self._throttles, plan_rules(settings))
         self._plan = asyncio.Event()
+        self._place_pause_s = IDLE_PLACE_S
         self._publish = asyncio.Event()
         self._pokes: set[asyncio.Task[object]] = set()
         self.workers = {
@@ -108,7 +109,7 @@ class Leadership:
                     context.watch.run(),
                     self._renew_lease(),
                     repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
-                    repeat(self._place, self._plan, lambda: IDLE_PLACE_S),
+                    repeat(self._place, self._plan, lambda: self._place_pause_s),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
                     self._collect_packages(),
                     *(worker.run() for worker in self.workers.values()),
@@ -135,7 +136,11 @@ class Leadership:
         await self.board.apply([moved for job in homeless if (moved := without_cluster(job))])
 
     async def _place(self) -> None:
+        """Place what can be placed, and be back when the next retry or queue time-out is due."""
         await self.placer.step()
+        context, now = self._context, self._context.clock.now()
+        due = await context.offload(context.store.next_due, now=now)
+        self._place_pause_s = IDLE_PLACE_S if due is None else min(IDLE_PLACE_S, due - now)
 
     async def _publish_snapshots(self) -> None:
         context = self._context

@@ -43,7 +43,7 @@ class Placer:
         sessions = {view.spec.name: view.snapshot.session_name for view in views}
         context.crash_point("place:decided")
         moved = await self._board.apply(  # 4. compare-and-set; losers stay queued
-            [self._placed(jobs[p.submission_id], p, sessions[p.cluster], now) for p in decided.placements]
+            [self._placed(jobs[p.submission_id], p, sessions[p.cluster]) for p in decided.placements]
         )
         context.crash_point("place:written")
         return len(moved)
@@ -67,14 +67,14 @@ class Placer:
         blocked = await context.offload(context.store.blocked, now=now)
         await self._board.apply([_ended(job, reason) for job, reason in blocked])
 
-    def _placed(self, job: Job, placement: Placement, session_name: str | None, now: float) -> Transition:
+    def _placed(self, job: Job, placement: Placement, session_name: str | None) -> Transition:
         """Write down the intent in full, before anything is sent: cluster, Ray's id, environment, reasons."""
-        context, attempt = self._context, job.attempt + 1
+        context = self._context
         target = context.config.cluster(placement.cluster)
         request = compose_submit(
             job.submission_id,
             job.spec,
-            attempt,
+            job.attempt + 1,
             target,
             context.config.clusters,
             origin=context.store.store_id,
@@ -85,17 +85,7 @@ class Placer:
             attempt=job.attempt,
             new=JobState.PLACED,
             reason=f"placed on {placement.cluster!r}: {placement.sentence}",
-            changes={
-                "attempt": attempt,
-                "cluster": placement.cluster,
-                "remote_id": request.submission_id,
-                "session_name": session_name,
-                "placed_at": now,
-                "seen_at": None,
-                "started_at": None,
-                "error_type": None,
-                "exit_code": None,
-            },
+            changes={"cluster": placement.cluster, "session_name": session_name},
             attempt_changes={
                 "entrypoint": request.entrypoint,
                 "runtime_env": request.runtime_env,
