@@ -7,12 +7,15 @@ from typing import Any
 from ray_multicluster_scheduler.model.remote import RemoteStatus
 from ray_multicluster_scheduler.model.resources import GIB, Resources
 from ray_multicluster_scheduler.ray_api.parse import camel_case
-from ray_multicluster_scheduler.testing.cluster import FakeCluster, FakeJob
+from ray_multicluster_scheduler.testing.cluster import SUPERVISOR_DIED, FakeCluster, FakeJob
 
 
 def job_details(job: FakeJob) -> dict[str, Any]:
     """Return one job with all the keys that Ray sends, in its order."""
-    submission = job.submission
+    submission, lie = job.submission, {}
+    if job.misreports:
+        job.misreports -= 1
+        lie = {"status": RemoteStatus.FAILED.value, "message": "asked for", "error_type": SUPERVISOR_DIED}
     return {
         "type": "SUBMISSION",
         "job_id": None,
@@ -29,6 +32,7 @@ def job_details(job: FakeJob) -> dict[str, Any]:
         "driver_agent_http_address": None if job.node_id is None else "http://127.0.0.1:52365",
         "driver_node_id": job.node_id,
         "driver_exit_code": job.exit_code,
+        **lie,
     }
 
 

@@ -19,6 +19,8 @@ STOP_WAIT_S = 3.0
 #: `logs/job-driver-<id>.log` must be a file name; Ray finds out only after it wrote the job's record.
 LONGEST_FILE_NAME = 255 - len("job-driver-.log")
 PACKAGE_SCHEME = "gcs://"
+ENVIRONMENT_FAILURE = "RUNTIME_ENV_SETUP_FAILURE"
+SUPERVISOR_DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 
 
 class Refused(Exception):
@@ -49,6 +51,10 @@ class FakeJob:
     stop_requested: bool = False
     #: Ray failed after it wrote the record: PENDING for ever.
     ghost: bool = False
+    #: Ray's helper for this job was killed.
+    supervisor_died: bool = False
+    #: How many more reads show a failure that is none.
+    misreports: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +82,8 @@ class FakeCluster:
     packages: dict[str, bytes] = field(default_factory=dict)
     runs: list[RunRecord] = field(default_factory=list)
     raylet_alive: bool = True
+    #: Why no job can be started now, as Ray's error_type; None: they can.
+    start_failure: str | None = None
     session_name: str = field(init=False)
     node_id: str = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -179,9 +187,11 @@ class FakeCluster:
     async def _execute(self, job: FakeJob) -> None:
         session = self.session_name
         missing = [uri for uri in _package_uris(job.submission.runtime_env) if uri not in self.packages]
-        if missing:
-            job.error_type = "RUNTIME_ENV_SETUP_FAILURE"
-            self._end(job, RemoteStatus.FAILED, f"runtime_env setup failed: Failed to download {missing[0]}")
+        if missing or self.start_failure:
+            job.error_type = self.start_failure or ENVIRONMENT_FAILURE
+            what = f"Failed to download {missing[0]}" if missing else "this failure was asked for"
+            why = "runtime_env setup failed: " if job.error_type == ENVIRONMENT_FAILURE else ""
+            self._end(job, RemoteStatus.FAILED, why + what)
             return
         if job.stop_requested:
             self._end(job, RemoteStatus.STOPPED, "Job was intentionally stopped.")
@@ -219,6 +229,9 @@ class FakeCluster:
         job.log, job.run = job.log + run.log(), None
         if job.stop_requested:
             self._end(job, RemoteStatus.STOPPED, "Job was intentionally stopped.")
+        elif job.supervisor_died:
+            job.error_type = SUPERVISOR_DIED
+            self._end(job, RemoteStatus.FAILED, "Unexpected error occurred: The actor died unexpectedly")
         elif code == 0:
             job.exit_code = 0
             self._end(job, RemoteStatus.SUCCEEDED, "Job finished successfully.")
@@ -242,6 +255,13 @@ class FakeCluster:
             metadata=submission.metadata or {},
             working_dir=self.packages.get(str(runtime_env.get("working_dir"))),
         )
+
+    def kill_supervisor(self, submission_id: str) -> None:
+        """Kill Ray's helper for a job; its program dies with it."""
+        job = self.job(submission_id)
+        assert job.run is not None, f"{submission_id} does not run"
+        job.supervisor_died = True
+        job.run.kill()
 
     def kill_raylet(self) -> None:
         """Let all jobs die while their records stay as they are."""

@@ -13,7 +13,13 @@ from aiohttp import web
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.resources import GIB, Resources
-from ray_multicluster_scheduler.testing.cluster import FakeCluster, FakeJob, Refused, RunRecord
+from ray_multicluster_scheduler.testing.cluster import (
+    ENVIRONMENT_FAILURE,
+    FakeCluster,
+    FakeJob,
+    Refused,
+    RunRecord,
+)
 from ray_multicluster_scheduler.testing.faults import Faults, Handler
 from ray_multicluster_scheduler.testing.routes import MAX_BODY_BYTES, Routes
 from ray_multicluster_scheduler.testing.runners import Runner, ShellRunner
@@ -30,7 +36,7 @@ class FakeRay(Faults):
             api = HttpRayApi(fake.spec())
 
     `fake.runs` tells what really ran, whatever the protocol said. The faults of `Faults` are about single
-    requests; `restart`, `go_dark` and `kill_raylet` are about the cluster.
+    requests; `kill`, `restart`, `go_dark`, `kill_raylet` and the like are about the cluster and its jobs.
     """
 
     def __init__(
@@ -138,6 +144,18 @@ class FakeRay(Faults):
         """
         self.cluster.kill_raylet()
 
+    def kill_supervisor(self, submission_id: str) -> None:
+        """Let Ray's helper for a running job die, and the job with it: FAILED, but not by its program."""
+        self.cluster.kill_supervisor(submission_id)
+
+    def misreport(self, submission_id: str, *, times: int = 1) -> None:
+        """Call a job FAILED in the next `times` answers about it, although it is not."""
+        self.cluster.job(submission_id).misreports = times
+
+    def fail_starts(self, error_type: str | None = ENVIRONMENT_FAILURE) -> None:
+        """Let every job that is started from now on fail with Ray's `error_type`; None ends that."""
+        self.cluster.start_failure = error_type
+
     async def go_dark(self) -> None:
         """Refuse connections and drop the open ones. Jobs go on."""
         if self._server is not None:
@@ -155,10 +173,14 @@ class FakeRay(Faults):
         await web.TCPSite(self._server, HOST, self._port).start()
         self._port = self._server.addresses[0][1]
 
-    async def restart(self) -> None:
-        """Kill the head and start it again: jobs end, nothing is remembered, the session is new."""
+    async def kill(self) -> None:
+        """Kill the head: jobs end, connections are refused. After `come_back` it has a new session."""
         await self.go_dark()
         self.cluster.restart()
+
+    async def restart(self) -> None:
+        """Kill the head and start it again: jobs end, nothing is remembered, the session is new."""
+        await self.kill()
         await self.come_back()
 
     def _middleware(self) -> Callable[..., Any]:

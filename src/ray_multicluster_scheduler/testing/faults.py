@@ -33,6 +33,7 @@ class Faults:
         self._drip_s = 0.0
         self._awake = asyncio.Event()
         self._awake.set()
+        self._spared: str | None = None
         self._troubles: list[_Trouble] = []
 
     def slow(self, seconds: float) -> None:
@@ -55,8 +56,12 @@ class Faults:
         """Answer 200 with a page of HTML, as a proxy does; or execute, and answer with half of the JSON."""
         self._troubles.append(_Trouble(kind=kind, times=times, only=only))
 
-    def hang(self) -> None:
-        """Accept connections and answer nothing, as a stopped process; see `resume`."""
+    def hang(self, *, spare: str | None = None) -> None:
+        """Accept connections and answer nothing, as a stopped process; see `resume`.
+
+        Requests for `spare` are answered all the same: `/api/version` is what a head without GCS answers.
+        """
+        self._spared = spare
         self._awake.clear()
 
     def resume(self) -> None:
@@ -76,7 +81,8 @@ class Faults:
     async def apply(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle one request under the faults of this moment."""
         await request.read()  # the kernel has taken the whole request, whatever happens to the process
-        await self.awake()
+        if request.path != self._spared:
+            await self.awake()
         await asyncio.sleep(self._delay_s)
         trouble = self._next_trouble(request.path)
         if trouble is not None and trouble.kind == "status":
