@@ -8,10 +8,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from ray_multicluster_scheduler.demo.narrator import Narrator
 from ray_multicluster_scheduler.demo.show import Show
 from ray_multicluster_scheduler.demo.stage import set_up
+from ray_multicluster_scheduler.errors import SchedulerError
 
 #: Wide enough for the paths, narrow enough for a page.
 RECORDING_COLUMNS = 110
@@ -30,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print("\nInterrupted. The clusters are stopped, and nothing is left behind.")
         return 130
+    except SchedulerError as error:
+        console.print(Text(f"\nThe demo cannot go on: {error}", style="red"), soft_wrap=True)
+        return 1
     console.print(
         f"The clusters are stopped, and nothing is left behind. That took {narrator.elapsed_s:.0f} s."
     )
@@ -44,8 +49,8 @@ def _page(text: str) -> str:
     lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
     return (
         "# A recording of the demo\n\n"
-        f"What `make demo` printed on {day}. Times, directories and the share of each cluster vary from run to "
-        "run.\nTo record it anew:\n\n"
+        f"What `make demo` printed on {day}. Times, directories and the share of each cluster vary.\n"
+        "To record it anew:\n\n"
         "```bash\n.venv/bin/python -m ray_multicluster_scheduler.demo --record docs/demo.md\n```\n\n"
         f"```text\n{lines}\n```\n"
     )

@@ -17,19 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.local import Phase
-from ray_multicluster_scheduler.model.job import Event
 
 _INDENT = (0, 0, 0, 3)
 _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "STOPPED": "yellow"}
 
 
 class Narrator:
-    """Writes what happens. Every line begins with the seconds since the start where that tells something."""
+    """Writes what happens, and knows how long it has taken."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = time.monotonic()
-        self._began_at = time.time()
 
     @property
     def elapsed_s(self) -> float:
@@ -69,19 +67,6 @@ class Narrator:
         command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", *arguments]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         self._console.print(Padding(Text.from_ansi(done.stdout.strip("\n")), _INDENT), soft_wrap=True)
-
-    def explanation(self, told: Mapping[str, Any]) -> None:
-        """Show why a job waits: for each cluster the reason, and what would let it start."""
-        self.fact(f"{told['submission_id']} is {told['state']}, place {told['position']} in the queue")
-        for cluster, refusal in told["decision"]["refusals"].items():
-            self.fact(f"  {cluster}: {refusal['sentence']}")
-        for suggestion in told["suggestions"]:
-            self.fact(f"  it would start if you {suggestion}")
-
-    def event(self, event: Event) -> None:
-        """Show one move of a job."""
-        where = f" on {event.cluster}" if event.cluster else ""
-        self.fact(f"{event.at - self._began_at:4.0f} s  {event.new.value}{where}: {event.reason}")
 
     def summary(self, jobs: Sequence[Mapping[str, Any]], *, root: Path) -> None:
         """Show what ran where with which environment."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ray_multicluster_scheduler import (
-    explain,
     get_job_info,
     get_unified_scheduler,
     initialize_scheduler_environment,
@@ -20,6 +19,7 @@ from ray_multicluster_scheduler.demo.narrator import Narrator
 from ray_multicluster_scheduler.demo.programs import BROKEN, LONG, PREDICTIONS, SHARD
 from ray_multicluster_scheduler.demo.stage import CPUS, Stage
 from ray_multicluster_scheduler.errors import JobsFailed
+from ray_multicluster_scheduler.runtime import Scheduler
 
 SHARDS = 12
 
@@ -32,15 +32,19 @@ class Show:
         self._say = narrator
         #: A user sits at the Mac, so the paths that she submits are the Mac's.
         self._here = stage.home("mac")
+        self._scheduler: Scheduler | None = None
         self._ran: list[str] = []
 
     def run(self) -> None:
         """Play all steps."""
-        for number, (title, step) in enumerate(STEPS, start=1):
-            self._say.title(number, title)
-            step(self)
-        self._say.summary([get_job_info(each) for each in self._ran], root=self._stage.folder)
-        get_unified_scheduler().stop()
+        try:
+            for number, (title, step) in enumerate(STEPS, start=1):
+                self._say.title(number, title)
+                step(self)
+            self._say.summary([get_job_info(each) for each in self._ran], root=self._stage.folder)
+        finally:
+            if self._scheduler is not None:
+                self._scheduler.stop()
 
     def start_clusters(self) -> None:
         """Start the clusters and the scheduler."""
@@ -50,7 +54,7 @@ class Show:
         )
         self._stage.sandbox.up(self._say.phase)
         self._stage.write_config()
-        initialize_scheduler_environment(self._stage.config)
+        self._scheduler = initialize_scheduler_environment(self._stage.config)
         self._say.raymc("clusters")
 
     def send_predictions(self) -> None:
@@ -94,7 +98,7 @@ class Show:
         ids = submit_jobs([*shards, large])
         self._until(lambda: get_job_info("shard-0")["state"] == "RUNNING")
         self._say.line("Why does the large one wait?")
-        self._say.explanation(explain("large"))
+        self._say.raymc("explain", "large")
         self._finish(ids)
         share = Counter(get_job_info(each)["cluster"] for each in ids[:-1])
         for cluster, count in sorted(share.items()):
@@ -130,8 +134,7 @@ class Show:
         self._say.line("It runs on mac. Now all processes of that head are killed, as in a power cut.")
         self._stage.sandbox.kill("mac")
         wait_for_all_jobs([survivor])
-        for event in get_unified_scheduler().store.events(survivor):
-            self._say.event(event)
+        self._say.raymc("events", survivor)
         self._say.raymc("clusters")
 
     def _finish(self, ids: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, float] = {
     "unreachable_after_s": 4,
     "lost_after_refused_s": 8,
 }
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def set_up() -> Iterator[Stage]:
     os.environ[HOME_VARIABLE] = str(state)
     os.environ[CONFIG_VARIABLE] = str(folder / "clusters.yaml")
     try:
-        _signals_raise()
+        _unwind_on_signals()
         yield Stage(folder=folder, sandbox=_sandbox(folder, state))
     finally:
         _hold_signals()
@@ -80,17 +81,18 @@ def _sandbox(folder: Path, state: Path) -> Sandbox:
     return Sandbox(state, heads)
 
 
-def _signals_raise() -> None:
-    """Let a closed terminal and a polite kill unwind like Ctrl-C."""
+def _unwind_on_signals() -> None:
+    """Let Ctrl-C, a closed terminal and a polite kill unwind the demo, once."""
 
     def end(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+        _hold_signals()
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    for each in _SIGNALS:
+        signal.signal(each, end)
 
 
 def _hold_signals() -> None:
     """Clean up to the end: a second Ctrl-C must not leave clusters behind."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)

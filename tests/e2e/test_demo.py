@@ -1,0 +1,91 @@
+"""`make demo` does what it says within its time, and leaves nothing behind, also when it is interrupted."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ray_multicluster_scheduler.demo.show import STEPS
+from ray_multicluster_scheduler.local import processes
+from ray_multicluster_scheduler.local.state import StateDir
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
+
+COMMAND = [sys.executable, "-m", "ray_multicluster_scheduler.demo"]
+
+
+class Demo:
+    """A demo in a process of its own, whose temporary files are below a directory of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        environ = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", "COLUMNS": "110"}
+        self.process = subprocess.Popen(
+            COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.printed = ""
+
+    def read_until(self, words: str) -> None:
+        """Read until the demo has printed these words."""
+        assert self.process.stdout is not None
+        while words not in self.printed:
+            line = self.process.stdout.readline()
+            assert line, f"it ended before it printed {words!r}:\n{self.printed}"
+            self.printed += line
+
+    def end(self) -> int:
+        """Read the rest and return the exit code."""
+        rest, _ = self.process.communicate()
+        self.printed += rest
+        return self.process.returncode
+
+    def clusters(self) -> Path:
+        """Return the directory of its clusters, with which all of their processes are marked."""
+        (files,) = self.folder.iterdir()
+        return StateDir(files / "raymc").scratch
+
+
+def assert_nothing_is_left(demo: Demo, clusters: Path) -> None:
+    assert list(demo.folder.iterdir()) == []
+    assert processes.find(str(clusters)) == []
+    assert not clusters.exists()
+
+
+def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
+    demo = Demo(tmp_path / "t")
+    demo.read_until("mac: ready")
+    clusters = demo.clusters()
+    assert processes.find(str(clusters)) != []
+    assert demo.end() == 0, demo.printed
+    for number, (title, _) in enumerate(STEPS, start=1):
+        assert f"{number}. {title}" in demo.printed
+    assert re.search(r"indx_bunch_daily_predict +SUCCEEDED +centos +…/home/zorro/", demo.printed)
+    assert re.search(r"indx_markup_daily_predict +SUCCEEDED +mac +…/Users/zorro/", demo.printed)
+    assert re.search(r"survivor +SUCCEEDED +mac, then centos +…/home/zorro/", demo.printed)
+    assert re.search(r"broken +FAILED", demo.printed)
+    assert re.search(r"endless +STOPPED", demo.printed)
+    assert_nothing_is_left(demo, clusters)
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("mac: starting", signal.SIGINT),
+        ("$ raymc clusters", signal.SIGTERM),
+        ("The two jobs of the report", signal.SIGINT),
+    ],
+)
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, moment: str, number: int) -> None:
+    demo = Demo(tmp_path / "t")
+    demo.read_until(moment)
+    clusters = demo.clusters()
+    demo.process.send_signal(number)
+    demo.process.send_signal(number)  # an impatient user
+    assert demo.end() == 128 + number, demo.printed
+    assert "Traceback" not in demo.printed
+    assert_nothing_is_left(demo, clusters)
