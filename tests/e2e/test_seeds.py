@@ -317,3 +317,226 @@ def _wait_for_status(zorro: Zorro, ids: list[str], status: str, *, at_least: int
     while list(_statuses(zorro, ids).values()).count(status) < at_least:
         assert time.monotonic() < ends_at, _why(zorro, ids)
         time.sleep(0.5)
+
+
+DOCUMENTED = """
+import os
+from ray_multicluster_scheduler.app.client_api.submit_job import submit_job, get_job_status, wait_for_all_jobs
+
+# 初始化调度器环境（需要集群配置文件）
+from ray_multicluster_scheduler.app.client_api.unified_scheduler import initialize_scheduler_environment
+task_lifecycle_manager = initialize_scheduler_environment(config_file_path="cluster.yaml")
+
+# 提交作业
+entrypoint = "python @/script.py --arg1 value1 --arg2 value2"
+submission_id = submit_job(
+    entrypoint=entrypoint,
+    job_id="my_job_001",
+    preferred_cluster="gpu_cluster",
+    resource_requirements={"CPU": 4, "GPU": 1, "memory": 16.0}
+)
+
+print(f"作业提交成功，Submission ID: {submission_id}")
+
+# 等待作业完成
+wait_for_all_jobs([submission_id], check_interval=10)
+
+# 查询作业状态
+status = get_job_status(submission_id, "gpu_cluster")
+print(f"作业状态: {status}")
+assert status == "SUCCEEDED"
+
+from ray_multicluster_scheduler.app.client_api.submit_job import graceful_shutdown_on_keyboard_interrupt
+
+@graceful_shutdown_on_keyboard_interrupt
+def my_workflow():
+    # 提交多个作业
+    job1 = submit_job("python @/job1.py", job_id="job1")
+    job2 = submit_job("python @/job2.py", job_id="job2")
+
+    # 等待作业完成
+    wait_for_all_jobs([job1, job2])
+    print("所有作业完成")
+
+my_workflow()
+
+# 批量提交多个作业
+jobs = []
+for i in range(5):
+    entrypoint = f"python @/train.py --job_id job_{i}"
+    submission_id = submit_job(
+        entrypoint=entrypoint,
+        job_id=f"batch_job_{i}",
+        resource_requirements={"CPU": 2, "memory": 8.0},
+        tags=["batch_training", f"iteration_{i}"]
+    )
+    jobs.append(submission_id)
+    print(f"提交作业 {i}: {submission_id}")
+
+# 等待所有作业完成
+try:
+    wait_for_all_jobs(jobs, check_interval=10, timeout=3600)
+    print("所有批量作业完成")
+except RuntimeError as e:
+    print(f"部分作业失败: {e}")
+
+# 为特定作业定制运行时环境
+custom_env = {
+    "env_vars": {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "PYTHONPATH": "@/code:$PYTHONPATH"
+    },
+    "working_dir": "@/project",
+    "excludes": ["*.log", "tmp/*"]
+}
+
+submission_id = submit_job(
+    entrypoint="python @/project/main.py",
+    runtime_env=custom_env,
+    job_id="torch_training",
+    preferred_cluster="gpu_cluster",
+    resource_requirements={"CPU": 16, "GPU": 2, "memory": 64.0}
+)
+wait_for_all_jobs([submission_id])
+
+# 实现作业间的依赖关系
+preprocess_id = submit_job(
+    entrypoint="python @/preprocess.py --input data.csv",
+    job_id="preprocess",
+    tags=["preprocessing"]
+)
+
+# 等待预处理完成
+wait_for_all_jobs([preprocess_id])
+
+# 提交训练作业
+train_id = submit_job(
+    entrypoint="python @/train.py --model bert",
+    job_id="train",
+    metadata={"depends_on": preprocess_id},
+    tags=["training"]
+)
+
+# 等待训练完成
+wait_for_all_jobs([train_id])
+
+try:
+    submit_job("python script.py")  # ValueError
+    raise SystemExit("a relative path was accepted")
+except ValueError as e:
+    print(f"ValueError: {e}")
+
+# 指定不存在的集群
+try:
+    submission_id = submit_job("python @/script.py", preferred_cluster="non_existent_cluster")
+    wait_for_all_jobs([submission_id])
+    print("回退成功")
+except Exception as e:
+    print(f"集群不可用: {e}")
+
+# 请求超出集群可用资源的作业
+try:
+    submit_job("python @/script.py", resource_requirements={"CPU": 1000})
+    raise SystemExit("1000 CPUs were accepted")
+except Exception as e:
+    print(f"资源不足: {e}")
+
+from ray_multicluster_scheduler.app.client_api.submit_job import get_job_info, stop_job
+cluster_name = "gpu_cluster"
+job_info = get_job_info(submission_id, cluster_name)
+if job_info and 'logs' in job_info:
+    print(f"作业日志:\\n{job_info['logs']}")
+
+# 在提交前查看集群状态
+from ray_multicluster_scheduler.app.client_api.unified_scheduler import get_unified_scheduler
+scheduler = get_unified_scheduler()
+clusters = scheduler.list_clusters()
+print(f"可用集群: {clusters}")
+
+failing = submit_job("python -c 'raise SystemExit(3)'")
+try:
+    wait_for_all_jobs([failing])
+    raise SystemExit("a failed job was not noticed")
+except RuntimeError as e:
+    print(f"RuntimeError: {e}")
+
+endless = submit_job("sleep 600")
+try:
+    wait_for_all_jobs([endless], timeout=1)
+    raise SystemExit("a time-out was not noticed")
+except TimeoutError as e:
+    print(f"TimeoutError: {e}")
+assert stop_job(endless, cluster_name) is True
+assert get_job_status("nobody", cluster_name) == "UNKNOWN"
+task_lifecycle_manager.stop()
+print("THE END")
+"""
+
+
+def test_the_documented_programs_run_as_written_error_cases_included(tmp_path: Path, heads: Sandbox) -> None:
+    for name in ("script.py", "job1.py", "job2.py", "train.py", "preprocess.py"):
+        (tmp_path / name).write_text("import sys; print('ran', sys.argv[1:])")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/shared_code.py").write_text("WHERE = 'code'")
+    project = tmp_path / "project"
+    (project / "tmp").mkdir(parents=True)
+    (project / "data.txt").write_text("shipped")
+    (project / "big.log").write_text("left out")
+    (project / "tmp/scratch").write_text("left out")
+    (project / "main.py").write_text(
+        "import os, shared_code\n"
+        "assert open('data.txt').read() == 'shipped', os.getcwd()\n"
+        "assert not os.path.exists('big.log') and not os.path.exists('tmp/scratch')\n"
+        "assert os.environ['CUDA_VISIBLE_DEVICES'] == '0,1'\n"
+    )
+    clusters = {
+        "cpu_cluster": {
+            "runtime_env": {"env_vars": [f"PYTHONPATH={tmp_path}/opt"]},
+            "prefer": True,
+            "weight": 1.0,
+            "tags": ["cpu", "stable"],
+        },
+        "gpu_cluster": {"prefer": False, "weight": 0.8, "tags": ["gpu", "experimental"]},
+    }
+    write_config(tmp_path, heads, clusters)
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", DOCUMENTED.replace("@/", f"{tmp_path}/")],
+        cwd=tmp_path,
+        env={**os.environ, "RAY_MULTICLUSTER_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout
+    assert shown.endswith("THE END\n")
+    assert "所有批量作业完成" in shown
+    assert "回退成功" in shown
+    assert "non_existent_cluster" in done.stderr  # the warning
+    assert "relative path" in shown
+    assert "1000 CPU" in shown
+    assert "the largest cluster" in shown
+    assert "exit code 3" in shown
+    assert "RUNNING" in shown or "PLACED" in shown or "SUBMITTED" in shown  # what the time-out says is open
+
+
+def test_without_a_configuration_the_documented_error_is_raised(tmp_path: Path, heads: Sandbox) -> None:
+    program = """
+    from ray_multicluster_scheduler.app.client_api.submit_job import submit_job
+    try:
+        submit_job("python /path/script.py")
+    except RuntimeError as e:
+        print("RuntimeError:", e)
+    """
+    environ = {**os.environ, "RAY_MULTICLUSTER_HOME": str(tmp_path / "state")}
+    environ.pop("RAY_MULTICLUSTER_CONFIG", None)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "no clusters.yaml found" in done.stdout
