@@ -94,6 +94,11 @@ class Commands:
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
 
+def until(flag: Path) -> str:
+    """Return a shell command that ends when there is such a file."""
+    return f"while [ ! -e {flag} ]; do sleep 0.05; done"
+
+
 @contextlib.contextmanager
 def running_fakes(*fakes: FakeRay) -> Iterator[asyncio.AbstractEventLoop]:
     """Run fake clusters in a thread of their own."""

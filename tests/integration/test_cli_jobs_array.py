@@ -1,8 +1,13 @@
 """`raymc submit --array`: many jobs, one group, one wait, one stop."""
 
 from collections import Counter
+from pathlib import Path
 
-from tests.integration.job_commands import Commands, raymc
+import pytest
+from tests.integration.job_commands import Commands, commands, raymc, until
+from tests.system import fake
+
+from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc"]
 
@@ -53,13 +58,18 @@ def test_a_group_is_waited_for_and_stopped_as_one(raymc: Commands) -> None:
     assert "9 STOPPED" in waited.err
 
 
-def test_what_still_waits_of_an_array_is_counted_and_a_wait_sends_it(raymc: Commands) -> None:
-    done = raymc.run("submit", "--no-wait", "--array", "0-8", "--cpus", "2", "--", "echo {i}; sleep 6")
-    group = done.out.strip()
-    assert done.code == 0
-    assert "3 of 9 were sent: 2 to centos, 1 to mac." in done.err
-    assert "6 wait: centos: needs 2 CPU; free: 0 CPU of 4 CPU" in done.err
-    assert f"No scheduler is running: `raymc wait --group {group}`" in done.err
-    waited = raymc.run("wait", "--group", group)
-    assert waited.code == 0, waited.err
-    assert "9/9 jobs: 9 SUCCEEDED" in waited.err
+def test_what_still_waits_of_an_array_is_counted_and_a_wait_sends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commands(tmp_path, monkeypatch, fake("a", 4, runner=ShellRunner())) as raymc:
+        command = f"echo {{i}}; {until(tmp_path / 'go')}"
+        done = raymc.run("submit", "--no-wait", "--array", "0-8", "--cpus", "2", "--", command)
+        group = done.out.strip()
+        assert done.code == 0
+        assert "2 of 9 were sent: 2 to a." in done.err
+        assert "7 wait: a: needs 2 CPU; free: 0 CPU of 4 CPU" in done.err
+        assert f"No scheduler is running: `raymc wait --group {group}`" in done.err
+        (tmp_path / "go").touch()
+        waited = raymc.run("wait", "--group", group)
+        assert waited.code == 0, waited.err
+        assert "9/9 jobs: 9 SUCCEEDED" in waited.err

@@ -1,9 +1,10 @@
 """A user's mistake: one clear message, exit code 2, no traceback, nothing submitted."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, raymc
+from tests.integration.job_commands import Commands, commands, raymc
 
 __all__ = ["raymc"]
 
@@ -45,21 +46,27 @@ SUBMIT = {
 }
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Two clusters that never get a job."""
+    with pytest.MonkeyPatch.context() as patch, commands(tmp_path_factory.mktemp("empty"), patch) as ready:
+        yield ready
+
+
 @pytest.mark.parametrize(("arguments", "said"), SUBMIT.values(), ids=SUBMIT.keys())
 def test_a_wrong_submit_is_refused_before_anything_is_sent(
-    raymc: Commands, arguments: list[str], said: str
+    empty: Commands, arguments: list[str], said: str
 ) -> None:
-    assert said in raymc.refused(*arguments)
-    assert raymc.json("jobs") == []
+    assert said in empty.refused(*arguments)
+    assert empty.json("jobs") == []
 
 
-@pytest.mark.parametrize("command", ["status", "info", "events", "explain", "logs", "stop", "wait"])
-def test_an_unknown_id_gets_the_nearest_one(raymc: Commands, command: str) -> None:
+def test_an_unknown_id_gets_the_nearest_one(raymc: Commands) -> None:
     raymc.run("submit", "--submission-id", "train-model", "--", "echo")
-    assert "no job has the id 'train-modle'; did you mean 'train-model'?" in raymc.refused(
-        command, "train-modle"
-    )
-    assert "did you mean 'train-model'?" in raymc.refused(command, "train")
+    for command in ("status", "info", "events", "explain", "logs", "stop", "wait"):
+        said = raymc.refused(command, "train-modle")
+        assert "no job has the id 'train-modle'; did you mean 'train-model'?" in said
+        assert "did you mean 'train-model'?" in raymc.refused(command, "train")
 
 
 @pytest.mark.parametrize(
@@ -79,8 +86,8 @@ def test_an_unknown_id_gets_the_nearest_one(raymc: Commands, command: str) -> No
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_other_mistakes_get_a_message_too(raymc: Commands, arguments: list[str], said: str) -> None:
-    assert said in raymc.refused(*arguments)
+def test_other_mistakes_get_a_message_too(empty: Commands, arguments: list[str], said: str) -> None:
+    assert said in empty.refused(*arguments)
 
 
 def test_a_misspelt_group_gets_the_nearest_one(raymc: Commands) -> None:

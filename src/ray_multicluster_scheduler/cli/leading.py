@@ -19,6 +19,8 @@ from ray_multicluster_scheduler.runtime import Scheduler
 
 #: How long `submit --no-wait` leads, at most, when nobody else does.
 LEAD_S = 5.0
+#: How often it looks meanwhile whether there is anything left to send.
+LOOK_S = 0.25
 NOT_SENT = frozenset({JobState.QUEUED, JobState.PLACED})
 
 
@@ -33,15 +35,30 @@ def leader_name(lease: Lease) -> str:
     return f"process {rest.partition(':')[0]} on {host}" if rest else lease.holder
 
 
-def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str]) -> None:
-    """Lead until these jobs are on their clusters, a few seconds at most; what has no room stays queued."""
+def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str], *, since: float) -> None:
+    """Lead until these jobs are on their clusters or have no room there, a few seconds at most.
+
+    `since` is when this process began to lead: what it knows from before may no longer be so.
+    """
     try:
-        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=LEAD_S, tick_s=LEAD_S):
+        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=LEAD_S, tick_s=LOOK_S):
             scheduler.check()
-            if not any(job.state in NOT_SENT for job in jobs.values()):
+            unsent = [job for job in jobs.values() if job.state in NOT_SENT]
+            under_way = any(job.state is JobState.PLACED for job in unsent)
+            # One speaks for all: the jobs of an array ask for the same.
+            if not unsent or (not under_way and _has_no_room(scheduler, unsent[0], since)):
                 return
     except WaitTimeout:
         return
+
+
+def _has_no_room(scheduler: Scheduler, job: Job, since: float) -> bool:
+    seen = scheduler.store.load_snapshots()
+    looked_at = [seen[spec.name].observed_at for spec in scheduler.config.clusters if spec.name in seen]
+    if len(looked_at) < len(scheduler.config.clusters) or any(at is None or at < since for at in looked_at):
+        return False
+    decision = scheduler.explainer.explain(job.submission_id)["decision"]
+    return decision is None or "scores" not in decision
 
 
 def fresh_snapshots(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot] | None:

@@ -42,8 +42,8 @@ def stop(
         stopped = stop_and_watch(
             scheduler, [job.submission_id for job in pending], reason=f"stopped by {this_user()}"
         )
-        for job in stopped.values():
-            typer.echo(f"{job.submission_id}: {job.state.value}")
+        for job in pending:
+            typer.echo(f"{job.submission_id}: {stopped[job.submission_id].state.value}")
         if not all(job.final for job in stopped.values()):
             raise typer.Exit(1)
 

@@ -31,6 +31,7 @@ from ray_multicluster_scheduler.cli.waiting import (
     watch_all,
 )
 from ray_multicluster_scheduler.client.jobs import this_user
+from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -143,14 +144,14 @@ def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: b
 
 def _hand_over(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
     """Accept jobs and leave; where nobody schedules, first send what fits now."""
-    leader = leader_of(scheduler.store)
+    leader, since = leader_of(scheduler.store), SystemClock().now()
     if leader is None:
         scheduler.start()
     accepted = scheduler.jobs.submit(requests)
     interrupted = False
     if leader is None:
         try:
-            send_what_fits(scheduler, [job.submission_id for job in accepted])
+            send_what_fits(scheduler, [job.submission_id for job in accepted], since=since)
         except KeyboardInterrupt:
             interrupted = True
     tell_accepted(scheduler, accepted, leader, as_json=as_json)
