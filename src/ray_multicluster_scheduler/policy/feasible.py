@@ -139,8 +139,8 @@ PASSING: tuple[Check, ...] = (
     is_not_kept_for_another,
     has_allowance,
 )
-#: The causes of these: a later pass may find them gone.
-GOES_BY = frozenset({Cause.PACED, Cause.THROTTLED, Cause.DRIVER_CAP, Cause.NO_ROOM, Cause.RESERVED})
+#: What ends when our own jobs have started or ended. A throttle may stay: no room is kept for its sake.
+GOES_BY = frozenset({Cause.PACED, Cause.DRIVER_CAP, Cause.NO_ROOM})
 
 
 def objection(

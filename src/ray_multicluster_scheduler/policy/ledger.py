@@ -52,11 +52,9 @@ class Room:
         unknown = self.unknown(claim)
         return {n: lack for n, lack in shortfall(claim, self.capacity).items() if n not in unknown}
 
-    def free_for(self, job: QueuedJob) -> dict[str, float]:
-        """Return what is free for a job, once the room that is kept for another is left alone."""
-        if self.kept_for is None or self.kept_for.submission_id == job.submission_id:
-            return self.free
-        kept = self.kept_for.claim
+    def free_for_others(self) -> dict[str, float]:
+        """Return what is free once the kept room is left alone."""
+        kept = self.kept_for.claim if self.kept_for else {}
         return {name: amount - kept.get(name, 0.0) for name, amount in self.free.items()}
 
     def place(self, claim: Resources) -> None:

@@ -83,7 +83,7 @@ def decisions(
             submission_id=job.submission_id,
             refusals=_others_wait_too(job, found) if paced else found.refusals,
             position=position,
-            reserved_on=_keep_room(job, found.refusals, rooms) if starves and not paced else None,
+            reserved_on=_keep_room(job, found.refusals, rooms) if starves else None,
         )
 
 

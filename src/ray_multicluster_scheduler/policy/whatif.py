@@ -58,6 +58,9 @@ def suggestions(
     decided = one_pass.decide(job, rooms)
     if isinstance(decided, Placement):
         return ()
+    for room in rooms:
+        if room.name == decided.reserved_on:
+            room.kept_for = None  # kept for this very job
     tries = [_ask_for_less(job, rooms, rules), _go_first(job, others)]
     for room in sorted(rooms, key=lambda room: (-share_of(job.claim, room.free), room.name))[:_MOST_CLUSTERS]:
         cause = decided.refusals[room.name].cause
@@ -109,7 +112,7 @@ def _ask_for_less(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> li
 
 
 def _part_that_fits(job: QueuedJob, room: Room) -> dict[str, float]:
-    free = room.free_for(job)
+    free = room.free_for_others()
     short = shortfall(job.claim, free)
     return {
         name: _round_down(name, free.get(name, 0.0)) if name in short else amount

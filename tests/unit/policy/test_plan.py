@@ -106,6 +106,11 @@ def test_an_avoided_cluster_is_used_when_nothing_else_could_hold_the_job(other: 
     assert where(planned([a_queued(avoid=("a",))], [a_view("a"), other])) == {"job-1": "a"}
 
 
+def test_jobs_that_differ_only_in_their_environment_are_told_apart() -> None:
+    queue = [a_queued("one", seq=1), a_queued("two", seq=2, unfit=(("a", "pip and conda"),))]
+    assert where(planned(queue, [a_view("a", {"CPU": 9.0}), a_view("b")])) == {"one": "a", "two": "b"}
+
+
 def test_what_others_use_is_not_given_away_by_several_small_jobs() -> None:
     busy = a_view("a", {"CPU": 4.0}, seen={"used": {"CPU": 3.0}})
     assert len(planned(jobs(4, {"CPU": 1.0}), [busy]).placements) == 1
@@ -149,11 +154,19 @@ def test_room_is_kept_for_a_job_that_has_waited_too_long() -> None:
     )
 
 
-def test_room_is_kept_also_from_a_job_like_one_that_was_placed_before() -> None:
+def test_room_is_kept_also_from_a_job_like_one_that_could_have_had_it_before() -> None:
     big = a_queued("big", {"CPU": 4.0}, seq=2, waiting_since=LONG_AGO)
-    queue = [a_queued("early", seq=1), big, a_queued("late", seq=3)]
-    decided = planned(queue, [a_view("a", {"CPU": 4.0}, reserved={"CPU": 1.0})])
-    assert where(decided) == {"early": "a"}
+    queue = [a_queued("early", seq=1, preferred_cluster="b"), big, a_queued("late", seq=3)]
+    decided = planned(queue, [a_view("a", {"CPU": 4.0}, reserved={"CPU": 1.0}), a_view("b", {"CPU": 1.0})])
+    assert where(decided) == {"early": "b"}
+    assert decided.waiting[1].refusals["a"].cause is Cause.RESERVED
+
+
+def test_room_is_kept_also_from_jobs_that_are_just_as_large() -> None:
+    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0}, allowance=0)
+    first, second = jobs(2, {"CPU": 2.0})
+    decided = planned([replace(first, waiting_since=LONG_AGO), second], [view])
+    assert [each.reserved_on for each in decided.waiting] == ["a", None]
     assert decided.waiting[1].refusals["a"].cause is Cause.RESERVED
 
 
@@ -191,6 +204,14 @@ def test_a_second_job_that_waited_too_long_gets_room_on_another_cluster() -> Non
     ]
     decided = planned(jobs(3, {"CPU": 4.0}, waiting_since=LONG_AGO), views)
     assert [each.reserved_on for each in decided.waiting] == ["a", "b", None]
+
+
+def test_no_room_is_kept_on_an_empty_cluster_that_is_throttled() -> None:
+    throttled = a_view("a", seen={"throttle": 0, "throttle_reason": "jobs die there"})
+    big = a_queued("big", {"CPU": 4.0}, waiting_since=LONG_AGO)
+    decided = planned([big], [throttled, a_view("b", reserved={"CPU": 1.0})])
+    assert decided.waiting[0].refusals["a"].cause is Cause.THROTTLED
+    assert decided.waiting[0].reserved_on == "b"
 
 
 def test_no_room_is_kept_where_strangers_are_in_the_way() -> None:
