@@ -119,10 +119,20 @@ def test_info_shows_everything_but_secrets(raymc: Commands) -> None:
         "--tag",
         "nightly",
         "--",
-        "echo correct-horse; exit 2",
+        "echo correct-horse; echo saw it; exit 2",
     )
     shown = raymc.run("info", "one").out
-    for words in ("one", "FAILED", "centos", "MODE: fast", "project=ml", "nightly", "1 CPU", "exit code"):
+    for words in (
+        "one",
+        "FAILED",
+        "centos",
+        "MODE: fast",
+        "project=ml",
+        "nightly",
+        "1 CPU",
+        "exit code",
+        "saw it",
+    ):
         assert words in shown
     known = raymc.json("info", "one")
     assert known["exit_code"] == 2

@@ -19,9 +19,10 @@ from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
-from ray_multicluster_scheduler.model.states import RAY_STATUS
+from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
 
 
 def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -44,11 +45,13 @@ def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: J
 
 
 def info(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show all that is known of a job: times, attempts, environment. Secrets are hidden."""
+    """Show all that is known of a job; secrets are hidden."""
     with opened(config) as scheduler:
         job = find_job(scheduler.store, submission_id)
         known = scheduler.jobs.info(submission_id)
-        del known["logs"]  # `raymc logs` shows it
+        log = redact_text(
+            known.pop("logs") or "", secrets_of(job.spec.runtime_env)
+        )  # `raymc logs` has it all
         if as_json:
             write_json(known)
             return
@@ -56,6 +59,9 @@ def info(submission_id: IdArgument, *, config: ConfigOption = None, as_json: Jso
         console.print(_facts(job, known, now))
         if known["attempts"]:
             console.print(_attempts(known["attempts"], now))
+        if job.state is JobState.FAILED and log:
+            console.print(Text("The end of its log:", style="bold"))
+            console.print(Text("\n".join(log.rstrip().splitlines()[-LAST_LOG_LINES:]), overflow="fold"))
         _footer(console, scheduler.store, job)
 
 

@@ -34,10 +34,18 @@ _STYLES = {HeadState.RUNNING: "green", HeadState.SILENT: "yellow", HeadState.STO
 def up(
     *,
     clusters: Annotated[int | None, typer.Option(min=1, help="How many clusters; 2 if not said.")] = None,
-    cpus: Annotated[str | None, typer.Option(help="CPUs of all or of each: 4 or 4,8.")] = None,
-    gpus: Annotated[str | None, typer.Option(help="Logical GPUs of all or of each: 1 or 0,1.")] = None,
-    names: Annotated[str | None, typer.Option(help="Names of the clusters: centos,mac.")] = None,
-    token: Annotated[str | None, typer.Option(help="Clusters that want a token: mac.")] = None,
+    cpus: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="CPUs of all or of each: 4 or 4,8.")
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Logical GPUs of all or of each: 1 or 0,1.")
+    ] = None,
+    names: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Names of the clusters: centos,mac.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Clusters that want a token: mac.")
+    ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PATH", help="Interpreter of a cluster, with its own Ray."),

@@ -23,7 +23,8 @@ def logs(
     *,
     config: ConfigOption = None,
     follow_it: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended; the exit code is its own.")
+        bool,
+        typer.Option("--follow", "-f", help="Go on until it has ended; exit code 1 unless it succeeded."),
     ] = False,
 ) -> None:
     """Write the log of a job to stdout.

@@ -1,0 +1,39 @@
+"""Shell completion offers what is there, and never a word of complaint."""
+
+import pytest
+from tests.integration.job_commands import Commands, raymc
+
+__all__ = ["raymc"]
+
+
+def offered(raymc: Commands, monkeypatch: pytest.MonkeyPatch, line: str) -> list[str]:
+    """Complete a command line as bash does."""
+    monkeypatch.setenv("_RAYMC_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    done = raymc.run()
+    monkeypatch.delenv("_RAYMC_COMPLETE")
+    assert "Traceback" not in done.err
+    return done.out.split()
+
+
+def test_ids_groups_and_clusters_complete(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    raymc.run("submit", "--array", "0-1", "--submission-id", "night", "--", "echo {i}")
+    raymc.run("submit", "--submission-id", "day", "--", "echo")
+    assert offered(raymc, monkeypatch, "raymc status ni") == ["night-1", "night-0"]
+    assert offered(raymc, monkeypatch, "raymc stop day ") == ["day", "night-1", "night-0"]
+    assert offered(raymc, monkeypatch, "raymc wait --group ") == ["night"]
+    assert offered(raymc, monkeypatch, "raymc submit --after d") == ["day"]
+    assert offered(raymc, monkeypatch, "raymc drain ") == ["centos", "mac"]
+    assert offered(raymc, monkeypatch, "raymc submit --cluster m") == ["mac"]
+    assert offered(raymc, monkeypatch, "raymc expl") == ["explain"]
+
+
+def test_without_a_configuration_or_a_store_there_is_nothing_to_offer(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert offered(raymc, monkeypatch, "raymc status ") == []
+    assert not (raymc.folder / "home").exists()
+    raymc.config.unlink()
+    assert offered(raymc, monkeypatch, "raymc status ") == []
+    assert offered(raymc, monkeypatch, "raymc drain ") == []
