@@ -107,7 +107,7 @@ class Show:
 
     def let_one_fail(self) -> None:
         """Wait for a program that cannot find its file."""
-        broken = submit_job(f"python {self._here}/{BROKEN}", submission_id="broken")
+        broken = submit_job(f"python {self._here}/{BROKEN}", submission_id="broken", job_id="nightly report")
         self._ran.append(broken)
         try:
             wait_for_all_jobs([broken])
