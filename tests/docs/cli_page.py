@@ -35,8 +35,8 @@ are searched. `--help` after any command shows the same as this page, which is w
 There is no server. Of the processes that use one configuration, one leads: it places, sends and watches the
 jobs of all. `submit`, `wait`, `logs -f` and `stop` lead while they run, unless another process does.
 `submit --no-wait` leads for the few seconds that it takes to send what fits, and says what still waits.
-`jobs`, `status`, `info`, `events`, `explain`, `clusters` and `top` only look; where nobody leads, they say how
-old it is what they show. A job that was sent runs on in any case.
+`jobs`, `status`, `info`, `events`, `explain`, `clusters` and `top` only look; where nobody leads, they say
+how old it is what they show. A job that was sent runs on in any case.
 
 ## Shell completion
 
