@@ -89,7 +89,9 @@ async def test_no_process_is_left_behind() -> None:
         await api.submit_job(a_submit("left", "sleep 600 & echo $$ $!; wait"))
         tail = api.tail_job_logs("left")
         log = await anext(tail)
-        processes = [os.pidfd_open(int(number)) for number in log.splitlines()[-1].split()]
+        while not (numbers := log.splitlines()[-1]).replace(" ", "").isdigit() or not log.endswith("\n"):
+            log += await anext(tail)
+        processes = [os.pidfd_open(int(number)) for number in numbers.split()]
         await tail.aclose()
     for process in processes:
         ended, _, _ = select.select([process], [], [], 30)
