@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
+
+# A busy machine is no reason to fail: the examples are what counts, not their time.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 
 @pytest.fixture(scope="session")

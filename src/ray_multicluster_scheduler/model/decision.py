@@ -77,7 +77,8 @@ class ClusterView:
     #: Sum of the claims of our live attempts there, and how many they are.
     reserved: Resources = field(default_factory=dict)
     live_jobs: int = 0
-    #: Part of `reserved`: claims of attempts younger than the snapshot, which its `used` cannot show yet.
+    #: Part of `reserved`: claims of attempts that are starting or younger than the snapshot, which its
+    #: `used` cannot show yet.
     unseen: Resources = field(default_factory=dict)
     #: env_keys that were set up there lately.
     warm: frozenset[str] = frozenset()

@@ -89,7 +89,8 @@ def env_key(spec: JobSpec) -> str:
 def _view(spec: ClusterSpec, world: World) -> ClusterView:
     here = [job for job in world.live if job.cluster == spec.name]
     snapshot = world.snapshots.get(spec.name, ClusterSnapshot(name=spec.name))
-    young = [job for job in here if (job.placed_at or 0.0) > (snapshot.observed_at or 0.0)]
+    seen_at = snapshot.observed_at or 0.0
+    young = [job for job in here if job.state in _STARTING or (job.placed_at or 0.0) > seen_at]
     drained, why = world.drains.get(spec.name, (spec.drained, "set in the configuration"))
     limit = world.start_limits.get(spec.name)
     starting = sum(job.state in _STARTING for job in here)
