@@ -39,7 +39,7 @@ bench: $(READY)  ## measure, as ratios to a peer in the same run
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)  ## build the documentation, warnings are errors
-	$(BIN)/mkdocs build --strict --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 clean:  ## remove what the recipes made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
