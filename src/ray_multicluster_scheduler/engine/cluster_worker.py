@@ -26,6 +26,8 @@ from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
+#: A silent cluster is looked at after this many poll intervals; the watch calls us when it answers again.
+UNREACHABLE_POLLS = 5
 #: The cluster is gone or silent, with all its jobs: they are started anew one after another.
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 
@@ -54,12 +56,18 @@ class ClusterWorker:
         self._refusals: dict[_Key, list[str]] = {}
         self._listed: tuple[RemoteJob, ...] | None = None
         self._strays: frozenset[str] = frozenset()
-        self.wake = asyncio.Event()
+        self._looked_at = float("-inf")
+        self._wake = asyncio.Event()
 
     def placed_now(self, job: Job) -> None:
         """Take note of a job that was placed here in this very leadership: it can be sent without a look."""
         self._fresh.add(_key(job))
-        self.wake.set()
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Do not wait for the next look: somebody wants a job stopped, or the cluster has changed."""
+        self._looked_at = float("-inf")
+        self._wake.set()
 
     def listed(self, jobs: tuple[RemoteJob, ...]) -> None:
         """Take note of all jobs that a probe has found, ours or not: strays among them are stopped."""
@@ -68,22 +76,24 @@ class ClusterWorker:
     async def run(self) -> None:
         """Step when woken, and at the pace of what is going on; cancel to end."""
         try:
-            await repeat(self.step, self.wake, self._pause_s)
+            await repeat(self.step, self._wake, self._pause_s)
         finally:
             await cancel_all(self._sending.values())
 
     async def step(self) -> None:
-        """Send what is placed, look at what is there, write what follows, ask for stops."""
+        """Send what is placed; when it is time, look at what is there, write what follows, ask for stops."""
         self._reap()
         jobs = [job for job in self._board.on(self.name) if job.submission_id not in self._sending]
         known = [job for job in jobs if _key(job) not in self._fresh]
         for job in jobs:
             if _key(job) in self._fresh:
                 await self._begin(job)
-        if not known:
-            self._looker.rest()
-        elif await self._reconcile(known):
-            await self._stop_unwanted()
+        if self._pause_s() <= 0:
+            self._looked_at = self._context.clock.monotonic()
+            if not known:
+                self._looker.rest()
+            elif await self._reconcile(known):
+                await self._stop_unwanted()
         await self._sweep()
 
     # -- sending
@@ -102,7 +112,7 @@ class ClusterWorker:
             if refusal is not None:
                 self._refusals.setdefault(_key(job), []).append(refusal)
         finally:
-            self.wake.set()
+            self._wake.set()
 
     def _reap(self) -> None:
         """Forget what has ended. A bug in a send, or a lost lease, ends the engine's loops here."""
@@ -129,11 +139,9 @@ class ClusterWorker:
                 (job, self._judge(job, again) if verdict.act is Act.CONFIRM else verdict)
                 for job, verdict in verdicts
             ]
-        moves = [
-            transition
-            for group in await together(self._follow(job, verdict) for job, verdict in verdicts)
-            for transition in group
-        ]
+        news = [(job, verdict) for job, verdict in verdicts if verdict.act is not Act.KEEP]
+        groups = await together(self._follow(job, verdict) for job, verdict in news)
+        moves = [transition for group in groups for transition in group]
         for transition in moves:
             self._context.crash_point(f"seen:{transition.new.value}")
         await self._board.apply(moves)
@@ -197,8 +205,7 @@ class ClusterWorker:
             if job.state in {JobState.SUBMITTED, JobState.RUNNING}
             and (job.target is Target.STOPPED or timed_out(job, now=now))
         ]
-        if any(await together(self._stops.ask(remote_id) for remote_id in unwanted)):
-            self.wake.set()
+        await together(self._stops.ask(remote_id) for remote_id in unwanted)
 
     async def _sweep(self) -> None:
         if self._listed is not None:
@@ -208,12 +215,18 @@ class ClusterWorker:
     # -- pace
 
     def _pause_s(self) -> float:
-        """Return how long to wait before the next look: short while something is about to change."""
+        """Return how long it is until the next look."""
+        return max(0.0, self._looked_at + self._interval_s() - self._context.clock.monotonic())
+
+    def _interval_s(self) -> float:
+        """Return how much time is between two looks: little while something is about to change."""
         jobs, settings = self._board.on(self.name), self._context.settings
-        watched = [job for job in jobs if job.state is not JobState.UNREACHABLE]
-        if not watched:
+        if not jobs:
             return settings.probe_interval_s
-        busy = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in watched)
+        heard = [job for job in jobs if job.state is not JobState.UNREACHABLE]
+        if not heard:
+            return settings.poll_interval_s * UNREACHABLE_POLLS
+        busy = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard)
         return settings.poll_interval_s / 2 if busy else settings.poll_interval_s
 
 

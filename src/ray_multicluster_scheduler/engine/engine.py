@@ -131,7 +131,7 @@ class Leadership:
         changed = await self.board.refresh()
         self._plan.set()
         for cluster in changed & self.workers.keys():
-            self.workers[cluster].wake.set()
+            self.workers[cluster].look_now()
         homeless = [job for job in self.board.all() if job.cluster not in self.workers]
         await self.board.apply([moved for job in homeless if (moved := without_cluster(job))])
 
@@ -163,7 +163,7 @@ class Leadership:
         if probed.jobs is not None:
             worker.listed(probed.jobs)
         if probed.changed:
-            worker.wake.set()
+            worker.look_now()
         self._publish.set()
         self._plan.set()
 

@@ -20,9 +20,10 @@ from ray_multicluster_scheduler.ports import RayApi
 #: Up to here single reads are cheaper for the cluster than its whole job list.
 SINGLE_READS = 4
 CONNECT_TIMEOUT_S = 2.0
-#: Two failed looks that are further apart than this (and two probe intervals) are not one silence: this
-#: process was stopped in between.
+#: Two failed looks that are further apart than this, and than twenty polls, are not one silence: this process
+#: was stopped in between.
 LONGEST_GAP_S = 60.0
+LONGEST_GAP_POLLS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Looker:
         self._context = context
         self._spec = spec
         self._api = api
-        self._longest_gap_s = LONGEST_GAP_S + 2 * context.settings.probe_interval_s
+        self._longest_gap_s = LONGEST_GAP_S + LONGEST_GAP_POLLS * context.settings.poll_interval_s
         #: All monotonic: of the first look of this silence, of its last one, and since when all is refused.
         self._silent_since: float | None = None
         self._silent_at = 0.0

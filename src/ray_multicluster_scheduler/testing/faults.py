@@ -26,7 +26,10 @@ class _Trouble:
 
 
 class Faults:
-    """Faults on demand. Each method says what a caller will see."""
+    """Faults on demand. Each method says what a caller will see.
+
+    `only` limits a fault to paths that begin so, or to a method and a path, as in `POST /api/jobs/`.
+    """
 
     def __init__(self) -> None:
         self._delay_s = 0.0
@@ -45,7 +48,7 @@ class Faults:
         self._drip_s = seconds
 
     def fail(self, status: int = 500, *, times: int | None = None, only: str = "") -> None:
-        """Answer with an error status instead of executing; `only` for paths that begin so."""
+        """Answer with an error status instead of executing."""
         self._troubles.append(_Trouble(kind="status", times=times, only=only, status=status))
 
     def lose_reply(self, times: int = 1, *, only: str = "") -> None:
@@ -84,7 +87,7 @@ class Faults:
         if request.path != self._spared:
             await self.awake()
         await asyncio.sleep(self._delay_s)
-        trouble = self._next_trouble(request.path)
+        trouble = self._next_trouble(request)
         if trouble is not None and trouble.kind == "status":
             return web.Response(status=trouble.status, text=f"{trouble.status}: this failure was asked for")
         if trouble is not None and trouble.kind == "html":
@@ -100,9 +103,10 @@ class Faults:
             )
         return await self._drip(request, response, response.body) if self._drip_s else response
 
-    def _next_trouble(self, path: str) -> _Trouble | None:
+    def _next_trouble(self, request: web.Request) -> _Trouble | None:
         for trouble in self._troubles:
-            if path.startswith(trouble.only):
+            asked = f"{request.method} {request.path}" if " " in trouble.only else request.path
+            if asked.startswith(trouble.only):
                 if trouble.times is not None:
                     trouble.times -= 1
                     if trouble.times == 0:
