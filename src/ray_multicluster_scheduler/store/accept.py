@@ -3,60 +3,115 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 
 from sqlalchemy import Connection, insert, select
 
-from ray_multicluster_scheduler.errors import DependencyProblem, DuplicateSubmission, InvalidRequest
+from ray_multicluster_scheduler.errors import (
+    DependencyProblem,
+    DuplicateSubmission,
+    InvalidRequest,
+    SchedulerError,
+)
 from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.queue import chunks, get_many
-from ray_multicluster_scheduler.store.rows import event_row, new_job_row
+from ray_multicluster_scheduler.store.rows import event_row, job_row, new_job
 from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
 
 #: What `remote_id_for` appends for further attempts: no job may look like the retry of another one.
 _RETRY_ID = re.compile(r".*--r[0-9]+")
 
+#: Submission id, what is asked for, and when.
+_Request = tuple[str, JobSpec, float]
 
-def add(tx: Connection, requests: Sequence[tuple[str, JobSpec]], *, now: float) -> tuple[Job, ...]:
-    """Write the new ones among the requests; return one job for each request, in order."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The jobs that one caller hands in together."""
+
+    requests: Sequence[tuple[str, JobSpec]]
+    now: float
+
+
+def add_calls(tx: Connection, calls: Sequence[Call]) -> list[tuple[Job, ...] | SchedulerError]:
+    """Write several calls; each gets its jobs, or why it was refused. A refusal leaves nothing behind.
+
+    They are written as one, which costs little more than one of them, unless one of them is refused.
+    """
+    try:
+        jobs = iter(_add(tx, [(*request, call.now) for call in calls for request in call.requests]))
+    except SchedulerError as error:
+        return [error] if len(calls) == 1 else [_add_one(tx, call) for call in calls]
+    return [tuple(islice(jobs, len(call.requests))) for call in calls]
+
+
+def _add_one(tx: Connection, call: Call) -> tuple[Job, ...] | SchedulerError:
+    try:
+        return _add(tx, [(*request, call.now) for request in call.requests])
+    except SchedulerError as error:
+        return error
+
+
+def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
+    """Write the new ones among the requests; return one job for each request, in order.
+
+    Everything that can be refused is refused before the first row is written.
+    """
     new, ids = _tell_new_from_known(tx, requests)
     _check_ids(tx, new)
-    aliases = {asked: known for (asked, _), known in zip(requests, ids, strict=True) if asked not in new}
-    new = {submission_id: _with_known_ids(spec, aliases) for submission_id, spec in new.items()}
-    states = _check_dependencies(tx, new)
-    _insert(tx, new, states, now=now)
-    found = get_many(tx, ids)
+    aliases = {asked: known for (asked, *_), known in zip(requests, ids, strict=True) if asked != known}
+    jobs_made = [
+        new_job(submission_id, _with_known_ids(spec, aliases) if aliases else spec, now=now)
+        for submission_id, (spec, now) in new.items()
+    ]
+    states = _check_dependencies(tx, {job.submission_id: job.spec for job in jobs_made})
+    _insert(tx, jobs_made, states)
+    known_ids = [submission_id for submission_id in ids if submission_id not in new]
+    found = {**get_many(tx, known_ids), **_numbered(tx, jobs_made)}
     return tuple(found[submission_id] for submission_id in ids)
 
 
+def _numbered(tx: Connection, made: Sequence[Job]) -> dict[str, Job]:
+    """Return new jobs with the numbers that the database has given them; the rest of them is known."""
+    seqs = {
+        submission_id: seq
+        for chunk in chunks([job.submission_id for job in made])
+        for submission_id, seq in tx.execute(
+            select(jobs.c.submission_id, jobs.c.seq).where(jobs.c.submission_id.in_(chunk))
+        )
+    }
+    return {job.submission_id: replace(job, seq=seqs[job.submission_id]) for job in made}
+
+
 def _tell_new_from_known(
-    tx: Connection, requests: Sequence[tuple[str, JobSpec]]
-) -> tuple[dict[str, JobSpec], list[str]]:
+    tx: Connection, requests: Sequence[_Request]
+) -> tuple[dict[str, tuple[JobSpec, float]], list[str]]:
     """Return the requests that are new by their id, and for every request the id of its job."""
     known = _known_keys(tx, requests)
-    new: dict[str, JobSpec] = {}
+    new: dict[str, tuple[JobSpec, float]] = {}
     ids = []
-    for asked, spec in requests:
+    for asked, spec, now in requests:
         key = (spec.user, spec.idempotency_key)
         if key in known:
             ids.append(known[key])
             continue
         if asked in new:
             raise DuplicateSubmission(f"submission id {asked!r} occurs twice in one call; ids are unique")
-        new[asked] = spec
+        new[asked] = spec, now
         ids.append(asked)
         if spec.idempotency_key is not None:
             known[key] = asked
     return new, ids
 
 
-def _known_keys(tx: Connection, requests: Sequence[tuple[str, JobSpec]]) -> dict[tuple[str, str | None], str]:
-    keys = sorted({spec.idempotency_key for _, spec in requests if spec.idempotency_key is not None})
+def _known_keys(tx: Connection, requests: Sequence[_Request]) -> dict[tuple[str, str | None], str]:
+    keys = sorted({spec.idempotency_key for _, spec, _ in requests if spec.idempotency_key is not None})
     columns = (jobs.c.user, jobs.c.idempotency_key, jobs.c.submission_id)
-    users = sorted({spec.user for _, spec in requests})
+    users = sorted({spec.user for _, spec, _ in requests})
     return {
         (user, key): submission_id
         for chunk in chunks(keys)
@@ -66,7 +121,7 @@ def _known_keys(tx: Connection, requests: Sequence[tuple[str, JobSpec]]) -> dict
     }
 
 
-def _check_ids(tx: Connection, new: Mapping[str, JobSpec]) -> None:
+def _check_ids(tx: Connection, new: Collection[str]) -> None:
     for submission_id in new:
         if _RETRY_ID.fullmatch(submission_id):
             raise InvalidRequest(
@@ -97,6 +152,8 @@ def _with_known_ids(spec: JobSpec, aliases: Mapping[str, str]) -> JobSpec:
 
 def _check_dependencies(tx: Connection, new: Mapping[str, JobSpec]) -> dict[str, JobState]:
     """Return the states of the needed jobs that were there before; refuse unknown ones and circles."""
+    if not any(spec.depends_on for spec in new.values()):
+        return {}
     outside = sorted({need for spec in new.values() for need in spec.depends_on} - set(new))
     states = _states(tx, outside)
     for submission_id, spec in new.items():
@@ -114,39 +171,37 @@ def _check_dependencies(tx: Connection, new: Mapping[str, JobSpec]) -> dict[str,
     return states
 
 
-def _insert(
-    tx: Connection, new: Mapping[str, JobSpec], states: Mapping[str, JobState], *, now: float
-) -> None:
+def _insert(tx: Connection, made: Sequence[Job], states: Mapping[str, JobState]) -> None:
     waits = [
-        {"submission_id": submission_id, "needs": need, "failed": states.get(need) in FINAL}
-        for submission_id, spec in new.items()
-        for need in spec.depends_on
+        {"submission_id": job.submission_id, "needs": need, "failed": states.get(need) in FINAL}
+        for job in made
+        for need in job.spec.depends_on
         if states.get(need) is not JobState.SUCCEEDED
     ]
     tagged = [
-        {"submission_id": submission_id, "tag": tag}
-        for submission_id, spec in new.items()
-        for tag in dict.fromkeys(spec.tags)
+        {"submission_id": job.submission_id, "tag": tag}
+        for job in made
+        for tag in dict.fromkeys(job.spec.tags)
     ]
     rows = {
-        jobs: [new_job_row(submission_id, spec, now=now) for submission_id, spec in new.items()],
+        jobs: [job_row(job) for job in made],
         dependencies: waits,
         tags: tagged,
-        events: [event_row(_accepted(submission_id, now=now)) for submission_id in new],
+        events: [event_row(_accepted(job)) for job in made],
     }
     for table, values in rows.items():
         if values:
             tx.execute(insert(table), values)
 
 
-def _accepted(submission_id: str, *, now: float) -> Event:
+def _accepted(job: Job) -> Event:
     return Event(
         id=0,
-        submission_id=submission_id,
-        at=now,
+        submission_id=job.submission_id,
+        at=job.accepted_at,
         old=None,
-        new=JobState.QUEUED,
-        attempt=0,
+        new=job.state,
+        attempt=job.attempt,
         cluster=None,
-        reason="accepted",
+        reason=job.reason,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from sqlalchemy import RowMapping
@@ -34,25 +35,35 @@ def plain(value: Any) -> Any:
         return {str(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
     return value
 
 
-def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, Any]:
-    """Return the row of a job that is being accepted; the database gives it its `seq`."""
-    job = Job(
+@cache
+def _field_names(record: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record))
+
+
+def new_job(submission_id: str, spec: JobSpec, *, now: float) -> Job:
+    """Return a job that is being accepted; the database gives it its `seq`."""
+    return Job(
         seq=0, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now, reason="accepted"
     )
+
+
+def job_row(job: Job) -> dict[str, Any]:
+    """Return the row of a new job."""
+    spec = job.spec
     return {
-        "submission_id": submission_id,
+        "submission_id": job.submission_id,
         "spec": plain(spec),
         "user": spec.user,
         "priority": spec.priority,
         "group": spec.group,
         "idempotency_key": spec.idempotency_key,
         "target": job.target.value,
-        "accepted_at": now,
+        "accepted_at": job.accepted_at,
         **moving_values(job),
     }
 
@@ -100,9 +111,15 @@ def note(job: Job, *, now: float, reason: str) -> Event:
 
 def event_row(event: Event) -> dict[str, Any]:
     """Return the row of an event; the database gives it its `id`."""
-    values: dict[str, Any] = plain(event)
-    del values["id"]
-    return values
+    return {
+        "submission_id": event.submission_id,
+        "at": event.at,
+        "old": None if event.old is None else event.old.value,
+        "new": event.new.value,
+        "attempt": event.attempt,
+        "cluster": event.cluster,
+        "reason": event.reason,
+    }
 
 
 def event_from(row: RowMapping) -> Event:

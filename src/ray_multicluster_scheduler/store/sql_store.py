@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection, select, update
 
+from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.states import JobState
@@ -23,7 +24,10 @@ from ray_multicluster_scheduler.store import (
 )
 from ray_multicluster_scheduler.store.bell import Bell
 from ray_multicluster_scheduler.store.database import Database
+from ray_multicluster_scheduler.store.group import GroupCommit
 from ray_multicluster_scheduler.store.tables import meta
+
+_COUNT_CHANGE = update(meta).values(changes=meta.c.changes + 1)
 
 
 class SqlStore:
@@ -32,6 +36,7 @@ class SqlStore:
     def __init__(self, database: Database, new_bell: Callable[[Callable[[], int]], Bell]) -> None:
         self._database = database
         self._bell = new_bell(self._mark)
+        self._add = GroupCommit(self._add_calls)
         with database.read() as tx:
             self._store_id: str = tx.execute(select(meta.c.store_id)).scalar_one()
 
@@ -44,8 +49,7 @@ class SqlStore:
 
     def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event."""
-        with self._write() as tx:
-            return accept.add(tx, jobs, now=now)
+        return self._add(accept.Call(requests=jobs, now=now))
 
     def get(self, submission_id: str) -> Job:
         """Return one job or raise `JobNotFound`."""
@@ -218,6 +222,16 @@ class SqlStore:
             mark: int = tx.execute(select(meta.c.changes)).scalar_one()
             return mark
 
+    def _add_calls(self, calls: Sequence[accept.Call]) -> list[tuple[Job, ...] | SchedulerError]:
+        with self._write(news=False) as tx:
+            outcomes = accept.add_calls(tx, calls)
+            accepted = any(isinstance(outcome, tuple) for outcome in outcomes)
+            if accepted:
+                tx.execute(_COUNT_CHANGE)
+        if accepted:
+            self._bell.ring()
+        return outcomes
+
     @contextlib.contextmanager
     def _write(self, *, epoch: int | None = None, news: bool = True) -> Iterator[Connection]:
         """Open the transaction of one write; checks the fence first, rings the bell after the commit."""
@@ -226,6 +240,6 @@ class SqlStore:
                 leadership.require(tx, epoch)
             yield tx
             if news:
-                tx.execute(update(meta).values(changes=meta.c.changes + 1))
+                tx.execute(_COUNT_CHANGE)
         if news:
             self._bell.ring()

@@ -10,7 +10,14 @@ from tests.builders import NOW, a_job, a_snapshot
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.job import JobSpec
-from ray_multicluster_scheduler.store.rows import job_from, moving_values, new_job_row, plain, snapshot_from
+from ray_multicluster_scheduler.store.rows import (
+    job_from,
+    job_row,
+    moving_values,
+    new_job,
+    plain,
+    snapshot_from,
+)
 
 TEXT = st.text(max_size=8)
 AMOUNTS = st.dictionaries(TEXT, st.floats(0, 1e12), max_size=3)
@@ -45,13 +52,13 @@ def stored(row: dict[str, Any]) -> Any:
 
 @given(SPECS)
 def test_a_spec_survives_its_row(spec: JobSpec) -> None:
-    row = stored({"seq": 7, **new_job_row("job", spec, now=NOW)})
+    row = stored({"seq": 7, **job_row(new_job("job", spec, now=NOW))})
 
     assert job_from(row) == a_job("job", seq=7, spec=spec, reason="accepted")
 
 
 def test_a_spec_that_an_older_version_wrote_gets_the_defaults_of_newer_fields() -> None:
-    row = stored({"seq": 7, **new_job_row("job", a_job().spec, now=NOW)})
+    row = stored({"seq": 7, **job_row(new_job("job", a_job().spec, now=NOW))})
     del row["spec"]["group"]
 
     assert job_from(row).spec == a_job().spec
@@ -75,7 +82,7 @@ def test_the_secrets_of_a_job_are_in_no_column_but_its_spec() -> None:
         entrypoint=spec.entrypoint, user=spec.user, runtime_env={"env_vars": {"TOKEN": "s3cret"}}
     )
 
-    row = new_job_row("job", secret, now=NOW)
+    row = job_row(new_job("job", secret, now=NOW))
 
     assert [name for name, value in row.items() if "s3cret" in repr(value)] == ["spec"]
     assert "s3cret" not in repr(moving_values(a_job(spec=secret)))

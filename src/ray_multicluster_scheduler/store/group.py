@@ -1,0 +1,82 @@
+"""Threads that write at the same moment share one commit, because a commit costs a wait for the disk.
+
+The first one writes; who comes while the disk is busy waits, and the next one writes for all of those. Nobody
+returns before his own data is on the disk, and nobody alone waits for company.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from ray_multicluster_scheduler.errors import SchedulerError, StoreError
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+#: More in one transaction would keep other processes waiting for the lock.
+MOST_AT_ONCE = 256
+
+
+class _Ticket(Generic[Request, Result]):
+    """One caller's request, and what came of it."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.outcome: Result | BaseException | None = None
+        #: Set when there is an outcome, or when it is this caller's turn to write.
+        self.turn = threading.Event()
+
+
+class GroupCommit(Generic[Request, Result]):
+    """Call it from any thread. `write_all` writes and commits several requests, in order, as one.
+
+    It returns an outcome for each: a refusal (`SchedulerError`) of one is not the others' concern. What it
+    raises means that nothing was written, and every caller of that group gets it.
+    """
+
+    def __init__(self, write_all: Callable[[Sequence[Request]], Sequence[Result | SchedulerError]]) -> None:
+        self._write_all = write_all
+        self._lock = threading.Lock()
+        self._waiting: list[_Ticket[Request, Result]] = []
+        self._busy = False
+
+    def __call__(self, request: Request) -> Result:
+        """Return the request's own result, or raise its own refusal."""
+        ticket: _Ticket[Request, Result] = _Ticket(request)
+        with self._lock:
+            self._waiting.append(ticket)
+            waits, self._busy = self._busy, True
+        if waits:
+            ticket.turn.wait()
+        if ticket.outcome is None:
+            self._write_for_all()
+        if isinstance(ticket.outcome, BaseException):
+            raise ticket.outcome
+        assert ticket.outcome is not None
+        return ticket.outcome
+
+    def _write_for_all(self) -> None:
+        with self._lock:
+            group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        outcomes: Sequence[Result | BaseException] = [_interrupted()] * len(group)
+        try:
+            outcomes = self._write_all([ticket.request for ticket in group])
+        except SchedulerError as error:
+            outcomes = [error] * len(group)
+        finally:  # also when this thread is interrupted: the others must not wait for ever
+            for ticket, outcome in zip(group, outcomes, strict=True):
+                ticket.outcome = outcome
+            with self._lock:
+                self._busy = bool(self._waiting)
+                following = self._waiting[:1]
+            for ticket in (*following, *group):
+                ticket.turn.set()
+
+
+def _interrupted() -> StoreError:
+    return StoreError(
+        "another thread was interrupted while it wrote this job too; `raymc status` with the job's id tells "
+        "whether it was accepted"
+    )
