@@ -17,7 +17,7 @@ def test_an_array_is_one_group_and_one_wait(raymc: Commands) -> None:
         "submit", "--array", "0-2,7", "--submission-id", "arr", "--name", "part-{i}", "--", "echo part {i}"
     )
     assert (done.code, done.out) == (0, "")
-    assert "4 jobs of group arr accepted" in done.err
+    assert "Group arr (4 jobs) accepted" in done.err
     assert "4/4 jobs: 4 SUCCEEDED" in done.err
     listed = raymc.json("jobs", "--group", "arr")
     assert [(row["submission_id"], row["entrypoint"], row["job_id"]) for row in listed] == [
@@ -41,7 +41,7 @@ def test_failures_of_an_array_are_counted_and_the_first_ones_shown(raymc: Comman
     assert "5 FAILED" in done.err
     assert done.err.count("exit code 1") == 3
     assert "| saw 1" in done.err
-    assert "and 2 more: `raymc jobs --group arr --state failed`" in done.err
+    assert "and 2 more: `raymc jobs --group arr --state FAILED`" in done.err
     assert len(raymc.json("jobs", "--group", "arr", "--state", "failed")) == 5
 
 

@@ -43,7 +43,7 @@ def test_filters_choose_and_the_newest_come_first(raymc: Commands) -> None:
         JobRequest(entrypoint="echo 3", user="ann", submission_id="three"),
     )
     raymc.run("stop", "three")
-    assert raymc.run("wait", "one").code == 0
+    assert raymc.run("wait", "one", "two").code == 0
 
     def ids(*filters: str) -> list[str]:
         return [row["submission_id"] for row in raymc.json("jobs", *filters)]

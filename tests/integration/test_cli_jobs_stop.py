@@ -34,7 +34,7 @@ def test_all_mine_leaves_the_jobs_of_others_alone(raymc: Commands) -> None:
     assert (done.code, done.out) == (0, f"{mine}: STOPPED\n")
     assert raymc.job(others.submission_id).state is not JobState.STOPPED
     assert raymc.run("stop", "others").code == 0
-    assert raymc.run("stop", "--all-mine", "--yes").out == "Nothing to stop: nothing to wait for.\n"
+    assert raymc.run("stop", "--all-mine", "--yes").out == "Nothing to stop: you have no open jobs.\n"
 
 
 def test_wait_ends_with_1_when_one_of_several_failed(raymc: Commands) -> None:

@@ -7,8 +7,10 @@ import pytest
 from tests.integration.job_commands import Commands, commands, raymc
 from tests.system import fake
 
+from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc"]
@@ -162,3 +164,19 @@ def test_a_job_that_somebody_else_stops_is_no_success(raymc: Commands) -> None:
     assert raymc.run("stop", submission_id).code == 0
     assert raymc.run("wait", submission_id).code == 1
     assert raymc.job(submission_id).state is JobState.STOPPED
+
+
+def test_ctrl_c_before_the_job_is_accepted_leaves_an_older_one_of_that_id_alone(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raymc.no_wait("--submission-id", "one", "--", "sleep 600")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JobService, "submit", interrupted)
+        done = raymc.run("submit", "--submission-id", "one", "--", "echo")
+    assert done.code == 130
+    assert "stopping" not in done.err
+    assert raymc.job("one").target is Target.FINISHED

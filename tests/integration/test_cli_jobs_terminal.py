@@ -106,7 +106,7 @@ async def test_ctrl_c_while_waiting_leaves_the_jobs_alone(world: World) -> None:
 async def test_stop_all_mine_asks_first_and_no_means_no(world: World) -> None:
     assert (await world.raymc("submit", "--no-wait", "--", "sleep 600")).code == 0
     async with typing_into("stop", "--all-mine", environ=world.environ) as person:
-        await person.until("Stop 1 job (1 RUNNING)?")
+        await person.until("Stop 1 job (1 ")
         person.type("n\n")
         assert await person.end() == 1
     assert len(world.running()) == 1

@@ -73,6 +73,8 @@ class _MovingLine:
     """One line at the bottom that makes way for the log and comes back after a whole line of it."""
 
     def __init__(self, console: Console) -> None:
+        self._console = console
+        self._line_is_open = False
         self._words = Text(no_wrap=True, overflow="ellipsis")
         line = Table.grid(padding=(0, 1))
         line.add_row(Spinner("line" if console.options.ascii_only else "dots"), self._words)
@@ -86,6 +88,8 @@ class _MovingLine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._live.stop()
+        if self._line_is_open and sys.stdout.isatty():
+            self._console.print()
 
     def state(self, job: Job, why: str) -> None:
         since = age(max(0.0, SystemClock().now() - job.changed_at))
@@ -98,5 +102,6 @@ class _MovingLine:
         self._live.stop()
         sys.stdout.write(piece)
         sys.stdout.flush()
-        if piece.endswith("\n"):
+        self._line_is_open = not piece.endswith("\n")
+        if not self._line_is_open:
             self._live.start()

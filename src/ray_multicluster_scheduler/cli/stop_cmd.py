@@ -17,6 +17,9 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.runtime import Scheduler
 
+#: Of more jobs than these only the numbers are told.
+MOST_LINES = 20
+
 
 def stop(
     ids: IdsArgument = None,
@@ -35,15 +38,19 @@ def stop(
         jobs = _mine(scheduler) if all_mine else find_jobs(scheduler.store, ids or [], group)
         pending = [job for job in jobs if not job.final]
         if not pending:
-            typer.echo("Nothing to stop: " + (summary({job.submission_id: job for job in jobs})) + ".")
+            ended = summary({job.submission_id: job for job in jobs}) if jobs else "you have no open jobs"
+            typer.echo(f"Nothing to stop: {ended}.")
             return
         if not yes and (all_mine or group is not None):
             _confirm(pending)
         stopped = stop_and_watch(
             scheduler, [job.submission_id for job in pending], reason=f"stopped by {this_user()}"
         )
-        for job in pending:
-            typer.echo(f"{job.submission_id}: {stopped[job.submission_id].state.value}")
+        if len(pending) > MOST_LINES:
+            typer.echo(summary(stopped))
+        else:
+            for job in pending:
+                typer.echo(f"{job.submission_id}: {stopped[job.submission_id].state.value}")
         if not all(job.final for job in stopped.values()):
             raise typer.Exit(1)
 
@@ -86,5 +93,9 @@ def _confirm(pending: list[Job]) -> None:
     found = summary({job.submission_id: job for job in pending})
     if not sys.stdin.isatty():
         raise InvalidRequest(f"this would stop {count} ({found}); say --yes where nobody can be asked")
-    if not typer.confirm(f"Stop {count} ({found})?"):
+    try:
+        agreed = typer.confirm(f"Stop {count} ({found})?", err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        raise typer.Exit(INTERRUPTED) from None
+    if not agreed:
         raise typer.Exit(1)

@@ -164,11 +164,10 @@ def _wait(scheduler: Scheduler, requests: Sequence[JobRequest]) -> None:
     with stopping_on_interrupt(scheduler, ids):
         scheduler.start()
         scheduler.jobs.submit(requests)
-        what = f"{len(ids)} jobs of group {requests[0].group}" if requests[0].group else ids[0]
-        it = "them" if len(ids) > 1 else "it"
+        group = requests[0].group
+        what, it = (ids[0], "it") if group is None else (f"Group {group} ({len(ids)} jobs)", "them")
         say(f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, submit with --no-wait.")
-        if requests[0].group is None:
+        if group is None:
             tell_end(follow(scheduler, ids[0]))
         else:
-            ended = watch_all(scheduler, ids)
-            tell_ends(scheduler, list(ended.values()), group=requests[0].group)
+            tell_ends(scheduler, list(watch_all(scheduler, ids).values()), group=group)

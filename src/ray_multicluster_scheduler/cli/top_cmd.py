@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import termios
 import tty
@@ -94,7 +95,8 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def on_key() -> None:
-        if sys.stdin.read(1) in {"q", "Q", ""}:
+        keys = os.read(keyboard, 64)
+        if not keys or b"q" in keys.lower():
             on_quit()
 
     tty.setcbreak(keyboard)

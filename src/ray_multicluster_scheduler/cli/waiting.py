@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr
 from ray_multicluster_scheduler.cli.whys import WaitingReason
 from ray_multicluster_scheduler.client.progress import progress_display, summary
 from ray_multicluster_scheduler.client.tail import begin_tail
+from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -75,20 +76,19 @@ def watch_all(scheduler: Scheduler, submission_ids: Sequence[str]) -> Mapping[st
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[Mapping[str, Job]], None]]:
     """Show one bar on a terminal, and elsewhere a line whenever something has changed."""
-    console = stderr_console()
-    if console.is_terminal:
+    if stderr_console().is_terminal:
         with progress_display(total) as show:
             yield show
         return
     said = ""
 
-    def say(jobs: Mapping[str, Job]) -> None:
+    def tell(jobs: Mapping[str, Job]) -> None:
         nonlocal said
         if (words := summary(jobs)) != said:
             said = words
-            console.print(f"{sum(job.final for job in jobs.values())}/{total} jobs: {words}", soft_wrap=True)
+            say(f"{sum(job.final for job in jobs.values())}/{total} jobs: {words}")
 
-    yield say
+    yield tell
 
 
 def tell_end(job: Job) -> None:
@@ -116,8 +116,11 @@ def tell_ends(scheduler: Scheduler, jobs: Sequence[Job], *, group: str | None) -
     for job in bad[:SHOWN_FAILURES]:
         say(scheduler.jobs.how_it_failed(job))
     if len(bad) > SHOWN_FAILURES:
-        which = f"--group {group} " if group else ""
-        say(f"and {len(bad) - SHOWN_FAILURES} more: `raymc jobs {which}--state failed`")
+        which = [
+            *([f"--group {group}"] if group else []),
+            *sorted({f"--state {job.state.value}" for job in bad}),
+        ]
+        say(f"and {len(bad) - SHOWN_FAILURES} more: `raymc jobs {' '.join(which)}`")
     exit_if_bad(jobs)
 
 
@@ -150,11 +153,14 @@ def stop_and_watch(scheduler: Scheduler, submission_ids: Sequence[str], *, reaso
 
 @contextmanager
 def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -> Iterator[None]:
-    """Let Ctrl-C stop what this command submitted, and end it with exit code 130."""
+    """Let Ctrl-C stop what is submitted under these ids from now on, and end with exit code 130."""
+    since = SystemClock().now()
     try:
         yield
     except KeyboardInterrupt:
-        pending = [job for job in scheduler.store.get_many(submission_ids).values() if not job.final]
+        known = scheduler.store.get_many(submission_ids).values()
+        # An older job may have the id that was asked for: it is not ours to stop.
+        pending = [job for job in known if not job.final and job.accepted_at >= since]
         if pending:
             what = pending[0].submission_id if len(pending) == 1 else f"{len(pending)} jobs"
             say(f"Interrupted: stopping {what} (Ctrl-C again does not wait for it).", style="yellow")

@@ -39,5 +39,5 @@ def why_it_waits(explained: dict[str, Any]) -> str:
     if decision is None:
         return f"waits for {explained.get('waits_for', 'the scheduler')}"
     if "scores" in decision:
-        return f"about to be placed on {decision['cluster']}"
+        return f"{decision['cluster']} has room and takes it next"
     return "; ".join(f"{name}: {refusal['sentence']}" for name, refusal in decision["refusals"].items())
