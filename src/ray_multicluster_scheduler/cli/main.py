@@ -5,6 +5,7 @@ Exit codes: 0 all is well, 1 a job or a check failed, 2 usage or configuration, 
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Callable, Mapping
@@ -50,6 +51,9 @@ app.add_typer(local_app, name="local", rich_help_panel=_CLUSTERS)
 
 def main() -> None:
     """Run the command line; a user's mistake never shows a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a log may hold what this terminal cannot show
+            stream.reconfigure(errors="replace")
     warnings, lines = logging.getLogger("ray_multicluster_scheduler"), LogLines()
     warnings.addHandler(lines)
     try:
