@@ -65,7 +65,9 @@ class Narrator:
         if self._console.is_terminal:
             environ["FORCE_COLOR"] = "1"
         command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", *arguments]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
         self._console.print(Padding(Text.from_ansi(done.stdout.strip("\n")), _INDENT), soft_wrap=True)
 
     def summary(self, jobs: Sequence[Mapping[str, Any]], *, root: Path) -> None:

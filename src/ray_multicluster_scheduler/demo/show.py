@@ -96,7 +96,7 @@ class Show:
             "resource_requirements": {"CPU": CPUS},
         }
         ids = submit_jobs([*shards, large])
-        self._until(lambda: get_job_info("shard-0")["state"] == "RUNNING")
+        self._wait_for_start("shard-0")
         self._say.line("Why does the large one wait?")
         self._say.raymc("explain", "large")
         self._finish(ids)
@@ -118,8 +118,7 @@ class Show:
         """Stop a program that would run for an hour."""
         endless = submit_job(f"python {self._here}/{LONG} 3600", submission_id="endless")
         self._ran.append(endless)
-        self._until(lambda: get_job_info(endless)["state"] == "RUNNING")
-        self._say.fact(f"endless runs on {get_job_info(endless)['cluster']}")
+        self._say.fact(f"endless runs on {self._wait_for_start(endless)}")
         self._say.fact(
             f"stop_job('endless') says {stop_job(endless)}; it is {get_job_info(endless)['state']}"
         )
@@ -127,12 +126,12 @@ class Show:
     def kill_a_head(self) -> None:
         """Kill the cluster of a running job, and tell the job's story."""
         survivor = submit_job(
-            f"python {self._here}/{LONG} 5", submission_id="survivor", preferred_cluster="mac"
+            f"python {self._here}/{LONG} 8", submission_id="survivor", preferred_cluster="mac"
         )
         self._ran.append(survivor)
-        self._until(lambda: get_job_info(survivor)["state"] == "RUNNING")
-        self._say.line("It runs on mac. Now all processes of that head are killed, as in a power cut.")
-        self._stage.sandbox.kill("mac")
+        cluster = self._wait_for_start(survivor)
+        self._say.line(f"It runs on {cluster}. Now all processes of that head are killed, as in a power cut.")
+        self._stage.sandbox.kill(cluster)
         wait_for_all_jobs([survivor])
         self._say.raymc("events", survivor)
         self._say.raymc("clusters")
@@ -141,18 +140,17 @@ class Show:
         self._ran.extend(ids)
         wait_for_all_jobs(ids)
 
-    def _until(self, happened: Callable[[], bool]) -> None:
-        while not happened():
+    def _wait_for_start(self, submission_id: str) -> str:
+        """Wait until a job runs, or has run, and return its cluster."""
+        while (info := get_job_info(submission_id))["status"] == "PENDING":
             get_unified_scheduler().check()
             time.sleep(0.2)
+        return str(info["cluster"])
 
 
 STEPS: tuple[tuple[str, Callable[[Show], None]], ...] = (
     ("Two independent Ray clusters, each with its own environment", Show.start_clusters),
-    (
-        "The two jobs of the report, each with its own cluster's environment",
-        Show.send_predictions,
-    ),
+    ("The two jobs of the report, each with its own cluster's environment", Show.send_predictions),
     ("An array of small jobs over both clusters, and a large one that waits", Show.share_an_array),
     ("A job that fails: the error says where, why, and its last words", Show.let_one_fail),
     ("A job that is stopped: its id is enough, wherever it runs", Show.stop_one),
