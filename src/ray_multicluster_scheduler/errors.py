@@ -14,14 +14,17 @@
     ├── JobNotFound           (LookupError)
     ├── JobsFailed            (RuntimeError)  raised by waiting
     ├── WaitTimeout           (TimeoutError)  raised by waiting
+    ├── NoClusterAvailable    (RuntimeError)  no cluster can take this task or actor now
     ├── ClusterError          one call to one Ray cluster went wrong
     │   ├── ClusterUnreachable   nothing was executed: refused, no route, unknown host
     │   ├── ClusterTimeout       no answer within the deadline; the call may still be executed
     │   ├── ClusterAuthFailed    the cluster wants a token, or another one
     │   ├── ClusterBadAnswer     an answer that is not what Ray would send; outcome unknown
+    │   ├── OutcomeUnknown       a task or a call of an actor was sent and its answer is lost
     │   └── ClusterRefused       Ray answered with an error status
     │       ├── RemoteJobExists     this submission id is taken on the cluster
     │       └── RemoteJobNotFound   the cluster does not know this id
+    ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
     ├── StoreError            (RuntimeError)
     │   ├── StaleTransition      somebody else moved the job first
     │   ├── LeaseLost            another scheduler leads now; this one must stop writing
@@ -35,10 +38,21 @@ from the text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class SchedulerError(Exception):
-    """Everything this package raises on purpose."""
+    """Everything this package raises on purpose. All of it can cross processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickle would call the class with the finished message, which is not what __init__ takes.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[SchedulerError], args: tuple[Any, ...], state: dict[str, Any]) -> SchedulerError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigNotFound(SchedulerError, RuntimeError):
@@ -121,6 +135,10 @@ class WaitTimeout(SchedulerError, TimeoutError):
         self.submission_ids = tuple(submission_ids)
 
 
+class NoClusterAvailable(SchedulerError, RuntimeError):
+    """No cluster can take this task or actor now; one that is down or drained might, later."""
+
+
 class ClusterError(SchedulerError):
     """One call to one Ray cluster went wrong."""
 
@@ -153,6 +171,13 @@ class ClusterBadAnswer(ClusterError):
     """The answer is not what Ray would send (HTML, cut JSON, lost in the middle). Outcome unknown."""
 
 
+class OutcomeUnknown(ClusterError):
+    """A task or a call of an actor was sent, and the cluster was lost before its answer came.
+
+    It may have been executed, so it was not repeated. Where that does no harm, say so with `max_retries`.
+    """
+
+
 class ClusterRefused(ClusterError):
     """Ray answered with an error status; `status` and `body` are its own words, shortened."""
 
@@ -168,6 +193,10 @@ class RemoteJobExists(ClusterRefused):
 
 class RemoteJobNotFound(ClusterRefused):
     """The cluster does not know this submission id."""
+
+
+class PipelineFailed(SchedulerError, RuntimeError):
+    """An operator could not do its work on the data; the message names it and its columns."""
 
 
 class StoreError(SchedulerError, RuntimeError):

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ray_multicluster_scheduler.bridge.runner import TaskRunner
 from ray_multicluster_scheduler.config import Config, find_config, home_dir, load_config
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
@@ -76,6 +77,7 @@ class Scheduler:
         self._lock = threading.RLock()
         self._parts: Parts | None = None
         self._engine: EngineThread | None = None
+        self._tasks: TaskRunner | None = None
         self._stopped = False
 
     @classmethod
@@ -117,6 +119,22 @@ class Scheduler:
         return self.parts.explainer
 
     @property
+    def tasks(self) -> TaskRunner:
+        """Tasks and actors. Needs neither store nor engine, so that it works inside a job."""
+        with self._lock:
+            if self._stopped:
+                raise StoreError("this scheduler was stopped; call initialize_scheduler_environment again")
+            if self._tasks is None:
+                self._tasks = TaskRunner(
+                    self.config,
+                    directory=self.directory,
+                    environ=self._environ,
+                    clock=self.clock,
+                    drains=lambda: {} if self._parts is None else self._parts.store.drained(),
+                )
+            return self._tasks
+
+    @property
     def stopped(self) -> bool:
         """Tell whether `stop` was called."""
         return self._stopped
@@ -131,12 +149,14 @@ class Scheduler:
                 atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stop the engine of this process and close the store. Jobs go on; nothing is lost."""
+        """Stop the engine of this process and close the store. Jobs go on; tasks and actors end."""
         with self._lock:
             if self._stopped:
                 return
             self._stopped = True
             atexit.unregister(self.stop)
+            if self._tasks is not None:
+                self._tasks.close()
             if self._engine is not None:
                 self._engine.stop()
             if self._parts is not None:

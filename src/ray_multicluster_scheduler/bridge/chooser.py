@@ -1,0 +1,217 @@
+"""Joins home, knows the other clusters, and chooses one of them for each task and actor."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ray_multicluster_scheduler.bridge import home as homes
+from ray_multicluster_scheduler.bridge import lazy
+from ray_multicluster_scheduler.bridge.environment import Environments, own_part
+from ray_multicluster_scheduler.bridge.home import Home
+from ray_multicluster_scheduler.bridge.ledger import Ledger
+from ray_multicluster_scheduler.bridge.place import Decision, Versions, place
+from ray_multicluster_scheduler.bridge.room import LAG_S, HomeRoom, finished
+from ray_multicluster_scheduler.bridge.scout import Scout
+from ray_multicluster_scheduler.bridge.spans import Span, Spans, token_of
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ray_api.state import StateApi
+
+T = TypeVar("T")
+
+HOME_HAS_ROOM = "home has room"
+#: A cluster to which no bridge could be opened is left alone for this long.
+AVOID_S = 30.0
+#: A decision to wait at home is kept for this long, so that a burst does not ask the same a thousand times.
+WAIT_AT_HOME_S = 0.05
+#: Refs of finished tasks are let go after this at the latest.
+HOLD_S = 10.0
+
+Drains = Callable[[], Mapping[str, tuple[bool, str]]]
+
+
+class Chooser:
+    """Where the work of this driver goes. Not for several threads at once: the runner has the lock."""
+
+    def __init__(
+        self, config: Config, *, directory: Path, environ: Mapping[str, str], clock: Clock, drains: Drains
+    ) -> None:
+        self.ledger = Ledger()
+        self._config = config
+        self._specs = {spec.name: spec for spec in config.clusters}
+        self._environ = environ
+        self._clock = clock
+        self._drains = drains
+        self._scout = Scout(config, environ, clock)
+        self._environments = Environments(config, directory / "packages", environ, self._read_package)
+        self._spans = Spans(self._environment_on, environ)
+        self._home: Home | None = None
+        self._room: HomeRoom | None = None
+        self._at_home = Decision(cluster="", sentence=HOME_HAS_ROOM)
+        self._waits: tuple[object, float, Decision] | None = None
+        #: Why a cluster cannot be used, and until when that is believed.
+        self._unusable: dict[str, tuple[str, float]] = {}
+
+    @property
+    def home(self) -> Home:
+        """Return the home cluster, which must have been joined."""
+        assert self._home is not None
+        return self._home
+
+    @property
+    def joined(self) -> bool:
+        """Tell whether there is a home."""
+        return self._home is not None
+
+    def choose(
+        self, work_id: str, claim: Resources, *, tags: Sequence[str], preferred: str | None
+    ) -> tuple[Decision, Span | None]:
+        """Return the decision, and the bridge to the chosen cluster if that is not home."""
+        if preferred is not None and preferred != (self._home.name if self._home else None):
+            self._config.cluster(preferred)  # a name that nobody knows is a mistake
+        work = QueuedJob(
+            submission_id=work_id,
+            seq=0,
+            user="",
+            priority=0,
+            waiting_since=0.0,
+            claim=claim,
+            tags=tuple(tags),
+            preferred_cluster=preferred,
+        )
+        while True:
+            home, room = self._joined(work)
+            if preferred in {None, home.name} and room.fits(claim):
+                return self._at_home, None
+            decision = self._decide(work, home, room)
+            if decision.cluster == home.name:
+                return decision, None
+            try:
+                return decision, self._span_to(decision.cluster)
+            except (ClusterError, InvalidRequest) as problem:
+                self._avoid(decision.cluster, str(problem))
+
+    def on_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
+        """Ask a cluster over HTTP; None when it is none of the configured ones."""
+        if name not in self._specs:
+            return None
+        return self._scout.call(lambda apis: question(apis[name]))
+
+    def age(self) -> None:
+        """Let go of refs that were held long enough."""
+        for cluster in self.ledger.clusters:
+            self.ledger.forget(cluster, before=self._clock.now() - HOLD_S)
+
+    def close(self) -> None:
+        """Close all bridges and leave home."""
+        if self._home is not None and homes.is_connected():
+            self._spans.close()
+            self._home.leave()
+        self._home = None
+        self._scout.close()
+
+    def _joined(self, work: QueuedJob) -> tuple[Home, HomeRoom]:
+        if self._home is None or self._room is None:
+            self._home = self._join(work)
+            self._room = HomeRoom(self._home, self.ledger, self._clock)
+            self._at_home = Decision(cluster=self._home.name, sentence=HOME_HAS_ROOM)
+        return self._home, self._room
+
+    def _join(self, work: QueuedJob) -> Home:
+        here = self._environ.get(CLUSTER_VAR)
+        ours = not homes.is_connected()
+        if ours and here is None:
+            return self._connect_to_the_best(work)
+        if ours:
+            homes.join_natively()
+        name = here or homes.identify(self._scout.snapshots())
+        cluster_env = self._specs[here].runtime_env if here in self._specs else {}
+        return Home(
+            name=name,
+            ours=ours,
+            over_client=homes.over_client(),
+            own_env=own_part(homes.environment(), cluster_env),
+        )
+
+    def _connect_to_the_best(self, work: QueuedJob) -> Home:
+        while True:
+            decision = place(work, self._other_views(), home=None, ours=_versions(), unfit=self._unfit())
+            spec = self._specs[decision.cluster]
+            try:
+                environment = self._environment_on(spec)
+                homes.connect(spec, environment, token_of(spec, self._environ))
+            except (ClusterError, InvalidRequest) as problem:
+                self._avoid(spec.name, str(problem))
+            else:
+                return Home(name=spec.name, ours=True, over_client=True)
+
+    def _decide(self, work: QueuedJob, home: Home, room: HomeRoom) -> Decision:
+        shape = frozenset(work.claim.items()), work.preferred_cluster, work.tags
+        now = self._clock.now()
+        if self._waits is not None and self._waits[0] == shape and now < self._waits[1]:
+            return self._waits[2]
+        spec = self._specs.get(home.name) or _unnamed(home.name)
+        at_home = ClusterView(spec=spec, snapshot=room.snapshot(), unseen=self.ledger.unseen(home.name))
+        views = (at_home, *self._other_views(but=home.name))
+        decision = place(work, views, home=home.name, ours=_versions(), unfit=self._unfit())
+        if decision.cluster == home.name:
+            self._waits = (shape, now + WAIT_AT_HOME_S, decision)
+        return decision
+
+    def _other_views(self, but: str | None = None) -> tuple[ClusterView, ...]:
+        others = [spec for spec in self._config.clusters if spec.name != but]
+        if not others:
+            return ()
+        snapshots, drains = self._scout.snapshots(), self._drains()
+        return tuple(self._view(spec, snapshots[spec.name], drains.get(spec.name)) for spec in others)
+
+    def _view(self, spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> ClusterView:
+        if seen.observed_at is not None:
+            self.ledger.forget(spec.name, before=seen.observed_at - LAG_S)
+        if self.joined:
+            self.ledger.settle(spec.name, finished)
+        drained, why = drain or (spec.drained, "set in the configuration")
+        unseen = self.ledger.unseen(spec.name)
+        return ClusterView(spec=spec, snapshot=seen, drained=drained, drain_reason=why, unseen=unseen)
+
+    def _span_to(self, cluster: str) -> Span:
+        job = self._environ.get(SUBMISSION_ID_VAR)
+        who = f"job {job}" if job else f"a program on {socket.gethostname()} (pid {os.getpid()})"
+        purpose = f"{who}, home cluster {self.home.name}"
+        return self._spans.to(self._specs[cluster], namespace=self.home.namespace, purpose=purpose)
+
+    def _environment_on(self, spec: ClusterSpec) -> Mapping[str, Any]:
+        """Return the environment for a cluster, which has its packages then."""
+        own = self._home.own_env if self._home is not None else {}
+        environment = self._environments.compose(spec, own)
+        self._scout.call(lambda apis: self._environments.deliver(environment, apis[spec.name]))
+        return environment
+
+    def _read_package(self, name: str) -> bytes | None:
+        return None if self._home is None else self._home.read_package(name)
+
+    def _avoid(self, cluster: str, reason: str) -> None:
+        self._unusable[cluster] = (reason, self._clock.now() + AVOID_S)
+
+    def _unfit(self) -> dict[str, str]:
+        now = self._clock.now()
+        return {name: reason for name, (reason, until) in self._unusable.items() if now < until}
+
+
+def _versions() -> Versions:
+    return Versions(ray=lazy.ray().__version__, python=platform.python_version())
+
+
+def _unnamed(name: str) -> ClusterSpec:
+    """Return a stand-in for the configuration of a home that has none."""
+    return ClusterSpec(name=name, head_address="", dashboard="", max_running_jobs=1)

@@ -1,0 +1,86 @@
+"""The environment of tasks and actors on each cluster: that cluster's own, and the program's own over it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import PackageProblem
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, RESERVED, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
+from ray_multicluster_scheduler.ports import RayApi
+
+
+def own_part(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a composed environment is the program's own: all that its cluster does not say too."""
+    given = {**composed, "env_vars": _without(composed.get("env_vars") or {}, RESERVED)}
+    full = normalise(
+        _without(given, {"_ray_release", "_ray_commit", "_inject_current_ray"}), where="this program"
+    )
+    cluster = normalise(cluster_env, where="its cluster")
+    own = {option: value for option, value in full.items() if value != cluster.get(option)}
+    if "env_vars" in own:
+        theirs = cluster.get("env_vars", {})
+        own["env_vars"] = {n: value for n, value in own["env_vars"].items() if value != theirs.get(n)}
+    if isinstance(own.get("pip"), list) and isinstance(cluster.get("pip"), list):
+        own["pip"] = [package for package in own["pip"] if package not in cluster["pip"]]
+    return {option: value for option, value in own.items() if value}
+
+
+class Environments:
+    """Composes environments and brings the packages that they name to the clusters."""
+
+    def __init__(
+        self,
+        config: Config,
+        packages: Path,
+        environ: Mapping[str, str],
+        read_at_home: Callable[[str], bytes | None],
+    ) -> None:
+        self._folder = config.path.resolve().parent
+        self._packages = packages
+        self._identity = {n: environ[n] for n in (SUBMISSION_ID_VAR, ATTEMPT_VAR) if n in environ}
+        self._read_at_home = read_at_home
+
+    def compose(self, spec: ClusterSpec, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the runtime_env for a cluster; `InvalidRequest` kinds say why there is none."""
+        cluster_env = spec.runtime_env
+        if any("://" not in str(at) for at in _locations(cluster_env)):
+            cluster_env = localise(cluster_env, PackageStore(self._packages), cwd=self._folder)
+        return compose(cluster_env, own, identity={CLUSTER_VAR: spec.name, **self._identity})
+
+    async def deliver(self, runtime_env: Mapping[str, Any], api: RayApi) -> None:
+        """Make sure that a cluster has the packages of an environment, from our store or from home."""
+        for name in package_names(runtime_env):
+            if not await api.has_package(name):
+                await self._upload(name, api)
+
+    async def _upload(self, name: str, api: RayApi) -> None:
+        kept = PackageStore(self._packages).path(name) if self._packages.is_dir() else None
+        if kept is not None:
+            await api.put_package(name, kept)
+            return
+        content = self._read_at_home(name)
+        if content is None:
+            raise PackageProblem(
+                f"the package gcs://{name} is neither kept here nor on the home cluster any more"
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "package"
+            copy.write_bytes(content)
+            await api.put_package(name, copy)
+
+
+def _locations(runtime_env: Mapping[str, Any]) -> list[Any]:
+    found = [runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ())]
+    return [location for location in found if location]
+
+
+def _without(mapping: Mapping[str, Any], names: frozenset[str] | set[str]) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name not in names}

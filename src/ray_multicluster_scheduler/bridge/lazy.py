@@ -1,0 +1,21 @@
+"""Ray and what needs it, imported when it is first used: importing Ray costs a second or more."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def ray() -> Any:
+    """Return the `ray` module."""
+    return importlib.import_module("ray")
+
+
+def wire(module: str) -> Any:
+    """Return a module of `bridge.wire`."""
+    return importlib.import_module(f"ray_multicluster_scheduler.bridge.wire.{module}")
+
+
+def module(name: str) -> Any:
+    """Return any other module."""
+    return importlib.import_module(name)

@@ -1,0 +1,151 @@
+"""Which cluster gets a task or an actor: a pure decision over what is known of each.
+
+Home first while it fits. When it does not, the best other cluster that has room. When none has, the work
+waits inside Ray: at home if home can hold it, else where it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal, Score
+from ray_multicluster_scheduler.model.resources import show
+from ray_multicluster_scheduler.policy.feasible import (
+    Check,
+    can_ever_hold,
+    can_have_environment,
+    has_room,
+    is_healthy,
+    is_not_drained,
+    never_fits,
+    objection,
+)
+from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of
+from ray_multicluster_scheduler.policy.rules import PlanRules
+from ray_multicluster_scheduler.policy.score import score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Tasks and actors need the same Ray version and the same minor version of Python."""
+
+    ray: str
+    python: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The cluster of a task or an actor, and what spoke for and against each."""
+
+    cluster: str
+    sentence: str
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    #: Home could hold it too, now or later.
+    home_holds: bool = True
+
+
+RULES = PlanRules()
+
+
+def place(
+    work: QueuedJob,
+    views: Sequence[ClusterView],
+    *,
+    home: str | None,
+    ours: Versions,
+    unfit: Mapping[str, str] | None = None,
+) -> Decision:
+    """Choose a cluster, or raise `NeverFits` or `NoClusterAvailable`.
+
+    `home` is the cluster that this program has joined, None before it has one. `unfit` are clusters that
+    cannot be used now, with the reason for each.
+    """
+
+    def same_version(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+        return _version_refusal(room, ours)
+
+    work = replace(work, unfit=tuple((unfit or {}).items()))
+    elsewhere: tuple[Check, ...] = (
+        is_healthy,
+        is_not_drained,
+        same_version,
+        can_have_environment,
+        can_ever_hold,
+    )
+    rooms = {room.name: room for room in open_rooms(views)}
+    lasting = {
+        name: objection(work, room, RULES, (can_ever_hold,) if name == home else elsewhere)
+        for name, room in rooms.items()
+    }
+    able = [name for name in rooms if lasting[name] is None]
+    refusals = {name: lasting[name] or objection(work, rooms[name], RULES, (has_room,)) for name in rooms}
+    scores = {name: score(work, rooms[name], RULES) for name in rooms if refusals[name] is None}
+    if not able:
+        raise _nowhere(work, views, refusals)
+    cluster, sentence = _choose(work, home, scores, able, rooms)
+    return Decision(
+        cluster=cluster,
+        sentence=sentence,
+        refusals={name: why for name, why in refusals.items() if why is not None},
+        scores=scores,
+        home_holds=home in able,
+    )
+
+
+def _choose(
+    work: QueuedJob,
+    home: str | None,
+    scores: Mapping[str, Score],
+    able: Sequence[str],
+    rooms: Mapping[str, Room],
+) -> tuple[str, str]:
+    preferred = work.preferred_cluster
+    if preferred is not None and preferred in scores:
+        return preferred, "it is the preferred cluster"
+    if home is not None and home in scores:
+        return home, "home has room"
+    if scores:
+        best = min(scores, key=lambda name: (-scores[name].total, name))
+        return (
+            best,
+            "best of those that have room" if home is None else "home has no room; best of the others",
+        )
+    if preferred is not None and preferred in able:
+        return preferred, "no cluster has room now; it waits on the preferred one"
+    if home is not None and home in able:
+        return home, "no cluster has room now; it waits at home"
+    emptiest = min(able, key=lambda name: (-share_of(work.claim, rooms[name].free), name))
+    return emptiest, "no cluster has room now; it waits where most of its claim is free"
+
+
+def _version_refusal(room: Room, ours: Versions) -> Refusal | None:
+    seen = room.view.snapshot
+    if seen.ray_version != ours.ray:
+        return Refusal(
+            cause=Cause.VERSION,
+            sentence=f"it runs Ray {seen.ray_version or 'unknown'} and home {ours.ray}; tasks and actors, "
+            "unlike jobs, need the same",
+        )
+    if seen.python_version is not None and _minor(seen.python_version) != _minor(ours.python):
+        return Refusal(
+            cause=Cause.VERSION,
+            sentence=f"it runs Python {seen.python_version} and home {ours.python}; tasks and actors, unlike "
+            "jobs, need the same minor version",
+        )
+    return None
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split(".")[:2])
+
+
+def _nowhere(
+    work: QueuedJob, views: Sequence[ClusterView], refusals: Mapping[str, Refusal | None]
+) -> NeverFits | NoClusterAvailable:
+    if reason := never_fits(work.claim, views):
+        return NeverFits(f"no cluster could ever hold it: {reason}")
+    lines = "".join(f"\n  - {name}: {why.sentence}" for name, why in refusals.items() if why is not None)
+    return NoClusterAvailable(f"no cluster can take it now (it needs {show(work.claim)}):{lines}")

@@ -1,0 +1,63 @@
+"""What this driver has submitted, so that it can be asked about by its id."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref as weak
+
+from ray_multicluster_scheduler.bridge.place import Decision
+from ray_multicluster_scheduler.bridge.spans import Span
+
+#: Older tasks are forgotten: a driver may submit millions.
+MAX_TASKS = 10_000
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskRecord:
+    """One task. Its result is not held: that would keep it in memory."""
+
+    task_id: str
+    name: str
+    decision: Decision
+    #: None: at home.
+    span: Span | None = None
+    #: Ray's id at home; None until it is known.
+    ray_id: str | None = None
+    cancelled: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class ActorRecord:
+    """One actor."""
+
+    actor_id: str
+    name: str
+    class_name: str
+    decision: Decision
+    #: The handle that the user got, as long as there is one.
+    handle: weak[Any]
+    span: Span | None = None
+    #: Ray's id at home; elsewhere `created` is a home ref that becomes it.
+    ray_id: str | None = None
+    created: Any = None
+
+
+class Records:
+    """Tasks and actors by their ids; the oldest tasks are forgotten."""
+
+    def __init__(self) -> None:
+        self.tasks: OrderedDict[str, TaskRecord] = OrderedDict()
+        self.actors: dict[str, ActorRecord] = {}
+
+    def add_task(self, record: TaskRecord) -> None:
+        """Remember a task."""
+        self.tasks[record.task_id] = record
+        if len(self.tasks) > MAX_TASKS:
+            self.tasks.popitem(last=False)
+
+    def decision(self, any_id: str) -> Decision | None:
+        """Return why a task or an actor is where it is."""
+        record = self.tasks.get(any_id) or self.actors.get(any_id)
+        return None if record is None else record.decision

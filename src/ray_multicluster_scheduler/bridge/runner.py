@@ -1,0 +1,196 @@
+"""Tasks and actors of one driver: starts each one where it belongs."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import threading
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.bridge import lazy
+from ray_multicluster_scheduler.bridge.chooser import Chooser, Drains
+from ray_multicluster_scheduler.bridge.inquiries import Inquiries
+from ray_multicluster_scheduler.bridge.keeper import Keeper
+from ray_multicluster_scheduler.bridge.ledger import Entry
+from ray_multicluster_scheduler.bridge.place import Decision
+from ray_multicluster_scheduler.bridge.records import ActorRecord, Records, TaskRecord
+from ray_multicluster_scheduler.bridge.spans import Span
+from ray_multicluster_scheduler.bridge.work import Catalog, Code, is_ordered, methods_of, options_and_claim
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.ports import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One task or actor as the caller asked for it."""
+
+    code: Any
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    resource_requirements: Mapping[str, float] | None = None
+    tags: Sequence[str] = ()
+    name: str = ""
+    preferred_cluster: str | None = None
+    #: Ray's options beside the resources; None: not given.
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TaskRunner:
+    """All tasks and actors that this program submits. It joins a cluster when the first one comes."""
+
+    def __init__(
+        self, config: Config, *, directory: Path, environ: Mapping[str, str], clock: Clock, drains: Drains
+    ) -> None:
+        self._lock = threading.RLock()
+        self._clock = clock
+        self._catalog = Catalog()
+        self._records = Records()
+        self._chooser = Chooser(config, directory=directory, environ=environ, clock=clock, drains=drains)
+        self._keeper = Keeper(self._tidy)
+        #: What can be asked about tasks and actors, and done to them.
+        self.inquiries = Inquiries(self._records, self._chooser)
+        self._prefix = uuid.uuid4().hex[:10]
+        self._numbers = itertools.count(1)
+        self._closed = False
+
+    def submit_task(self, request: Request) -> tuple[str, Any]:
+        """Start a task and return its id and the ref of its result; a list of refs for several."""
+        code, options, claim = self._prepare(request, default_cpus=1)
+        task_id = f"task_{self._prefix}_{next(self._numbers)}"
+        with self._lock:
+            decision, span = self._choose(task_id, claim, request)
+            if span is None:
+                refs = code.prepared(options).remote(*request.args, **request.kwargs)
+            else:
+                refs = _run_far(span, task_id, code, options, request, decision)
+            first = refs[0] if isinstance(refs, list) else refs
+            self._chooser.ledger.add(decision.cluster, Entry(claim, self._clock.now(), first))
+            record = TaskRecord(task_id=task_id, name=request.name or code.name, decision=decision, span=span)
+            self._records.add_task(record)
+        self._note_ray_id(record, first)
+        return task_id, refs
+
+    def submit_actor(self, request: Request) -> tuple[str, Any]:
+        """Start an actor and return its id and its handle."""
+        code, options, claim = self._prepare(request, default_cpus=0)
+        if not isinstance(code.plain, type):
+            raise InvalidRequest(
+                f"actor_class must be a class, not {code.plain!r}; functions go to submit_task"
+            )
+        actor_id = f"actor_{self._prefix}_{next(self._numbers)}"
+        with self._lock:
+            decision, span = self._choose(actor_id, claim, request)
+            created, ray_id = None, None
+            if span is None:
+                handle = code.prepared(options).remote(*request.args, **request.kwargs)
+                ray_id = handle._actor_id.hex()
+            else:
+                created, handle = self._create_far(span, actor_id, code, options, request)
+            self._chooser.ledger.add(decision.cluster, Entry(claim, self._clock.now()))
+            self._records.actors[actor_id] = ActorRecord(
+                actor_id=actor_id,
+                name=request.name,
+                class_name=code.name,
+                decision=decision,
+                handle=weakref.ref(handle),
+                span=span,
+                ray_id=ray_id,
+                created=created,
+            )
+        return actor_id, handle
+
+    def close(self) -> None:
+        """End every bridge with all that was started through it, and leave a cluster that we have joined."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                atexit.unregister(self.close)
+                self._keeper.stop()
+                self._chooser.close()
+
+    def _prepare(
+        self, request: Request, *, default_cpus: float
+    ) -> tuple[Code, dict[str, Any], dict[str, float]]:
+        code = self._catalog.code(request.code)
+        changes = {**request.options, "name": request.name or None}
+        options, claim = options_and_claim(
+            code.defaults, request.resource_requirements, changes, default_cpus=default_cpus
+        )
+        return code, options, claim
+
+    def _choose(
+        self, work_id: str, claim: Mapping[str, float], request: Request
+    ) -> tuple[Decision, Span | None]:
+        if self._closed:
+            raise SchedulerError("this scheduler was stopped; call initialize_scheduler_environment again")
+        first = not self._chooser.joined
+        chosen = self._chooser.choose(work_id, claim, tags=request.tags, preferred=request.preferred_cluster)
+        if first:
+            # Registered after Ray's own exit handler, so it runs before that one.
+            atexit.register(self.close)
+            self._keeper.start()
+        return chosen
+
+    def _create_far(
+        self, span: Span, actor_id: str, code: Code, options: Mapping[str, Any], request: Request
+    ) -> tuple[Any, Any]:
+        digest = span.teach(code)
+        created = span.actor.create.remote(
+            actor_id, digest, options, tuple(request.args), dict(request.kwargs)
+        )
+        if request.name:  # Ray says at once when a name is taken
+            lazy.ray().get(created)
+        about = {
+            "cluster": span.cluster,
+            "class": code.name,
+            "name": request.name,
+            "ordered": is_ordered(code.plain, options),
+        }
+        far_actor = lazy.wire("handle").FarActor
+        handle = far_actor(span.actor, span.bridge_id, actor_id, methods_of(code.plain), about)
+        if options.get("lifetime") != "detached":
+            self._release_when_gone(handle, span, actor_id)
+        return created, handle
+
+    def _release_when_gone(self, handle: Any, span: Span, actor_id: str) -> None:
+        """Give an actor up when its handle is gone, as Ray does; one that was copied stays."""
+
+        def release() -> None:
+            span.actor.release.remote(actor_id)
+
+        finalizer = weakref.finalize(handle, self._keeper.add, release)
+        finalizer.atexit = False
+        handle.when_shared(finalizer.detach)
+
+    def _note_ray_id(self, record: TaskRecord, ref: Any) -> None:
+        """Remember Ray's id of a task; over Ray Client it is not known before a round trip."""
+
+        def note() -> None:
+            record.ray_id = ref.task_id().hex()
+
+        if ref is None:
+            return
+        if self._chooser.home.over_client:
+            self._keeper.add(note)
+        else:
+            note()
+
+    def _tidy(self) -> None:
+        with self._lock:
+            self._chooser.age()
+
+
+def _run_far(
+    span: Span, task_id: str, code: Code, options: Mapping[str, Any], request: Request, decision: Decision
+) -> Any:
+    bridge = lazy.wire("bridge")
+    repeatable = options.get("max_retries") != 0  # Ray repeats tasks unless it is told not to
+    fallback = bridge.NEVER if not decision.home_holds else bridge.ALWAYS if repeatable else bridge.IF_UNSENT
+    run = span.actor.run.options(num_returns=options.get("num_returns") or 1)
+    return run.remote(task_id, span.teach(code), options, tuple(request.args), dict(request.kwargs), fallback)

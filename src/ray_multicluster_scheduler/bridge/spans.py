@@ -1,0 +1,124 @@
+"""This driver's bridges: one per other cluster, opened when the first work goes there."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray_multicluster_scheduler import errors
+from ray_multicluster_scheduler.bridge import lazy
+from ray_multicluster_scheduler.bridge.work import Code
+from ray_multicluster_scheduler.errors import ClusterUnreachable
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+
+log = logging.getLogger(__name__)
+
+#: Starting the bridge and the session on the other cluster; a loaded cluster takes its time.
+OPEN_TIMEOUT_S = 150.0
+CLOSE_TIMEOUT_S = 10.0
+#: Calls that may be under way through one bridge.
+MAX_CALLS = 10_000
+
+
+class Span:
+    """One open bridge."""
+
+    def __init__(self, cluster: str, actor: Any, bridge_id: str) -> None:
+        self.cluster = cluster
+        self.bridge_id = bridge_id
+        self.actor = actor
+        self._known: set[str] = set()
+        #: Has a value, or an error, once the other cluster or the bridge is gone.
+        self._lost = actor.lost.remote()
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether nothing can be sent over it any more."""
+        done, _ = lazy.ray().wait([self._lost], timeout=0)
+        return bool(done)
+
+    def teach(self, code: Code) -> str:
+        """Make a function or class known on the other side and return its digest."""
+        digest, content = code.pickled
+        if digest not in self._known:
+            self.actor.learn.remote(digest, content)
+            self._known.add(digest)
+        return digest
+
+    def close(self) -> None:
+        """End the bridge and all that was started through it."""
+        ray = lazy.ray()
+        try:
+            ray.get(self.actor.close.remote(), timeout=CLOSE_TIMEOUT_S)
+        except ray.exceptions.RayError as error:
+            log.info("the bridge to cluster %r did not close by itself: %s", self.cluster, error)
+        ray.kill(self.actor)
+
+
+class Spans:
+    """Opens a bridge per cluster, and a new one when the cluster was lost and is back."""
+
+    def __init__(
+        self, environment: Callable[[ClusterSpec], Mapping[str, Any]], environ: Mapping[str, str]
+    ) -> None:
+        self._environment = environment
+        self._environ = environ
+        self._open: dict[str, Span] = {}
+
+    def to(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> Span:
+        """Return the bridge to a cluster, opening it if need be; `ClusterError` when that fails."""
+        known = self._open.get(spec.name)
+        if known is not None and not known.is_lost:
+            return known
+        span = self._open[spec.name] = self._start(spec, namespace=namespace, purpose=purpose)
+        return span
+
+    def close(self) -> None:
+        """Close all bridges."""
+        while self._open:
+            _, span = self._open.popitem()
+            span.close()
+
+    def _start(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> Span:
+        ray, bridge_id = lazy.ray(), uuid.uuid4().hex[:12]
+        environment = self._environment(spec)
+        send_by_value()
+        link = lazy.wire("link")
+        target = link.Target(
+            name=spec.name,
+            address=spec.head_address,
+            runtime_env=environment,
+            namespace=namespace,
+            purpose=purpose,
+            token=link.Secret(token_of(spec, self._environ)),
+        )
+        bridge = ray.remote(lazy.wire("bridge").Bridge)
+        name = f"raymc bridge to {spec.name} {bridge_id}"
+        actor = bridge.options(num_cpus=0, max_concurrency=MAX_CALLS, name=name).remote(bridge_id, target)
+        try:
+            about = ray.get(actor.open.remote(), timeout=OPEN_TIMEOUT_S)
+        except ray.exceptions.RayError as error:
+            ray.kill(actor)
+            raise ClusterUnreachable(
+                spec.name, f"the bridge to it could not be opened: {_short(error)}"
+            ) from error
+        log.info("opened a bridge to cluster %r: %s", spec.name, about)
+        return Span(spec.name, actor, bridge_id)
+
+
+def token_of(spec: ClusterSpec, environ: Mapping[str, str]) -> str | None:
+    """Return the token of a cluster, if it has one."""
+    return (environ.get(spec.auth_token_env, "").strip() or None) if spec.auth_token_env else None
+
+
+def send_by_value() -> None:
+    """Have our own classes sent with the calls: nothing of ours need be installed on a cluster."""
+    cloudpickle = lazy.ray().cloudpickle
+    for module in (lazy.module("ray_multicluster_scheduler.bridge.wire"), errors):
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _short(error: Exception) -> str:
+    return str(getattr(error, "cause", None) or error).strip().splitlines()[-1]

@@ -1,0 +1,169 @@
+"""The bridge: one actor without CPUs at home for each other cluster that a driver uses.
+
+Every call to that cluster is a call to the bridge, so its result is an ObjectRef of the home cluster like any
+other. The bridge belongs to the driver and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray._private.client_mode_hook import disable_client_hook
+
+from ray_multicluster_scheduler.bridge.wire.calls import Call, Calls, LinkLost
+from ray_multicluster_scheduler.bridge.wire.cargo import Cargo
+from ray_multicluster_scheduler.bridge.wire.faults import actor_lost, revive, task_lost
+from ray_multicluster_scheduler.bridge.wire.link import Link, Target
+
+CLOSE_TIMEOUT_S = 5.0
+
+#: When a task may run at home because its cluster was lost: never, if it was not sent yet, always.
+FALLBACKS = NEVER, IF_UNSENT, ALWAYS = "never", "if unsent", "always"
+
+
+class Bridge:
+    """Passes calls to the hub of one cluster and hands their results to whoever asked at home."""
+
+    def __init__(self, bridge_id: str, target: Target) -> None:
+        self._cluster = target.name
+        self._link = Link(target)
+        self._cargo = Cargo(self._link, bridge_id)
+        self._calls = Calls(self._link)
+        self._code: dict[str, bytes] = {}
+        self._tasks: dict[str, Call] = {}
+        self._turns: defaultdict[tuple[str, str | None], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def open(self) -> dict[str, Any]:
+        """Connect to the cluster and return which processes serve it."""
+        hub = await self._link.open()
+        self._calls.start()
+        return {"hub": hub, "pid": os.getpid()}
+
+    async def lost(self) -> str:
+        """Wait until the other cluster is lost, and return why."""
+        return await asyncio.shield(self._calls.lost)
+
+    async def close(self) -> None:
+        """End everything on the other cluster that was started through this bridge."""
+        self._calls.give_up("the scheduler was stopped")
+        await asyncio.wait_for(self._link.close(), CLOSE_TIMEOUT_S)
+
+    async def learn(self, digest: str, code: bytes) -> None:
+        """Take a function or a class, which later calls name by its digest."""
+        self._code[digest] = code
+        with suppress(LinkLost):
+            self._calls.post("learn", digest, code, size=len(code))
+
+    async def run(
+        self,
+        task_id: str,
+        digest: str,
+        options: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        fallback: str,
+    ) -> Any:
+        """Run a task there; at home instead when that cluster is lost and `fallback` allows it."""
+        try:
+            parcel, contents, size = await self._cargo.pack(args, kwargs)
+            call = self._calls.post("run", digest, options, parcel, contents, size=size)
+            self._tasks[task_id] = call
+            return _returned(await self._answer(call), options)
+        except LinkLost as lost:
+            if fallback == NEVER or (fallback == IF_UNSENT and lost.sent):
+                raise task_lost(self._cluster, str(lost), sent=lost.sent) from None
+        finally:
+            self._tasks.pop(task_id, None)
+        return await self._run_at_home(digest, options, args, kwargs)
+
+    async def create(
+        self,
+        key: str,
+        digest: str,
+        options: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> str:
+        """Start an actor there and return Ray's id of it."""
+        try:
+            parcel, contents, size = await self._cargo.pack(args, kwargs)
+            call = self._calls.post("create", key, digest, options, parcel, contents, size=size)
+            actor_id: str = (await self._answer(call))[0]
+        except LinkLost as lost:
+            raise actor_lost(self._cluster, str(lost), sent=lost.sent) from None
+        return actor_id
+
+    async def call(
+        self,
+        key: str,
+        method: str,
+        caller: str | None,
+        options: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a method of an actor there; the calls of one `caller` start in their order."""
+        try:
+            async with self._turns[key, caller] if caller else _AnyTime():
+                parcel, contents, size = await self._cargo.pack(args, kwargs)
+                call = self._calls.post("call", key, method, options, parcel, contents, size=size)
+            return _returned(await self._answer(call), options)
+        except LinkLost as lost:
+            raise actor_lost(self._cluster, str(lost), sent=lost.sent) from None
+
+    async def cancel(self, task_id: str, *, force: bool) -> None:
+        """Cancel a task that has not ended."""
+        if task_id in self._tasks:
+            self._calls.post("cancel", self._tasks[task_id].number, force)
+
+    async def kill(self, key: str, *, no_restart: bool) -> None:
+        """End an actor at once; one whose cluster is lost has ended."""
+        with suppress(LinkLost):
+            await self._answer(self._calls.post("kill", key, no_restart))
+
+    async def release(self, key: str) -> None:
+        """Give up an actor of which no handle is left: it ends when the calls that it has are done."""
+        for turn in [turn for turn in self._turns if turn[0] == key]:
+            del self._turns[turn]
+        with suppress(LinkLost):
+            self._calls.post("release", key)
+
+    async def _answer(self, call: Call) -> list[Any]:
+        """Wait for the answer to a call and return its values, or raise its error."""
+        try:
+            good, content = await call.answer
+        except asyncio.CancelledError:  # the caller used ray.cancel
+            with suppress(LinkLost):
+                self._calls.post("cancel", call.number, False)  # noqa: FBT003
+            raise
+        if not good:
+            raise revive(content)
+        return [await self._cargo.unpack(part) for part in content]
+
+    async def _run_at_home(
+        self, digest: str, options: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        with disable_client_hook():  # or Ray would look for the cluster that is lost
+            function = ray.remote(cloudpickle.loads(self._code[digest]))
+            refs = function.options(**options).remote(*args, **kwargs)
+        return _returned([await ref for ref in (refs if isinstance(refs, list) else [refs])], options)
+
+
+class _AnyTime:
+    """The turn of calls that need not keep an order."""
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def _returned(values: list[Any], options: Mapping[str, Any]) -> Any:
+    """Return values the way a remote function does."""
+    return values[0] if options.get("num_returns", 1) == 1 else tuple(values)

@@ -1,0 +1,90 @@
+"""The handle of an actor on another cluster: used like Ray's own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: What stands in the table of methods for one that yields.
+GENERATOR = "generator"
+
+
+class FarActor:
+    """An actor on another cluster. `handle.method.remote(...)` returns an ObjectRef of the home cluster.
+
+    It can be passed to tasks and actors of the home cluster, and to those of the actor's own cluster.
+    """
+
+    def __init__(
+        self,
+        bridge: Any,
+        bridge_id: str,
+        key: str,
+        methods: Mapping[str, int | str],
+        about: Mapping[str, Any],
+    ) -> None:
+        self.bridge = bridge
+        self.bridge_id = bridge_id
+        self.key = key
+        self._methods = methods
+        #: `cluster`, `class`, `name` and `ordered`: calls start in the order in which they were made.
+        self._about = about
+        #: Ray keeps the order of calls per handle; so do we.
+        self._caller = uuid.uuid4().hex[:12] if about["ordered"] else None
+        #: Told when a copy is made: from then on nobody knows when the last one is gone.
+        self._shared: Callable[[], object] | None = None
+
+    def when_shared(self, tell: Callable[[], object]) -> None:
+        """Have `tell` called when a copy is made."""
+        self._shared = tell
+
+    def __getattr__(self, name: str) -> FarMethod:
+        methods = self.__dict__.get("_methods", {})
+        if name not in methods:
+            known = self.__dict__.get("_about", {}).get("class", "actor")
+            raise AttributeError(f"{known!r} has no method {name!r}")
+        return FarMethod(self, name, {"num_returns": methods[name]} if methods[name] != 1 else {})
+
+    def __repr__(self) -> str:
+        return f"FarActor({self._about['class']}, {self.key}, on cluster {self._about['cluster']!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._shared is not None:
+            self._shared()
+        return FarActor, (self.bridge, self.bridge_id, self.key, self._methods, self._about)
+
+
+class FarMethod:
+    """One method of a `FarActor`."""
+
+    __slots__ = ("_actor", "_name", "_options")
+
+    def __init__(self, actor: FarActor, name: str, options: Mapping[str, Any]) -> None:
+        self._actor = actor
+        self._name = name
+        self._options = options
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Refuse a call without `.remote`, as Ray does."""
+        raise TypeError(f"actor methods cannot be called directly; write `.{self._name}.remote(...)`")
+
+    def options(self, *, num_returns: int | None = None, name: str | None = None) -> FarMethod:
+        """Return the method with other options; the name is shown by the other cluster's dashboard."""
+        given = {"num_returns": num_returns, "name": name}
+        changes = {option: value for option, value in given.items() if value is not None}
+        return FarMethod(self._actor, self._name, {**self._options, **changes})
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method and return the ObjectRef of its result at home; a list of them for several."""
+        actor, options = self._actor, self._options
+        returns = options.get("num_returns", 1)
+        if not isinstance(returns, int):
+            raise TypeError(
+                f"{self._name!r} yields its results, and generators do not cross clusters: return a list, "
+                "or keep the actor at home with preferred_cluster"
+            )
+        call = actor.bridge.call
+        if returns != 1:
+            call = call.options(num_returns=returns)
+        return call.remote(actor.key, self._name, actor._caller, options, args, kwargs)

@@ -1,0 +1,136 @@
+"""The one Ray Client connection of a bridge to its cluster: connect, send, listen, move large values."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import ray
+from ray.util import client as ray_client
+
+from ray_multicluster_scheduler.bridge.wire.hub import Hub
+
+T = TypeVar("T")
+
+#: Connecting starts a process on the cluster; right after the cluster's own start that can fail a few times.
+CONNECT_TIMEOUT_S = 120.0
+CONNECT_PAUSE_S = 2.0
+#: The hub answers at least this often.
+HEARTBEAT_S = 10.0
+#: Ray Client mends a broken connection for 30 s. After that, and a heartbeat, there is no hope left.
+SILENCE_S = 60.0
+#: Two listeners: while the answer of one is on its way, the other one waits at the hub.
+LISTENERS = 2
+#: Large values that move at once.
+MOVERS = 3
+
+
+class Secret:
+    """A token that no log shows."""
+
+    def __init__(self, value: str | None) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "<secret>" if self.value else "<none>"
+
+
+class Target(NamedTuple):
+    """The cluster at the other end."""
+
+    name: str
+    address: str
+    runtime_env: Mapping[str, Any]
+    namespace: str
+    #: Who uses it: the hub is called so, for people who look at that cluster.
+    purpose: str
+    token: Secret
+
+
+class Link:
+    """A connection to a cluster, for an event loop; Ray Client itself blocks, so it works in threads."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pool = ThreadPoolExecutor(LISTENERS + 1 + MOVERS, "link", initializer=self._enter)
+        self._session: Any = None
+        self._context: Any = None
+        self._hub: Any = None
+        self._batches = 0
+
+    async def open(self) -> dict[str, Any]:
+        """Connect, start the hub, and return who it is."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as connecting:
+            await loop.run_in_executor(connecting, self._connect)
+        about: dict[str, Any] = await self._in_thread(lambda: ray.get(self._hub.about.remote()))
+        return about
+
+    async def send(self, batch: Sequence[Any], *, heavy: bool) -> None:
+        """Send calls; a heavy batch is waited for, so that a flood of data does not fill our memory."""
+        number, self._batches = self._batches, self._batches + 1
+
+        def submit() -> None:
+            sent = self._hub.submit.remote(number, batch)
+            if heavy:
+                ray.get(sent)
+
+        await self._in_thread(submit)
+
+    async def listen(self) -> list[tuple[int, bool, Any]]:
+        """Return the next answers; raises what ended the connection."""
+        taking = self._in_thread(lambda: ray.get(self._hub.take.remote(HEARTBEAT_S)))
+        answers: list[tuple[int, bool, Any]] = await asyncio.wait_for(taking, SILENCE_S)
+        return answers
+
+    async def put(self, value: Any) -> Any:
+        """Move a value over and return its ref there."""
+        return await self._in_thread(lambda: ray.put(value))
+
+    async def fetch(self, far_ref: Any) -> Any:
+        """Bring a value over."""
+        return await self._in_thread(lambda: ray.get(far_ref))
+
+    async def close(self) -> None:
+        """Disconnect: the cluster ends the hub and all it started."""
+        if self._session is not None:
+            await self._in_thread(self._session.disconnect)
+        self._pool.shutdown(wait=False)
+
+    def _connect(self) -> None:
+        token = self._target.token.value
+        warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
+        ends_at = time.monotonic() + CONNECT_TIMEOUT_S
+        while True:
+            try:
+                self._session = ray.init(
+                    f"ray://{self._target.address}",
+                    allow_multiple=True,
+                    namespace=self._target.namespace,
+                    runtime_env=dict(self._target.runtime_env),
+                    log_to_driver=False,
+                    _metadata=[("authorization", f"Bearer {token}")] if token else None,
+                )
+                break
+            except (ConnectionError, RuntimeError) as problem:
+                if time.monotonic() > ends_at:
+                    raise ConnectionError(
+                        f"no Ray Client session on cluster {self._target.name!r}: {problem}"
+                    ) from problem
+                time.sleep(CONNECT_PAUSE_S)
+        with self._session:
+            self._context = ray_client.ray.get_context()
+            self._hub = (
+                ray.remote(Hub).options(num_cpus=0, name=f"raymc hub for {self._target.purpose}").remote()
+            )
+
+    def _enter(self) -> None:
+        """Give a thread of the pool the client's view of Ray; all other threads keep that of home."""
+        ray_client.ray.set_context(self._context)
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)

@@ -1,0 +1,143 @@
+"""Tasks and actors: submit, look, cancel, kill. Results are home ObjectRefs for plain `ray.get`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ray_multicluster_scheduler.bridge.runner import Request
+from ray_multicluster_scheduler.client.current import get_unified_scheduler
+
+
+def submit_task(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    *,
+    num_returns: int | None = None,
+    max_retries: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> tuple[str, Any]:
+    """Start a task on the home cluster, or on another one that has room, and return its id and its ref.
+
+    Args:
+        func: A function, plain or with `@ray.remote`.
+        args: Its arguments; ObjectRefs among them are replaced by their values.
+        kwargs: Its keyword arguments.
+        resource_requirements: `CPU`, `GPU`, `memory` (GiB, or bytes from 2**20) and custom names. One CPU
+            when nothing is said.
+        tags: Clusters with the same tags are favoured when home has no room.
+        name: Shown by Ray's dashboard.
+        preferred_cluster: Goes first; another one is taken when it has no room.
+        num_returns: How many results the function returns; the ref becomes a list of refs.
+        max_retries: As in Ray. Anything but 0 allows to run it again at home when its cluster is lost.
+        runtime_env: Added to the environment of the cluster and of this program.
+
+    Raises:
+        ValueError: The request cannot be, or is larger than any cluster.
+        RuntimeError: No configuration was found, or no cluster can take it now.
+    """
+    options = {"num_returns": num_returns, "max_retries": max_retries, "runtime_env": runtime_env}
+    return get_unified_scheduler().tasks.submit_task(
+        Request(
+            code=func,
+            args=args,
+            kwargs=kwargs or {},
+            resource_requirements=resource_requirements,
+            tags=tags or (),
+            name=name,
+            preferred_cluster=preferred_cluster,
+            options=options,
+        )
+    )
+
+
+def submit_actor(
+    actor_class: type | Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    *,
+    max_restarts: int | None = None,
+    max_task_retries: int | None = None,
+    max_concurrency: int | None = None,
+    lifetime: str | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> tuple[str, Any]:
+    """Start an actor on the home cluster, or on another one that has room, and return its id and its handle.
+
+    The handle is used like Ray's own, wherever the actor is: `ray.get(handle.method.remote(...))`. The actor
+    ends when its handle is gone, when the program ends, or with `kill_actor`.
+
+    Args:
+        actor_class: A class, plain or with `@ray.remote`.
+        args: Arguments of its constructor.
+        kwargs: Keyword arguments of its constructor.
+        resource_requirements: As for `submit_task`; what the actor holds while it lives. Nothing by default.
+        tags: As for `submit_task`.
+        name: A name for `ray.get_actor` on the cluster where it is.
+        preferred_cluster: As for `submit_task`.
+        max_restarts: As in Ray, on the actor's cluster.
+        max_task_retries: As in Ray, on the actor's cluster.
+        max_concurrency: As in Ray.
+        lifetime: As in Ray; "detached" lets the actor outlive this program.
+        runtime_env: As for `submit_task`.
+
+    Raises:
+        ValueError: The request cannot be, is larger than any cluster, or the name is taken.
+        RuntimeError: No configuration was found, or no cluster can take it now.
+    """
+    options = {
+        "max_restarts": max_restarts,
+        "max_task_retries": max_task_retries,
+        "max_concurrency": max_concurrency,
+        "lifetime": lifetime,
+        "runtime_env": runtime_env,
+    }
+    return get_unified_scheduler().tasks.submit_actor(
+        Request(
+            code=actor_class,
+            args=args,
+            kwargs=kwargs or {},
+            resource_requirements=resource_requirements,
+            tags=tags or (),
+            name=name,
+            preferred_cluster=preferred_cluster,
+            options=options,
+        )
+    )
+
+
+def cancel_task(task: Any, *, force: bool = False) -> bool:
+    """Cancel a task, by its id or its ref; False when the id is not known (any more)."""
+    return get_unified_scheduler().tasks.inquiries.cancel_task(task, force=force)
+
+
+def kill_actor(actor: Any, *, no_restart: bool = True) -> bool:
+    """End an actor at once, by its id or its handle; False when the id is not known."""
+    return get_unified_scheduler().tasks.inquiries.kill_actor(actor, no_restart=no_restart)
+
+
+def get_task_status(task_id: str) -> str:
+    """Return PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, or UNKNOWN.
+
+    Ray tells it with a delay of about a second, and remembers some ten thousand tasks.
+    """
+    return get_unified_scheduler().tasks.inquiries.task_status(task_id)
+
+
+def list_actors() -> list[dict[str, Any]]:
+    """Return the actors of this program that have not ended, with their clusters."""
+    return get_unified_scheduler().tasks.inquiries.list_actors()
+
+
+def explain_task(any_id: str) -> dict[str, Any]:
+    """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
+    return get_unified_scheduler().tasks.inquiries.explain(any_id)

@@ -1,0 +1,146 @@
+"""What runs inside one Ray cluster: actors, tasks, and drivers such as the sessions of Ray Client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.ray_api import parse
+from ray_multicluster_scheduler.ray_api.client import REQUEST_TIMEOUT_S, HttpRayApi
+from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translated
+
+#: The most that Ray's state API hands out.
+MAX_ROWS = 10_000
+#: Ray Client starts such a process on the cluster for each connection.
+SESSION_MARK = "--mode=specific-server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteActor:
+    """One actor of a cluster."""
+
+    actor_id: str
+    class_name: str
+    name: str
+    state: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteTask:
+    """One task of a cluster, or one call of an actor."""
+
+    task_id: str
+    name: str
+    state: str
+    is_actor_call: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """One program that is connected to a cluster and has not ended."""
+
+    job_id: str
+    pid: int | None
+    command: str
+    submission_id: str | None
+    #: Seconds since the epoch.
+    started_at: float | None
+
+    @property
+    def is_client_session(self) -> bool:
+        """Tell whether this is a helper process that Ray Client started."""
+        return SESSION_MARK in self.command
+
+
+def open_state_api(
+    spec: ClusterSpec, environ: Mapping[str, str], *, request_timeout_s: float = REQUEST_TIMEOUT_S
+) -> StateApi:
+    """Return the client for a cluster, with its token out of the environment."""
+    token = environ.get(spec.auth_token_env, "").strip() if spec.auth_token_env else ""
+    return StateApi(spec, token=token or None, request_timeout_s=request_timeout_s)
+
+
+class StateApi(HttpRayApi):
+    """`HttpRayApi` with a view of what runs inside the cluster."""
+
+    async def actors(self) -> tuple[RemoteActor, ...]:
+        """Return the actors that have not ended."""
+        path = (
+            f"/api/v0/actors?limit={MAX_ROWS}&filter_keys=state&filter_predicates=%21%3D&filter_values=DEAD"
+        )
+        return tuple(
+            RemoteActor(
+                actor_id=_text(row, "actor_id"),
+                class_name=_text(row, "class_name"),
+                name=_text(row, "name"),
+                state=_text(row, "state"),
+                pid=_number(row.get("pid")),
+            )
+            for row in await self._rows(path)
+        )
+
+    async def tasks(self) -> tuple[RemoteTask, ...]:
+        """Return the tasks and calls that have not ended."""
+        ended = "".join(
+            f"&filter_keys=state&filter_predicates=%21%3D&filter_values={state}"
+            for state in ("FINISHED", "FAILED")
+        )
+        return tuple(_task(row) for row in await self._rows(f"/api/v0/tasks?limit={MAX_ROWS}{ended}"))
+
+    async def task(self, task_id: str) -> RemoteTask | None:
+        """Return one task, ended or not; None when the cluster does not know it (any more, or yet)."""
+        path = f"/api/v0/tasks?limit=10&filter_keys=task_id&filter_predicates=%3D&filter_values={task_id}"
+        rows = await self._rows(path)
+        return _task(rows[-1]) if rows else None
+
+    async def drivers(self) -> tuple[Driver, ...]:
+        """Return the programs that are connected to the cluster: jobs, Ray Client sessions and others."""
+        with translated(self._spec):
+            found = parse.json_list(await self._call("GET", "/api/jobs/"))
+            return tuple(_driver(row) for row in found if isinstance(row, Mapping) and _is_live_driver(row))
+
+    async def _rows(self, path: str) -> list[Mapping[str, Any]]:
+        with translated(self._spec):
+            answer = parse.json_object(await self._call("GET", path))
+            try:
+                rows = answer["data"]["result"]["result"]
+            except (KeyError, TypeError):
+                raise MalformedAnswer("it is no answer of Ray's state API") from None
+            if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+                raise MalformedAnswer("it is no list of Ray's state API")
+            return rows
+
+
+def _task(row: Mapping[str, Any]) -> RemoteTask:
+    return RemoteTask(
+        task_id=_text(row, "task_id"),
+        name=_text(row, "name"),
+        state=_text(row, "state"),
+        is_actor_call=row.get("type") == "ACTOR_TASK",
+    )
+
+
+def _is_live_driver(row: Mapping[str, Any]) -> bool:
+    return row.get("status") == "RUNNING" and isinstance(row.get("driver_info"), Mapping)
+
+
+def _driver(row: Mapping[str, Any]) -> Driver:
+    started = row.get("start_time")
+    return Driver(
+        job_id=_text(row, "job_id"),
+        pid=_number(row["driver_info"].get("pid")),
+        command=_text(row, "entrypoint"),
+        submission_id=row.get("submission_id") or None,
+        started_at=started / 1000 if isinstance(started, (int, float)) else None,
+    )
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    return str(row.get(name) or "")
+
+
+def _number(value: Any) -> int | None:
+    return int(value) if str(value).isdigit() else None
