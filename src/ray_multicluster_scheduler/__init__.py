@@ -1,21 +1,33 @@
-"""Run jobs, tasks and actors on many independent Ray clusters as if they were one."""
+"""Run jobs, tasks and actors on many independent Ray clusters as if they were one.
 
-from ray_multicluster_scheduler.client.current import get_unified_scheduler, initialize_scheduler_environment
-from ray_multicluster_scheduler.client.jobs import (
-    drain,
-    explain,
-    get_job_info,
-    get_job_status,
-    list_jobs,
-    plan_job,
-    stop_job,
-    submit_job,
-    submit_jobs,
-    undrain,
-    wait_for_all_jobs,
-)
-from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
-from ray_multicluster_scheduler.client.tail import tail_job_logs
+The functions are imported when they are first used: a program on a cluster that needs one module of this
+package needs only the libraries of that module.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import (
+        get_unified_scheduler,
+        initialize_scheduler_environment,
+    )
+    from ray_multicluster_scheduler.client.jobs import (
+        drain,
+        explain,
+        get_job_info,
+        get_job_status,
+        list_jobs,
+        plan_job,
+        stop_job,
+        submit_job,
+        submit_jobs,
+        undrain,
+        wait_for_all_jobs,
+    )
+    from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
+    from ray_multicluster_scheduler.client.tail import tail_job_logs
+    from ray_multicluster_scheduler.pipeline.connect import init_ray
 
 __version__ = "0.1.0"
 
@@ -26,6 +38,7 @@ __all__ = [
     "get_job_status",
     "get_unified_scheduler",
     "graceful_shutdown_on_keyboard_interrupt",
+    "init_ray",
     "initialize_scheduler_environment",
     "list_jobs",
     "plan_job",
@@ -36,3 +49,23 @@ __all__ = [
     "undrain",
     "wait_for_all_jobs",
 ]
+
+#: Where the functions live that are not in `client.jobs`.
+_ELSEWHERE = {
+    "get_unified_scheduler": "client.current",
+    "graceful_shutdown_on_keyboard_interrupt": "client.scope",
+    "init_ray": "pipeline.connect",
+    "initialize_scheduler_environment": "client.current",
+    "tail_job_logs": "client.tail",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'client.jobs')}")
+    return getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

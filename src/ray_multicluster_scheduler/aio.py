@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ray_multicluster_scheduler.client import current, jobs, scope, tail
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.pipeline.connect import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,6 +38,17 @@ explain = _in_thread(jobs.explain)
 plan_job = _in_thread(jobs.plan_job)
 drain = _in_thread(jobs.drain)
 undrain = _in_thread(jobs.undrain)
+
+
+async def init_ray(
+    address: str | None = None, runtime_env_json: str | None = None, namespace: str | None = None
+) -> Connection:
+    """Connect this process to a Ray cluster; see `ray_multicluster_scheduler.init_ray`."""
+    from ray_multicluster_scheduler.pipeline import connect  # noqa: PLC0415 - imports Ray, which takes seconds
+
+    return await asyncio.to_thread(connect.init_ray, address, runtime_env_json, namespace)
+
+
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
 
 

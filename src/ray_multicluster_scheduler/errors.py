@@ -25,6 +25,7 @@
     │       ├── RemoteJobExists     this submission id is taken on the cluster
     │       └── RemoteJobNotFound   the cluster does not know this id
     ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
+    ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
     ├── StoreError            (RuntimeError)
     │   ├── StaleTransition      somebody else moved the job first
     │   ├── LeaseLost            another scheduler leads now; this one must stop writing
@@ -193,6 +194,10 @@ class RemoteJobExists(ClusterRefused):
 
 class RemoteJobNotFound(ClusterRefused):
     """The cluster does not know this submission id."""
+
+
+class PipelineFailed(SchedulerError, RuntimeError):
+    """An operator could not do its work on the data; the message names it and its columns."""
 
 
 class PipelineFailed(SchedulerError, RuntimeError):

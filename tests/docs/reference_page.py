@@ -26,6 +26,7 @@ SECTIONS = {
         "graceful_shutdown_on_keyboard_interrupt",
     ],
     "Clusters": ["drain", "undrain"],
+    "Plain Ray": ["init_ray"],
 }
 SCHEDULER = ["list_clusters", "stop"]
 

@@ -15,6 +15,7 @@ OTHERS = {
     "curl -s http://": "asks a cluster of the reader's",
     "ls -t /tmp/ray/session_latest/logs/": "looks at a head of the reader's",
     "mkdir -p hello && echo ": "makes the directory of the next command; the quickstart is run as a whole",
+    "pip install 'ray-multicluster-scheduler[pipeline]'": "part of what `make setup` does",
     "pip install .": "`make setup` does the same, and CI does that first",
     "ps ax | grep -c '[m]ode=specific-server'": "counts processes on a head of the reader's",
     "source .venv/bin/activate": "made by `make setup`",
@@ -87,7 +88,7 @@ def test_every_exception_is_needed() -> None:
     assert [known for known in OTHERS if not any(each.startswith(known) for each in shown)] == []
 
 
-@pytest.mark.parametrize("name", ["README", "docs/quickstart", "docs/why-the-wrong-cluster"])
+@pytest.mark.parametrize("name", ["README", "docs/pipelines", "docs/quickstart", "docs/why-the-wrong-cluster"])
 def test_both_languages_show_the_same_commands_and_programs(name: str) -> None:
     english, chinese = (
         [re.sub(r"  # .*", "", block.text) for block in blocks("bash", "python", "yaml", pages=[ROOT / page])]

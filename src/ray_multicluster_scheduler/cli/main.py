@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.cli.jobs_cmd import jobs
 from ray_multicluster_scheduler.cli.local_cmd import local_app
 from ray_multicluster_scheduler.cli.log_lines import LogLines
 from ray_multicluster_scheduler.cli.logs_cmd import logs
+from ray_multicluster_scheduler.cli.pipeline_cmd import SeveralWords, pipeline
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.stop_cmd import stop, wait
 from ray_multicluster_scheduler.cli.submit_cmd import submit
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 _JOBS, _CLUSTERS = "Jobs", "Clusters"
 app.command(rich_help_panel=_JOBS, cls=CommandAfterDashes, options_metavar="[OPTIONS] --")(submit)
+app.command(rich_help_panel=_JOBS, cls=SeveralWords)(pipeline)
 _ABOUT: Mapping[str, tuple[Callable[..., None], ...]] = {
     _JOBS: (jobs, status, info, logs, events, explain, wait, stop),
     _CLUSTERS: (clusters, doctor, drain, undrain, top),

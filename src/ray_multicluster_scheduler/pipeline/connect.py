@@ -1,0 +1,222 @@
+"""Connect this process to a Ray cluster, with a checked environment, and be sure which one it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RuntimeEnvSetupError
+
+from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
+from ray_multicluster_scheduler.packages.files import local_path, reader
+from ray_multicluster_scheduler.packages.runtime_env import WORKING_DIR_EXCLUDES
+from ray_multicluster_scheduler.packages.too_large import too_large
+from ray_multicluster_scheduler.packages.tree import Source, list_tree
+from ray_multicluster_scheduler.pipeline.hints import environment_hints
+from ray_multicluster_scheduler.pipeline.report import timed
+from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
+
+log = logging.getLogger(__name__)
+
+#: Long enough for another continent, short enough to find a typing mistake.
+CONNECT_TIMEOUT_S = 5.0
+#: The largest directory that `ray.init` uploads; a job's goes another way and has a lower limit.
+MAX_BYTES = 500 * 1024**2
+_CLIENT = "ray://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The cluster that this process is connected to."""
+
+    #: What was asked for; None: a cluster of this process's own, or the one that this job runs on.
+    address: str | None
+    #: Where Ray's control store is; None over Ray Client, which does not tell.
+    gcs_address: str | None
+    nodes: int
+    ray_version: str
+    namespace: str
+
+
+def init_ray(
+    address: str | None = None, runtime_env_json: str | None = None, namespace: str | None = None
+) -> Connection:
+    """Connect this process to a Ray cluster and make sure that it is the one that was asked for.
+
+    A connection to another cluster is closed first; so is one to the same cluster where a new environment or
+    namespace is given. Advice about the environment is logged.
+
+    Args:
+        address: `host:port` from a machine of the cluster, `ray://host:port` from anywhere, `auto` for the
+            cluster that runs on this machine. Without it: inside a job the job's own cluster, else a new one
+            on this machine.
+        runtime_env_json: The environment of the work, as JSON; docs/environments.md has all options.
+        namespace: Ray's namespace for named actors.
+
+    Raises:
+        ValueError: The JSON or the environment is wrong; nothing was connected.
+        ClusterError: Nobody answers there, or somebody else does.
+    """
+    return connect(address, parse_environment(runtime_env_json), namespace)
+
+
+def connect(address: str | None, env: dict[str, Any], namespace: str | None) -> Connection:
+    """Do what `init_ray` does, with an environment that has been checked."""
+    if ray.is_initialized():
+        if not env and namespace is None and _is_at(address):
+            return _connection(address)
+        log.info("closing the connection to %s", _gcs_address() or "a cluster over Ray Client")
+        ray.shutdown()
+    _check_listening(address)
+    try:
+        ray.init(address=address, runtime_env=env or None, namespace=namespace)
+    except (ConnectionError, OSError, RuntimeError, ValueError, RayError) as problem:
+        raise ClusterError(
+            address or "local", f"Ray cannot connect: {_advice(address, problem)}"
+        ) from problem
+    if not _is_at(address):
+        reached = _gcs_address()
+        ray.shutdown()
+        raise ClusterError(str(address), f"another cluster answered: {reached}")
+    connection = _connection(address)
+    if connection.nodes == 1 and address is not None and not _on_this_machine(address):
+        log.warning("%s has one node only: all work runs there. Have the others joined it?", address)
+    return connection
+
+
+def parse_environment(text: str | None, *, cwd: Path | None = None) -> dict[str, Any]:
+    """Return a runtime_env as Ray takes it, from JSON; advice about it is logged."""
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise InvalidRuntimeEnv(
+            f"the runtime environment is not valid JSON: {problem.msg}, at line {problem.lineno}, "
+            f"column {problem.colno}"
+        ) from None
+    here = cwd or Path.cwd()
+    env = normalise(value, where="runtime_env", read=reader(here))
+    if (directory := env.get("working_dir")) is not None and "://" not in directory:
+        env["working_dir"] = str(_checked_directory(local_path(here, directory), env.get("excludes", ())))
+    for hint in environment_hints(env):
+        log.warning("%s", hint)
+    return compose({}, env, identity={})
+
+
+def first_task() -> float:
+    """Run an empty task and return the seconds until its environment was there and it had run."""
+    try:
+        _, seconds = timed(lambda: ray.get(ray.remote(_nothing).options(num_cpus=0).remote()))
+    except RuntimeEnvSetupError as problem:
+        raise InvalidRuntimeEnv(
+            f"the cluster cannot set this environment up: {_setup_cause(problem)}"
+        ) from None
+    return seconds
+
+
+def _nothing() -> None:
+    return None
+
+
+def _checked_directory(path: Path, excludes: tuple[str, ...]) -> Path:
+    """Refuse a directory that Ray would refuse after having packed it."""
+    source = Source(
+        root=path, excludes=(*WORKING_DIR_EXCLUDES, *excludes), include_parent=False, use_gitignore=True
+    )
+    if path.is_file():
+        return path
+    tree = list_tree(source)
+    if sum(tree.sizes.values()) > MAX_BYTES:
+        raise too_large(tree, MAX_BYTES)
+    return path
+
+
+def _check_listening(address: str | None) -> None:
+    """Find out within seconds that nobody is there; Ray itself would try for much longer."""
+    if (place := _host_port(address)) is None:
+        return
+    try:
+        socket.create_connection(place, timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as problem:
+        raise ClusterUnreachable(
+            str(address),
+            f"nobody answers at {place[0]}:{place[1]} ({problem.strerror or problem}). `ray start --head` "
+            "prints the address of a head: port 6379 by default, 10001 with ray:// in front",
+        ) from None
+
+
+def _host_port(address: str | None) -> tuple[str, int] | None:
+    host, _, port = (address or "").removeprefix(_CLIENT).rpartition(":")
+    return (host, int(port)) if host and port.isdigit() else None
+
+
+def _is_at(address: str | None) -> bool:
+    """Tell whether the present connection is to that address; without one, any is right."""
+    if address is None or address == "auto":
+        return not ray.util.client.ray.is_connected() or address is None
+    if address.startswith(_CLIENT):
+        return bool(ray.util.client.ray.is_connected()) and _client_address() == address
+    asked, reached = _host_port(address), _host_port(_gcs_address())
+    if asked is None or reached is None:
+        return asked is None and reached is not None
+    same_host = asked[0] == reached[0] or _is_loopback(asked[0]) or _resolved(asked[0]) == reached[0]
+    return same_host and asked[1] == reached[1]
+
+
+def _gcs_address() -> str | None:
+    return None if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
+
+
+def _client_address() -> str:
+    return f"{_CLIENT}{ray.util.client.ray.get_context().client_worker._conn_str}"
+
+
+def _resolved(host: str) -> str | None:
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.")
+
+
+def _on_this_machine(address: str) -> bool:
+    place = _host_port(address)
+    return place is None or _is_loopback(place[0])
+
+
+def _connection(address: str | None) -> Connection:
+    return Connection(
+        address=address,
+        gcs_address=_gcs_address(),
+        nodes=sum(bool(node["Alive"]) for node in ray.nodes()),
+        ray_version=ray.__version__,
+        namespace=ray.get_runtime_context().namespace,
+    )
+
+
+def _advice(address: str | None, problem: BaseException) -> str:
+    words = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+    if address == "auto":
+        return f"{words} Start one with `ray start --head`, or name an address"
+    if address is not None and not address.startswith(_CLIENT):
+        return (
+            f"{words} With host:port this machine must itself be a node of the cluster; from elsewhere use "
+            "ray://host:10001, or --cluster to run the pipeline as a job"
+        )
+    return words
+
+
+def _setup_cause(problem: BaseException) -> str:
+    """Return the lines in which pip or conda say what is wrong, else all that Ray says."""
+    lines = [line.strip() for line in str(problem).splitlines()]
+    causes = [line for line in lines if line.startswith(("ERROR:", "CondaError", "FileNotFoundError"))]
+    return " ".join(dict.fromkeys(causes)) or str(problem).strip()

@@ -1,0 +1,36 @@
+"""The entrypoint of a pipeline that runs as a job: carries out a plan on the job's own cluster.
+
+    python -m ray_multicluster_scheduler.pipeline.on_cluster PLAN_JSON REPEATS
+
+Needs `ray[data]` and pandas there, and nothing else of this package's dependencies.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import ray
+
+from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.pipeline.plan import Plan
+from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray
+from ray_multicluster_scheduler.pipeline.report import Report, timed
+
+#: Begins the line of the log that holds the report.
+REPORT_LINE = "raymc pipeline report: "
+
+
+def main(plan_json: str, repeats: int) -> None:
+    """Run the plan and write the report as the last line of the log."""
+    plan = Plan.from_json(plan_json)
+    try:
+        _, seconds = timed(ray.init)
+        runs = tuple(run_on_ray(plan, environment_s=None if run else seconds) for run in range(repeats))
+    except SchedulerError as problem:
+        sys.exit(f"error: {problem}")
+    report = Report(engine="ray", source=plan.source, output=plan.output, runs=runs)
+    sys.stdout.write(f"{REPORT_LINE}{report.to_json(indent=None)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

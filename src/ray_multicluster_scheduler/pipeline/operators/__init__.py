@@ -1,0 +1,1 @@
+"""The operators of pipelines, one file per family."""

@@ -1,0 +1,25 @@
+"""All operators by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.pipeline.operators import bins, encoders, scalers, text, vectors
+from ray_multicluster_scheduler.pipeline.operators.base import Operator
+from ray_multicluster_scheduler.policy.env_options import nearest
+
+OPERATORS: Mapping[str, Operator] = {
+    operator.name: operator
+    for family in (scalers, vectors, bins, encoders, text)
+    for operator in family.FAMILY
+}
+
+
+def find_operator(name: str) -> Operator:
+    """Return an operator, or say which one was meant."""
+    if name not in OPERATORS:
+        raise InvalidRequest(
+            f"no operator is called {name!r}; {nearest(name, OPERATORS)}. `raymc pipeline list` shows all"
+        )
+    return OPERATORS[name]

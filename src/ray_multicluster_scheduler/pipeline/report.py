@@ -1,0 +1,111 @@
+"""What a pipeline did: time, rows and bytes of each step, for tables, programs and plots."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """One step: reading, an operator, or writing."""
+
+    name: str
+    seconds: float
+    rows: int
+    #: What its result takes in memory; None where nobody counts (writing).
+    bytes: int | None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """One run of a pipeline."""
+
+    steps: tuple[StepReport, ...]
+    #: Until the first task ran in its environment; None for an engine without one.
+    environment_s: float | None
+    #: Of the process that leads the run; the workers of a cluster are not in it.
+    peak_rss_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """All steps together, without the environment."""
+        return sum(step.seconds for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All runs; the first one may have had to install its environment, the others found it."""
+
+    engine: str
+    source: str
+    output: str | None
+    runs: tuple[RunReport, ...]
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return the report for programs; without indent on one line."""
+        runs = [{**asdict(run), "seconds": run.seconds} for run in self.runs]
+        return json.dumps({**asdict(self), "runs": runs}, indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """Read what `to_json` wrote."""
+        fields = json.loads(text)
+        runs = tuple(
+            RunReport(
+                steps=tuple(
+                    StepReport(**{**step, "columns": tuple(step["columns"])}) for step in run["steps"]
+                ),
+                environment_s=run["environment_s"],
+                peak_rss_bytes=run["peak_rss_bytes"],
+            )
+            for run in fields.pop("runs")
+        )
+        return cls(**fields, runs=runs)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Do something and return its result with the seconds that it took."""
+    start = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - start
+
+
+def peak_rss_bytes() -> int:
+    """Return the largest size that this process has had."""
+    import resource  # noqa: PLC0415 - not on Windows, where the rest of this package runs
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def plot(report: Report, path: str) -> None:
+    """Draw the seconds of each step of each run, with the environment first."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - only for those who want a picture
+
+    figure = Figure(figsize=(8, 1.5 + 0.6 * len(report.runs)), layout="constrained")
+    axes: Any = figure.subplots()
+    colours: dict[str, str] = {}
+    for number, run in enumerate(report.runs, start=1):
+        left = 0.0
+        parts = [
+            ("environment", run.environment_s or 0.0),
+            *((step.name, step.seconds) for step in run.steps),
+        ]
+        for name, seconds in parts:
+            known = name in colours
+            colour = colours.setdefault(name, f"C{len(colours)}")
+            axes.barh(f"run {number}", seconds, left=left, color=colour, label=None if known else name)
+            left += seconds
+    axes.set_xlabel("seconds")
+    axes.set_title(f"{report.engine}: {report.source}")
+    axes.invert_yaxis()
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    figure.savefig(path)

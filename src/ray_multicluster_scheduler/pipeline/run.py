@@ -1,0 +1,59 @@
+"""Run a plan as often as asked, on the engine that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
+from ray_multicluster_scheduler.pipeline.plan import Plan
+from ray_multicluster_scheduler.pipeline.report import Report, RunReport
+
+#: What a cluster must be sent, so that code there can import this package.
+OWN_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayTarget:
+    """Where and in which environment the Ray engine works."""
+
+    address: str | None = None
+    runtime_env_json: str | None = None
+    namespace: str | None = None
+
+
+def run_pipeline(plan: Plan, *, on_ray: RayTarget | None, repeats: int = 1) -> Report:
+    """Carry out a plan, with pandas when `on_ray` is None; every repetition starts from the input."""
+    engine = "pandas" if on_ray is None else "ray"
+    runs = tuple(run_on_pandas(plan) if on_ray is None else _on_ray(plan, on_ray) for _ in range(repeats))
+    return Report(engine=engine, source=plan.source, output=plan.output, runs=runs)
+
+
+def with_own_code(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment in which the cluster can import this package."""
+    return {**env, "py_modules": [*env.get("py_modules", ()), str(OWN_PACKAGE)]}
+
+
+def _on_ray(plan: Plan, target: RayTarget) -> RunReport:
+    import ray  # noqa: PLC0415 - takes seconds, and the pandas engine does without
+    from ray.exceptions import RayTaskError  # noqa: PLC0415
+
+    from ray_multicluster_scheduler.pipeline.connect import connect, first_task, parse_environment  # noqa: PLC0415
+    from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray  # noqa: PLC0415
+
+    env = parse_environment(target.runtime_env_json)
+    # Ray Data needs a driver inside of the cluster; over Ray Client a task is the driver.
+    outside = (target.address or "").startswith("ray://")
+    connect(target.address, with_own_code(env) if outside else env, target.namespace)
+    try:
+        environment_s = first_task()
+        if not outside:
+            return run_on_ray(plan, environment_s=environment_s)
+        led = ray.remote(run_on_ray).options(num_cpus=0).remote(plan, environment_s=environment_s)
+        return cast(RunReport, ray.get(led))
+    except RayTaskError as problem:
+        raise problem.cause from None
+    finally:
+        ray.shutdown()  # the next run connects anew: that shows what a kept environment saves
