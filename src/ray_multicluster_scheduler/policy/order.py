@@ -18,6 +18,30 @@ from ray_multicluster_scheduler.model.resources import Resources, plus
 _Turn = tuple[float, int, str, str]
 
 
+class Shares:
+    """What each user holds of all that the clusters have together."""
+
+    def __init__(self, *, total: Resources, in_use: Mapping[str, Resources]) -> None:
+        self._total = total
+        self._held: dict[str, Resources] = dict(in_use)
+        self._shares = {user: self._share(user) for user in in_use}
+
+    def of(self, user: str) -> float:
+        """Return the dominant share of a user."""
+        return self._shares.get(user, 0.0)
+
+    def charge(self, user: str, claim: Resources) -> None:
+        """Count a placement."""
+        self._held[user] = plus(self._held.get(user, {}), claim)
+        self._shares[user] = self._share(user)
+
+    def _share(self, user: str) -> float:
+        held = self._held[user].items()
+        return max(
+            (amount / self._total[name] for name, amount in held if self._total.get(name)), default=0.0
+        )
+
+
 class FairOrder:
     """Iterate to get the waiting jobs, each when it is its turn; `charge` what gets a place in between."""
 
@@ -25,9 +49,7 @@ class FairOrder:
         self, queue: Iterable[QueuedJob], *, total: Resources, in_use: Mapping[str, Resources]
     ) -> None:
         self._queue = sorted(queue, key=lambda job: (-job.priority, job.seq, job.submission_id))
-        self._total = total
-        self._held: dict[str, Resources] = dict(in_use)
-        self._shares = {user: self._share(user) for user in in_use}
+        self._shares = Shares(total=total, in_use=in_use)
 
     def __iter__(self) -> Iterator[QueuedJob]:
         for _, level in groupby(self._queue, key=lambda job: job.priority):
@@ -46,14 +68,7 @@ class FairOrder:
 
     def charge(self, job: QueuedJob) -> None:
         """Count a placement for its user."""
-        self._held[job.user] = plus(self._held.get(job.user, {}), job.claim)
-        self._shares[job.user] = self._share(job.user)
+        self._shares.charge(job.user, job.claim)
 
     def _turn(self, job: QueuedJob) -> _Turn:
-        return (self._shares.get(job.user, 0.0), job.seq, job.submission_id, job.user)
-
-    def _share(self, user: str) -> float:
-        held = self._held[user].items()
-        return max(
-            (amount / self._total[name] for name, amount in held if self._total.get(name)), default=0.0
-        )
+        return (self._shares.of(job.user), job.seq, job.submission_id, job.user)

@@ -60,7 +60,7 @@ def decisions(
     """Yield the decision about each job in its turn, with `rooms` as they are then; it is never revised."""
     by_name = {room.name: room for room in rooms}
     order = FairOrder(queue, total=total_capacity(rooms), in_use=in_use)
-    opinions = _Opinions(rooms, rules)
+    opinions = Opinions(rooms, rules)
     position = 0
     for job in order:
         found = opinions.on(job)
@@ -75,7 +75,7 @@ def decisions(
                 cluster=cluster,
                 scores=found.scores,
                 refusals=found.refusals,
-                sentence=_why(job, cluster, found),
+                sentence=why(job, cluster, len(found.scores), found.refusals),
             )
             continue
         position += 1
@@ -87,7 +87,7 @@ def decisions(
         )
 
 
-class _Opinion:
+class Opinion:
     """What each cluster says to jobs of one shape. Its mappings are never changed: plans hold them."""
 
     def __init__(self, job: QueuedJob, rooms: Sequence[Room]) -> None:
@@ -111,7 +111,7 @@ class _Opinion:
         self.scores = {name: verdict for name, verdict in said if isinstance(verdict, Score)}
 
 
-class _Opinions:
+class Opinions:
     """Asks the clusters once per shape of job, and again only where something has changed."""
 
     def __init__(self, rooms: Sequence[Room], rules: PlanRules) -> None:
@@ -119,14 +119,14 @@ class _Opinions:
         self._rules = rules
         self._tags = frozenset(tag for room in rooms for tag in room.view.spec.tags)
         self._warm = frozenset(key for room in rooms for key in room.view.warm)
-        self._by_shape: dict[object, _Opinion] = {}
+        self._by_shape: dict[object, Opinion] = {}
 
-    def on(self, job: QueuedJob) -> _Opinion:
+    def on(self, job: QueuedJob) -> Opinion:
         """Return what the clusters say to this job now."""
         shape = self._shape(job)
         opinion = self._by_shape.get(shape)
         if opinion is None:
-            opinion = _Opinion(heed_avoid(job, self._rooms, self._rules), self._rooms)
+            opinion = Opinion(heed_avoid(job, self._rooms, self._rules), self._rooms)
             self._by_shape[shape] = opinion
         opinion.refresh(self._rooms, self._rules)
         return opinion
@@ -151,7 +151,7 @@ def _preferred_is_paced(job: QueuedJob, refusals: Mapping[str, Refusal]) -> bool
     return refusal is not None and refusal.cause is Cause.PACED
 
 
-def _others_wait_too(job: QueuedJob, found: _Opinion) -> Mapping[str, Refusal]:
+def _others_wait_too(job: QueuedJob, found: Opinion) -> Mapping[str, Refusal]:
     sentence = f"it could take the job, but the preferred cluster {job.preferred_cluster!r} can in a moment"
     skipped = {name: Refusal(cause=Cause.PACED, sentence=sentence) for name in found.scores}
     return {**found.refusals, **skipped}
@@ -173,13 +173,13 @@ def _keep_room(job: QueuedJob, refusals: Mapping[str, Refusal], rooms: Sequence[
     return best.name
 
 
-def _why(job: QueuedJob, cluster: str, found: _Opinion) -> str:
+def why(job: QueuedJob, cluster: str, candidates: int, refusals: Mapping[str, Refusal]) -> str:
+    """Say in one sentence why a job goes to a cluster."""
     if cluster == job.preferred_cluster:
         return "it is the preferred cluster"
-    count = len(found.scores)
-    reason = f"best score of {count} candidates" if count > 1 else "only candidate"
+    reason = f"best score of {candidates} candidates" if candidates > 1 else "only candidate"
     if job.preferred_cluster is None:
         return reason
-    refusal = found.refusals.get(job.preferred_cluster)
+    refusal = refusals.get(job.preferred_cluster)
     problem = f"cannot take it ({refusal.sentence})" if refusal else "is not configured"
     return f"{reason}; the preferred cluster {job.preferred_cluster!r} {problem}"

@@ -1,0 +1,129 @@
+"""The queue as the leader keeps it in memory: jobs that clusters cannot tell apart stand in one line.
+
+A pass of the planner then costs as much as there are kinds of jobs, not as there are jobs. Of a job only its
+place in the line is kept; everything else is said once for the line.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ray_multicluster_scheduler.model.decision import QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """One job's place in its line."""
+
+    seq: int
+    submission_id: str
+    waiting_since: float
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Line:
+    """Jobs of one user and priority that clusters cannot tell apart, oldest first."""
+
+    #: Any one of them: all that a decision depends on is the same, but for their ages.
+    sample: QueuedJob
+    waiters: dict[str, Waiter] = field(default_factory=dict)
+    #: No later than the time since when the longest-waiting one waits.
+    oldest: float = float("inf")
+    in_order: bool = True
+
+    def put(self, waiter: Waiter) -> None:
+        """Add a job. One that comes back from a cluster is put in order before the next pass."""
+        if self.waiters and waiter.seq < next(reversed(self.waiters.values())).seq:
+            self.in_order = False
+        self.waiters[waiter.submission_id] = waiter
+        self.oldest = min(self.oldest, waiter.waiting_since)
+
+    def in_turn(self) -> Iterator[Waiter]:
+        """Yield the jobs by their turns; the line must not change meanwhile."""
+        if not self.in_order:
+            ordered = sorted(self.waiters.values(), key=lambda waiter: (waiter.seq, waiter.submission_id))
+            self.waiters = {waiter.submission_id: waiter for waiter in ordered}
+            self.in_order = True
+        return iter(self.waiters.values())
+
+
+class Backlog:
+    """All waiting jobs. Those that wait for a time or for other jobs stand aside until then."""
+
+    def __init__(self) -> None:
+        self._lines: dict[object, Line] = {}
+        self._line_of: dict[str, Line] = {}
+        #: When a job may go to its line: a heap of (not_before, submission_id).
+        self._later: list[tuple[float, str]] = []
+        self._aside: dict[str, QueuedJob] = {}
+        #: What a job still waits for, and who waits for a job.
+        self._needs: dict[str, set[str]] = {}
+        self._needed_by: dict[str, list[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._line_of) + len(self._aside)
+
+    def put(self, job: QueuedJob, *, not_before: float = 0.0, needs: Collection[str] = ()) -> None:
+        """Take a job in, or again: with what it waits for besides a cluster."""
+        self.remove([job.submission_id])
+        if needs:
+            self._aside[job.submission_id] = job
+            self._needs[job.submission_id] = set(needs)
+            for need in needs:
+                self._needed_by.setdefault(need, []).append(job.submission_id)
+        elif not_before > 0:
+            self._aside[job.submission_id] = job
+            heapq.heappush(self._later, (not_before, job.submission_id))
+        else:
+            self._line_up(job)
+
+    def remove(self, submission_ids: Iterable[str]) -> None:
+        """Forget jobs; unknown ones are fine."""
+        for submission_id in submission_ids:
+            self._aside.pop(submission_id, None)
+            self._needs.pop(submission_id, None)
+            line = self._line_of.pop(submission_id, None)
+            if line is not None:
+                del line.waiters[submission_id]
+
+    def succeeded(self, submission_id: str) -> None:
+        """Let those go to their lines that waited for this job, and for no other one."""
+        for waiting in self._needed_by.pop(submission_id, ()):
+            needs = self._needs.get(waiting)
+            if needs is not None:
+                needs.discard(submission_id)
+                if not needs:
+                    del self._needs[waiting]
+                    self._line_up(self._aside.pop(waiting))
+
+    def lines(self, *, now: float) -> tuple[Line, ...]:
+        """Return the lines of those that may start now."""
+        while self._later and self._later[0][0] <= now:
+            _, submission_id = heapq.heappop(self._later)
+            job = self._aside.get(submission_id)
+            if job is not None and submission_id not in self._needs:
+                del self._aside[submission_id]
+                self._line_up(job)
+        self._lines = {key: line for key, line in self._lines.items() if line.waiters}
+        return tuple(self._lines.values())
+
+    def _line_up(self, job: QueuedJob) -> None:
+        line = self._lines.setdefault(_kind(job), Line(sample=job))
+        line.put(Waiter(job.seq, job.submission_id, job.waiting_since))
+        self._line_of[job.submission_id] = line
+
+
+def _kind(job: QueuedJob) -> object:
+    """Return all that the planner looks at, but for the job's age and name."""
+    return (
+        job.priority,
+        job.user,
+        tuple(sorted(job.claim.items())),
+        job.tags,
+        job.preferred_cluster,
+        job.avoid,
+        job.unfit,
+        job.env_key,
+    )
