@@ -122,18 +122,24 @@ def running_fakes(*fakes: FakeRay) -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextlib.contextmanager
 def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, *fakes: FakeRay) -> Iterator[Commands]:
-    """Give a test its own clusters, configuration, home and user; by default two clusters of 4 and 2 CPUs."""
-    clusters = fakes or (fake("centos", 4), fake("mac", 2))
+    """Give a test its own clusters, configuration, home and user."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(folder / "home"))
     monkeypatch.setenv("RAY_MULTICLUSTER_USER", "ann")
     monkeypatch.delenv("RAY_MULTICLUSTER_CONFIG", raising=False)
-    with running_fakes(*clusters) as loop:
-        yield Commands(folder, {ray.name: ray for ray in clusters}, loop)
+    with running_fakes(*fakes) as loop:
+        yield Commands(folder, {ray.name: ray for ray in fakes}, loop)
 
 
 @pytest.fixture
 def raymc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
-    """Two fake clusters, `centos` with 4 CPUs and `mac` with 2, and the commands on them."""
-    with commands(tmp_path, monkeypatch) as ready:
+    """One fake cluster, `centos` with 4 CPUs, and the commands on it."""
+    with commands(tmp_path, monkeypatch, fake("centos", 4)) as ready:
+        yield ready
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    """Two fake clusters, `centos` with 4 CPUs and `mac` with 2. Which is seen first is left to chance."""
+    with commands(tmp_path, monkeypatch, fake("centos", 4), fake("mac", 2)) as ready:
         yield ready

@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc, until
+from tests.integration.job_commands import Commands, commands, raymc, two, until
 from tests.system import fake
 
 from ray_multicluster_scheduler.testing import ShellRunner
 
-__all__ = ["raymc"]
+__all__ = ["raymc", "two"]
 
 
 def test_an_array_is_one_group_and_one_wait(raymc: Commands) -> None:
@@ -25,11 +25,11 @@ def test_an_array_is_one_group_and_one_wait(raymc: Commands) -> None:
     ]
 
 
-def test_the_larger_cluster_does_more_of_an_array(raymc: Commands) -> None:
-    raymc.configure(max_starts_in_flight=6)
-    done = raymc.run("submit", "--array", "1-30", "--submission-id", "arr", "--", "echo {i}; sleep 0.3")
+def test_the_larger_cluster_does_more_of_an_array(two: Commands) -> None:
+    two.configure(max_starts_in_flight=6)
+    done = two.run("submit", "--array", "1-30", "--submission-id", "arr", "--", "echo {i}; sleep 0.3")
     assert done.code == 0, done.err
-    places = Counter(row["cluster"] for row in raymc.json("jobs", "--group", "arr", "--limit", "0"))
+    places = Counter(row["cluster"] for row in two.json("jobs", "--group", "arr", "--limit", "0"))
     assert places["centos"] + places["mac"] == 30
     assert places["centos"] > places["mac"] > 0
     assert f"{places['mac']} SUCCEEDED on mac" in done.err

@@ -1,9 +1,9 @@
 """Shell completion offers what is there, and never a word of complaint."""
 
 import pytest
-from tests.integration.job_commands import Commands, raymc
+from tests.integration.job_commands import Commands, raymc, two
 
-__all__ = ["raymc"]
+__all__ = ["raymc", "two"]
 
 
 def offered(raymc: Commands, monkeypatch: pytest.MonkeyPatch, line: str) -> list[str]:
@@ -17,16 +17,16 @@ def offered(raymc: Commands, monkeypatch: pytest.MonkeyPatch, line: str) -> list
     return done.out.split()
 
 
-def test_ids_groups_and_clusters_complete(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    raymc.run("submit", "--array", "0-1", "--submission-id", "night", "--", "echo {i}")
-    raymc.run("submit", "--submission-id", "day", "--", "echo")
-    assert offered(raymc, monkeypatch, "raymc status ni") == ["night-1", "night-0"]
-    assert offered(raymc, monkeypatch, "raymc stop day ") == ["day", "night-1", "night-0"]
-    assert offered(raymc, monkeypatch, "raymc wait --group ") == ["night"]
-    assert offered(raymc, monkeypatch, "raymc submit --after d") == ["day"]
-    assert offered(raymc, monkeypatch, "raymc drain ") == ["centos", "mac"]
-    assert offered(raymc, monkeypatch, "raymc submit --cluster m") == ["mac"]
-    assert offered(raymc, monkeypatch, "raymc expl") == ["explain"]
+def test_ids_groups_and_clusters_complete(two: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    two.run("submit", "--array", "0-1", "--submission-id", "night", "--", "echo {i}")
+    two.run("submit", "--submission-id", "day", "--", "echo")
+    assert offered(two, monkeypatch, "raymc status ni") == ["night-1", "night-0"]
+    assert offered(two, monkeypatch, "raymc stop day ") == ["day", "night-1", "night-0"]
+    assert offered(two, monkeypatch, "raymc wait --group ") == ["night"]
+    assert offered(two, monkeypatch, "raymc submit --after d") == ["day"]
+    assert offered(two, monkeypatch, "raymc drain ") == ["centos", "mac"]
+    assert offered(two, monkeypatch, "raymc submit --cluster m") == ["mac"]
+    assert offered(two, monkeypatch, "raymc expl") == ["explain"]
 
 
 def test_without_a_configuration_or_a_store_there_is_nothing_to_offer(

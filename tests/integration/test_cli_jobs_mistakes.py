@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.job_commands import Commands, commands, raymc
+from tests.system import fake
 
 __all__ = ["raymc"]
 
@@ -49,7 +50,10 @@ SUBMIT = {
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """Two clusters that never get a job."""
-    with pytest.MonkeyPatch.context() as patch, commands(tmp_path_factory.mktemp("empty"), patch) as ready:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        commands(tmp_path_factory.mktemp("empty"), patch, fake("centos", 4), fake("mac", 2)) as ready,
+    ):
         yield ready
 
 

@@ -1,11 +1,11 @@
 """Who schedules when nobody waits: another process, this command for a moment, or nobody, and it is said."""
 
-from tests.integration.job_commands import Commands, raymc
+from tests.integration.job_commands import Commands, raymc, two
 
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 
-__all__ = ["raymc"]
+__all__ = ["raymc", "two"]
 
 
 def test_with_no_scheduler_running_the_job_is_sent_and_the_id_is_all_of_stdout(raymc: Commands) -> None:
@@ -17,15 +17,15 @@ def test_with_no_scheduler_running_the_job_is_sent_and_the_id_is_all_of_stdout(r
         assert opened.store.leader(now=SystemClock().now()) is None
 
 
-def test_a_job_without_room_is_kept_and_the_command_says_for_whom_it_waits(raymc: Commands) -> None:
-    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 4.0}))
-    done = raymc.run("submit", "--no-wait", "--submission-id", "one", "--cpus", "3", "--", "echo")
+def test_a_job_without_room_is_kept_and_the_command_says_for_whom_it_waits(two: Commands) -> None:
+    two.in_loop(lambda: two.fakes["centos"].use({"CPU": 4.0}))
+    done = two.run("submit", "--no-wait", "--submission-id", "one", "--cpus", "3", "--", "echo")
     assert (done.code, done.out) == (0, "one\n")
     assert "It waits: centos: needs 3 CPU; free: 0 CPU of 4 CPU; mac: needs 3 CPU" in done.err
     assert "No scheduler is running: `raymc wait one`" in done.err
-    assert raymc.job("one").state is JobState.QUEUED
-    raymc.in_loop(lambda: raymc.fakes["centos"].use({}))
-    assert raymc.run("wait", "one").code == 0
+    assert two.job("one").state is JobState.QUEUED
+    two.in_loop(lambda: two.fakes["centos"].use({}))
+    assert two.run("wait", "one").code == 0
 
 
 def test_with_a_scheduler_running_the_job_is_only_accepted_and_its_leader_named(raymc: Commands) -> None:

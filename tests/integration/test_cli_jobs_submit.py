@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc
+from tests.integration.job_commands import Commands, commands, raymc, two
 from tests.system import fake
 
 from ray_multicluster_scheduler.model.job import Target
@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.testing import ShellRunner
 
-__all__ = ["raymc"]
+__all__ = ["raymc", "two"]
 
 
 def test_the_log_goes_to_stdout_and_the_story_to_stderr(raymc: Commands) -> None:
@@ -66,8 +66,8 @@ def test_gpus_and_custom_resources_of_the_driver_reach_ray(
         assert raymc.fakes["gpu"].jobs["g"].submission.demand == {"GPU": 1.0, "disk": 2.0}
 
 
-def test_our_own_options_are_kept_with_the_job(raymc: Commands) -> None:
-    assert raymc.run("submit", "--submission-id", "first", "--", "echo").code == 0
+def test_our_own_options_are_kept_with_the_job(two: Commands) -> None:
+    assert two.run("submit", "--submission-id", "first", "--", "echo").code == 0
     options = {
         "--submission-id": "second",
         "--cluster": "mac",
@@ -82,10 +82,10 @@ def test_our_own_options_are_kept_with_the_job(raymc: Commands) -> None:
         "--on-unreachable": "30",
         "--name": "train",
     }
-    done = raymc.run("submit", *(word for pair in options.items() for word in pair), "--", "echo")
+    done = two.run("submit", *(word for pair in options.items() for word in pair), "--", "echo")
     assert done.code == 0, done.err
-    job = raymc.job("second")
-    assert job.cluster == "mac"
+    job = two.job("second")
+    assert job.spec.preferred_cluster == "mac"
     assert job.spec.requirements == {"CPU": 2.0, "memory": 0.5 * GIB}
     assert (job.spec.tags, job.spec.priority, job.spec.depends_on) == (("linux",), 7, ("first",))
     assert (job.spec.max_retries, job.spec.timeout_s, job.spec.queue_timeout_s) == (2, 60.0, 50.0)
@@ -115,44 +115,44 @@ def test_a_working_directory_travels_and_an_array_packs_it_once(
         assert len(raymc.fakes["a"].cluster.packages) == 1
 
 
-def test_json_environment_and_working_dir_go_together(raymc: Commands) -> None:
-    (raymc.folder / "here").mkdir()
+def test_json_environment_and_working_dir_go_together(two: Commands) -> None:
+    (two.folder / "here").mkdir()
     env = json.dumps({"env_vars": {"A": "1"}, "working_dir": "/nowhere"})
-    plan = raymc.json("submit", "--dry-run", "--runtime-env-json", env, "--working-dir", "here", "--", "echo")
+    plan = two.json("submit", "--dry-run", "--runtime-env-json", env, "--working-dir", "here", "--", "echo")
     for sent in plan["environments"].values():
         assert sent["runtime_env"]["env_vars"]["A"] == "1"
         assert sent["runtime_env"]["working_dir"].startswith("gcs://")
 
 
-def test_a_waiting_job_says_for_what_it_waits(raymc: Commands) -> None:
-    for ray in raymc.fakes.values():
-        raymc.in_loop(lambda ray=ray: ray.use({"CPU": 2.0}))  # type: ignore[misc]
-    done = raymc.run("submit", "--cpus", "3", "--queue-timeout", "5", "--", "echo")
+def test_a_waiting_job_says_for_what_it_waits(two: Commands) -> None:
+    for ray in two.fakes.values():
+        two.in_loop(lambda ray=ray: ray.use({"CPU": 2.0}))  # type: ignore[misc]
+    done = two.run("submit", "--cpus", "3", "--queue-timeout", "5", "--", "echo")
     assert done.code == 1
     assert "QUEUED: centos: needs 3 CPU; free: 2 CPU of 4 CPU; mac: needs 3 CPU" in done.err
 
 
-def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(raymc: Commands) -> None:
-    raymc.configure(
+def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(two: Commands) -> None:
+    two.configure(
         {
             "centos": {"runtime_env": {"env_vars": {"home_dir": "/home/z", "API_TOKEN": "hush-hush"}}},
             "mac": {"runtime_env": {"env_vars": {"home_dir": "/Users/z"}}},
         }
     )
-    done = raymc.run("submit", "--dry-run", "--cpus", "3", "--", "python", "/home/z/x.py")
+    done = two.run("submit", "--dry-run", "--cpus", "3", "--", "python", "/home/z/x.py")
     assert done.code == 0
     assert "It would go to centos: only candidate." in done.out
     assert "mac: needs 3 CPU; the whole cluster has 2 CPU" in done.out
     for words in ("free share", "python /home/z/x.py", "python /Users/z/x.py", "API_TOKEN: <redacted>"):
         assert words in done.out
     assert "hush" not in done.out
-    assert raymc.json("jobs") == []
-    assert not raymc.fakes["centos"].jobs
+    assert two.json("jobs") == []
+    assert not two.fakes["centos"].jobs
 
 
-def test_a_dry_run_of_a_job_that_would_wait_says_what_would_help(raymc: Commands) -> None:
-    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 3.0}))
-    done = raymc.run("submit", "--dry-run", "--array", "3-5", "--cpus", "4", "--", "echo {i}")
+def test_a_dry_run_of_a_job_that_would_wait_says_what_would_help(two: Commands) -> None:
+    two.in_loop(lambda: two.fakes["centos"].use({"CPU": 3.0}))
+    done = two.run("submit", "--dry-run", "--array", "3-5", "--cpus", "4", "--", "echo {i}")
     assert "An array of 3 jobs; shown is its first" in done.out
     assert "It would wait, at place 1 of the queue. What would let it start now:" in done.out
     assert "ask for 2 CPU instead of 4 CPU: 'mac' has that free" in done.out

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,11 @@ from ray_multicluster_scheduler.testing import FakeRay
 
 
 class World:
-    """Two fake clusters, of 4 and 2 CPUs, and the commands on them in processes of their own."""
+    """A fake cluster of 4 CPUs, and the commands on it in processes of their own."""
 
-    def __init__(self, folder: Path, *fakes: FakeRay) -> None:
-        self.fakes = {ray.name: ray for ray in fakes}
-        self.config = write_config(folder, [ray.spec() for ray in fakes], **FAST)
+    def __init__(self, folder: Path, ray: FakeRay) -> None:
+        self.ray = ray
+        self.config = write_config(folder, [ray.spec()], **FAST)
         self.environ = environment(
             RAY_MULTICLUSTER_HOME=str(folder / "home"),
             RAY_MULTICLUSTER_USER="ann",
@@ -27,7 +26,7 @@ class World:
 
     def running(self) -> list[str]:
         """Return what really runs now, whatever the store says."""
-        return [run.submission_id for ray in self.fakes.values() for run in ray.runs if run.end is None]
+        return [run.submission_id for run in self.ray.runs if run.end is None]
 
     async def raymc(self, *arguments: str) -> Done:
         return await raymc(*arguments, environ=self.environ)
@@ -39,9 +38,8 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with AsyncExitStack() as stack:
-        fakes = [await stack.enter_async_context(ray) for ray in (fake("centos", 4), fake("mac", 2))]
-        yield World(tmp_path, *fakes)
+    async with fake("centos", 4) as ray:
+        yield World(tmp_path, ray)
 
 
 async def test_the_log_streams_above_a_line_about_the_state(world: World) -> None:
