@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_buck
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.watch import Probed
-from ray_multicluster_scheduler.errors import LeaseLost
+from ray_multicluster_scheduler.errors import LeaseLost, StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
@@ -52,17 +52,30 @@ class Engine:
         self._bell.set()
 
     async def run(self) -> None:
-        """Wait for the lease, lead while it holds, begin again."""
-        context, ttl_s = self._context, self._context.settings.lease_ttl_s
+        """Wait for the lease, lead while it holds, begin again.
+
+        A store that is locked or full ends nothing but this turn: jobs go on, and so does the next turn.
+        """
+        ttl_s = self._context.settings.lease_ttl_s
         while not self._stopping.is_set():
             self._bell.clear()
-            lease = await context.offload(
-                context.store.acquire_lease, self._holder, ttl_s=ttl_s, now=context.clock.now()
-            )
-            if lease is None:
+            try:
+                led = await self._turn(ttl_s)
+            except StoreBusy as problem:
+                log.error("the job store cannot be written now", extra={"why": str(problem)})  # noqa: TRY400
+                led = False
+            if not led:
                 await wait_for(self._bell, ttl_s / RENEWALS)
-                continue
+
+    async def _turn(self, ttl_s: float) -> bool:
+        """Lead if the lease can be had; tell whether it could."""
+        context = self._context
+        lease = await context.offload(
+            context.store.acquire_lease, self._holder, ttl_s=ttl_s, now=context.clock.now()
+        )
+        if lease is not None:
             await self._lead(lease)
+        return lease is not None
 
     async def _lead(self, lease: Lease) -> None:
         log.info("leading", extra={"holder": lease.holder, "epoch": lease.epoch})
