@@ -25,8 +25,8 @@
     │       ├── RemoteJobExists     this submission id is taken on the cluster
     │       └── RemoteJobNotFound   the cluster does not know this id
     ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
-    ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
     ├── StoreError            (RuntimeError)
+    │   ├── StoreBusy            locked by another process, or the disk is full: it may work again soon
     │   ├── StaleTransition      somebody else moved the job first
     │   ├── LeaseLost            another scheduler leads now; this one must stop writing
     │   └── ForeignStore         the store is not the one this configuration belongs to
@@ -200,12 +200,12 @@ class PipelineFailed(SchedulerError, RuntimeError):
     """An operator could not do its work on the data; the message names it and its columns."""
 
 
-class PipelineFailed(SchedulerError, RuntimeError):
-    """An operator could not do its work on the data; the message names it and its columns."""
-
-
 class StoreError(SchedulerError, RuntimeError):
     """The job store cannot do what was asked."""
+
+
+class StoreBusy(StoreError):
+    """The store cannot be written now, and nothing was: try again when the reason is gone."""
 
 
 class StaleTransition(StoreError):

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.errors import ForeignStore, StoreBusy, StoreError
 
 BUSY_TIMEOUT_S = 30
 _WRITE = {"raymc_write": True}
@@ -36,6 +36,7 @@ _EXPLANATIONS = {
     "unable to open database file": "it cannot be opened; check owner and modes of the files",
 }
 _FATAL = "disk I/O error"
+_PASSING = frozenset({"database or disk is full", "database is locked"})
 
 
 class Database:
@@ -105,9 +106,8 @@ class Database:
             yield
         except (DBAPIError, sqlite3.Error) as error:
             words = str(error.orig if isinstance(error, DBAPIError) else error)
-            problem = StoreError(
-                f"the job store {self._path or 'in memory'}: {_EXPLANATIONS.get(words, words)}"
-            )
+            kind = StoreBusy if words in _PASSING else StoreError
+            problem = kind(f"the job store {self._path or 'in memory'}: {_EXPLANATIONS.get(words, words)}")
             if words == _FATAL:
                 self._broken = problem
             raise problem from error
