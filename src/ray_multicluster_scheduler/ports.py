@@ -119,8 +119,17 @@ class JobStore(Protocol):
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED."""
 
+    def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
+        """Return QUEUED jobs with a `seq` beyond `after`, in that order, and what each still waits for.
+
+        It costs as much as it returns, however long the queue and the history are. Stopped ones are left out.
+        """
+
     def live(self) -> tuple[Job, ...]:
         """Return all jobs that hold an attempt on a cluster (PLACED to LOST)."""
+
+    def stopping(self) -> tuple[Job, ...]:
+        """Return those of the live jobs that somebody wants stopped."""
 
     def blocked(self, *, now: float) -> tuple[tuple[Job, str], ...]:
         """Return QUEUED jobs that must end now, each with its reason.
@@ -158,8 +167,8 @@ class JobStore(Protocol):
     ) -> tuple[Event, ...]:
         """Return events in order, of one job or of all."""
 
-    def save_log(self, submission_id: str, attempt: int, text: str, *, epoch: int) -> None:
-        """Keep the (bounded) log of an attempt, replacing what was kept."""
+    def save_logs(self, logs: Sequence[tuple[str, int, str]], *, epoch: int) -> None:
+        """Keep the (bounded) logs of attempts, as (submission_id, attempt, text), replacing what was kept."""
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ray_multicluster_scheduler.engine.batch import Batch
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.job import Job, Lease, Transition
 from ray_multicluster_scheduler.model.states import LIVE, JobState
@@ -13,7 +14,7 @@ from ray_multicluster_scheduler.policy.views import env_key
 class Board:
     """Live jobs by cluster. Only this leader moves jobs, so after a refresh the copy stays true.
 
-    Others only add jobs to the queue and ask for stops; the store's bell says when, and `refresh` reads them.
+    Others only add jobs to the queue and ask for stops; the store's bell says when, `refresh` reads those.
     """
 
     def __init__(
@@ -23,14 +24,31 @@ class Board:
         self.lease = lease
         self._moved = moved
         self._live: dict[str, Job] = {}
+        self._on: dict[str, dict[str, Job]] = {}
         #: Environments that a driver has started with, by cluster and its incarnation.
         self._warm: dict[tuple[str, str | None], set[str]] = {}
+        self._apply = Batch(self._apply_all, keys=lambda moves: {each.submission_id for each in moves})
+        self._save_log = Batch(self._save_logs, keys=lambda log: {log[:2]})
+
+    async def load(self) -> None:
+        """Read all live jobs."""
+        for job in await self._context.offload(self._context.store.live):
+            self._take_over(job)
 
     async def refresh(self) -> set[str]:
-        """Read all live jobs anew; return the clusters of those that somebody else has changed."""
-        jobs = await self._context.offload(self._context.store.live)
-        before, self._live = self._live, {job.submission_id: job for job in jobs}
-        return {job.cluster for job in jobs if job.cluster and before.get(job.submission_id) != job}
+        """Take in which jobs others want stopped; return the clusters of those that are new."""
+        changed = set()
+        for job in await self._context.offload(self._context.store.stopping):
+            known = self._live.get(job.submission_id)
+            if known is not None and known != job:
+                self._take_over(job)
+                changed.add(job.cluster or "")
+        return changed
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        await self._apply.close()
+        await self._save_log.close()
 
     def leads(self) -> bool:
         """Tell whether the lease still holds, as far as this process knows.
@@ -45,7 +63,7 @@ class Board:
 
     def on(self, cluster: str) -> tuple[Job, ...]:
         """Return the jobs that hold an attempt on a cluster."""
-        return tuple(job for job in self._live.values() if job.cluster == cluster)
+        return tuple(self._on.get(cluster, {}).values())
 
     def all(self) -> tuple[Job, ...]:
         """Return all live jobs."""
@@ -58,21 +76,43 @@ class Board:
 
     async def apply(self, transitions: Sequence[Transition]) -> tuple[Job, ...]:
         """Write moves and take over what was really moved. Raises `LeaseLost` when another one leads."""
-        if not transitions:
-            return ()
-        context = self._context
+        return await self._apply(transitions) if transitions else ()
+
+    async def save_log(self, job: Job, text: str) -> None:
+        """Keep the log of a job's current attempt."""
+        await self._save_log((job.submission_id, job.attempt, text))
+
+    async def _apply_all(self, calls: Sequence[Sequence[Transition]]) -> list[tuple[Job, ...]]:
+        context, transitions = self._context, [each for call in calls for each in call]
         moved = await context.offload(
             context.store.apply, transitions, epoch=self.lease.epoch, now=context.clock.now()
         )
         for job in moved:
             self._take_over(job)
         self._moved(moved)
-        return moved
+        by_id = {job.submission_id: job for job in moved}
+        return [
+            tuple(
+                {
+                    each.submission_id: by_id[each.submission_id]
+                    for each in call
+                    if each.submission_id in by_id
+                }.values()
+            )
+            for call in calls
+        ]
+
+    async def _save_logs(self, logs: Sequence[tuple[str, int, str]]) -> list[None]:
+        await self._context.offload(self._context.store.save_logs, logs, epoch=self.lease.epoch)
+        return [None] * len(logs)
 
     def _take_over(self, job: Job) -> None:
+        known = self._live.pop(job.submission_id, None)
+        if known is not None and known.cluster is not None:
+            self._on[known.cluster].pop(job.submission_id, None)
         if job.state in LIVE:
             self._live[job.submission_id] = job
-        else:
-            self._live.pop(job.submission_id, None)
+            if job.cluster is not None:
+                self._on.setdefault(job.cluster, {})[job.submission_id] = job
         if job.state is JobState.RUNNING and job.cluster:
             self._warm.setdefault((job.cluster, job.session_name), set()).add(env_key(job.spec))

@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.engine.throttles import Throttles
+from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.engine.watch import Probed
 from ray_multicluster_scheduler.errors import LeaseLost, StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Lease
@@ -101,7 +102,8 @@ class Leadership:
         settings = context.settings
         self.board = Board(context, lease, moved=self._on_moved)
         self._throttles = Throttles(context, self.board, ThrottleRules(), replacement_bucket(settings))
-        self.placer = Placer(context, self.board, self._throttles, plan_rules(settings))
+        self._waiting = WaitingJobs(context)
+        self.placer = Placer(context, self.board, self._waiting, self._throttles, plan_rules(settings))
         self._plan = asyncio.Event()
         self._place_pause_s = IDLE_PLACE_S
         self._publish = asyncio.Event()
@@ -114,7 +116,8 @@ class Leadership:
     async def run(self) -> None:
         """Run every loop until one fails, the lease is lost, or the task is cancelled."""
         context = self._context
-        await self.board.refresh()
+        await self.board.load()
+        await self._waiting.refresh()
         unsubscribe = context.watch.subscribe(self._on_probe)
         try:
             await together(
@@ -131,6 +134,7 @@ class Leadership:
         finally:
             unsubscribe()
             await cancel_all(self._pokes)
+            await self.board.close()
 
     async def _renew_lease(self) -> None:
         context, ttl_s = self._context, self._context.settings.lease_ttl_s
@@ -142,6 +146,7 @@ class Leadership:
     async def _refresh(self) -> None:
         """Take in what others wrote: new jobs and stop requests."""
         changed = await self.board.refresh()
+        await self._waiting.refresh()
         self._plan.set()
         for cluster in changed & self.workers.keys():
             self.workers[cluster].look_now()
@@ -182,6 +187,7 @@ class Leadership:
 
     def _on_moved(self, jobs: Sequence[Job]) -> None:
         """Wake whoever has something to do now."""
+        self._waiting.moved(jobs)
         for job in jobs:
             if job.state is JobState.PLACED and job.cluster:
                 self.workers[job.cluster].placed_now(job)

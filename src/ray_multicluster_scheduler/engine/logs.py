@@ -36,9 +36,7 @@ class LogKeeper:
             except ClusterError as error:
                 log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
                 return
-            context, epoch = self._context, self._board.lease.epoch
-            kept = bounded(text, context.settings.log_keep_bytes)
-            await context.offload(context.store.save_log, job.submission_id, job.attempt, kept, epoch=epoch)
+        await self._board.save_log(job, bounded(text, self._context.settings.log_keep_bytes))
 
 
 def bounded(text: str, keep_bytes: int) -> str:

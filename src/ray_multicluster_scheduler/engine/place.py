@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from typing import Any
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.throttles import Throttles
-from ray_multicluster_scheduler.model.decision import Placement
+from ray_multicluster_scheduler.engine.waiting import WaitingJobs
+from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.plan import PlanRules, plan
+from ray_multicluster_scheduler.policy.placing import placements
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
-from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user, queued_job
+from ray_multicluster_scheduler.policy.rules import PlanRules
+from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user
 
 
 class Placer:
     """One `step` places all that can be placed now."""
 
-    def __init__(self, context: EngineContext, board: Board, throttles: Throttles, rules: PlanRules) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        board: Board,
+        waiting: WaitingJobs,
+        throttles: Throttles,
+        rules: PlanRules,
+    ) -> None:
         self._context = context
         self._board = board
+        self._waiting = waiting
         self._throttles = throttles
         self._rules = rules
 
@@ -28,25 +39,34 @@ class Placer:
         """Return how many jobs were placed."""
         await self._end_blocked()
         context, now = self._context, self._context.clock.now()
-        waiting = await context.offload(context.store.runnable, now=now)  # 1. what waits
-        if not waiting:
+        if not self._waiting.lines(now=now):  # 1. what waits
             return 0
         views = cluster_views(await self._world())  # 2. one frozen view of every cluster
-        decided = plan(  # 3. decide: pure, no await
-            [queued_job(job, context.config.clusters) for job in waiting],
-            views,
-            now=now,
-            rules=self._rules,
-            in_use=held_by_user(self._board.all()),
+        in_use = held_by_user(self._board.all())
+        lines = self._waiting.lines(now=now)
+        decided = list(  # 3. decide: pure, no await
+            placements(lines, views, now=now, rules=self._rules, in_use=in_use)
         )
-        jobs = {job.submission_id: job for job in waiting}
-        sessions = {view.spec.name: view.snapshot.session_name for view in views}
         context.crash_point("place:decided")
-        moved = await self._board.apply(  # 4. compare-and-set; losers stay queued
-            [self._placed(jobs[p.submission_id], p, sessions[p.cluster]) for p in decided.placements]
-        )
+        moved = await self._board.apply(await self._transitions(decided, views))  # 4. compare-and-set
         context.crash_point("place:written")
         return len(moved)
+
+    async def _transitions(
+        self, decided: Sequence[Placement], views: Sequence[ClusterView]
+    ) -> list[Transition]:
+        """Read the whole jobs of those that got a place; who waits no more is forgotten."""
+        context = self._context
+        ids = [placement.submission_id for placement in decided]
+        jobs = await context.offload(context.store.get_many, ids) if ids else {}
+        gone = [each for each in ids if each not in jobs or jobs[each].state is not JobState.QUEUED]
+        self._waiting.forget(gone)
+        sessions = {view.spec.name: view.snapshot.session_name for view in views}
+        return [
+            self._placed(jobs[placement.submission_id], placement, sessions[placement.cluster])
+            for placement in decided
+            if placement.submission_id not in gone
+        ]
 
     async def _world(self) -> World:
         context = self._context
@@ -89,9 +109,25 @@ class Placer:
             attempt_changes={
                 "entrypoint": request.entrypoint,
                 "runtime_env": request.runtime_env,
-                "decision": asdict(placement),
+                "decision": _record(placement),
             },
         )
+
+
+def _record(placement: Placement) -> dict[str, Any]:
+    """Return a decision as plain values, for `explain`. (`asdict` takes twenty times as long.)"""
+    return {
+        "submission_id": placement.submission_id,
+        "cluster": placement.cluster,
+        "scores": {
+            name: {"total": score.total, "parts": score.parts} for name, score in placement.scores.items()
+        },
+        "refusals": {
+            name: {"cause": refusal.cause, "sentence": refusal.sentence, "missing": refusal.missing}
+            for name, refusal in placement.refusals.items()
+        },
+        "sentence": placement.sentence,
+    }
 
 
 def _ended(job: Job, reason: str) -> Transition:

@@ -29,9 +29,8 @@ from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.score import score
 from ray_multicluster_scheduler.policy.table import ScoreTable
 
-#: With more clusters than this a placement tells only the best ones of them.
+#: With more clusters than this a placement tells of the chosen one only, and how many others there were.
 EXPLAINED_CLUSTERS = 32
-TOLD_OF_MANY = 4
 
 
 def placements(
@@ -114,7 +113,7 @@ class _Pass:
         self._columns = {room.name: column for column, room in enumerate(rooms)}
         self._opinions = Opinions(rooms, rules)
         self._rows: dict[object, int] = {}
-        samples = []
+        samples: list[QueuedJob] = []
         for line in lines:
             if _kind(line.sample) not in self._rows:
                 self._rows[_kind(line.sample)] = len(samples)
@@ -189,15 +188,14 @@ class _Pass:
     def _explained(
         self, entered: _Entered, column: int
     ) -> tuple[Mapping[str, Score], Mapping[str, Refusal], int]:
-        """Return what spoke for and against: of all clusters, or of the best ones where they are many."""
+        """Return what spoke for and against: of all clusters, or of the chosen one where they are many."""
         if len(self._rooms) <= EXPLAINED_CLUSTERS:
             found = self._opinions.on(entered.line.sample)
             return found.scores, found.refusals, len(found.scores)
-        told = {column, *self._table.best_ones(entered.row, TOLD_OF_MANY)}
-        rooms = [self._rooms[each] for each in sorted(told)]
+        room = self._rooms[column]
         refusal, preferred = self._refusal_of_preferred(entered), entered.job.preferred_cluster
         return (
-            {room.name: score(entered.job, room, self._rules) for room in rooms},
+            {room.name: score(entered.job, room, self._rules)},
             {preferred: refusal} if refusal and preferred else {},
             self._table.candidates(entered.row),
         )

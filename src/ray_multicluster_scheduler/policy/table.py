@@ -80,11 +80,6 @@ class ScoreTable:
         """Return how many clusters would take a kind of job now."""
         return int(np.count_nonzero(self.totals[row] != -np.inf))
 
-    def best_ones(self, row: int, count: int) -> list[int]:
-        """Return the best clusters for a kind of job, in no order."""
-        columns = np.argpartition(self.totals[row], -count)[-count:]
-        return [int(column) for column in columns if self.allows(row, int(column))]
-
     def refresh(self, column: int) -> None:
         """Compute a column anew after its cluster has changed."""
         room, amounts = self._rooms[column], self._clusters[column]
@@ -118,8 +113,9 @@ class ScoreTable:
         return [int(column) for column in np.argsort(-shares, kind="stable") if able[column]]
 
     def _fit_into(self, available: Floats) -> Bools:
-        lacks: Bools = (self._claims > available + TOLERANCE) & self._claimed
-        return ~lacks.any(axis=1)
+        lacks = (self._claims > available + TOLERANCE) & self._claimed
+        fits: Bools = np.logical_not(lacks.any(axis=1))
+        return fits
 
     def _can_ever(self, samples: Sequence[QueuedJob]) -> Bools:
         """Tell which kinds each cluster could hold if it were empty: what a pass cannot change."""

@@ -9,7 +9,13 @@ from sqlalchemy import Connection, select
 
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.store.queue import DEPENDENCY_FAILED, TARGET_STOPPED, get_many, read_jobs
+from ray_multicluster_scheduler.store.queue import (
+    DEPENDENCY_FAILED,
+    JOB_COLUMNS,
+    TARGET_STOPPED,
+    get_many,
+    read_jobs,
+)
 from ray_multicluster_scheduler.store.tables import dependencies, jobs
 
 #: How far back a chain of failed dependencies is followed, and how long its sentence may get.
@@ -22,10 +28,10 @@ _QUEUED = jobs.c.state == JobState.QUEUED.value
 def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     """Return them oldest first. A stop request is the first reason, a failed dependency the second."""
     found: dict[str, tuple[Job, str]] = {}
-    for job in read_jobs(tx, select(jobs).where(jobs.c.queue_deadline <= now)):
+    for job in read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.queue_deadline <= now)):
         found[job.submission_id] = job, _overdue(job)
     failed = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
-    waiting_in_vain = read_jobs(tx, select(jobs).where(_QUEUED, jobs.c.submission_id.in_(failed)))
+    waiting_in_vain = read_jobs(tx, select(*JOB_COLUMNS).where(_QUEUED, jobs.c.submission_id.in_(failed)))
     causes = _causes(tx, waiting_in_vain)
     for job in waiting_in_vain:
         found[job.submission_id] = job, _chain(job, causes)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.states import LIVE
-from ray_multicluster_scheduler.store.queue import get
+from ray_multicluster_scheduler.store.queue import get, require
 from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
 from ray_multicluster_scheduler.store.tables import attempts, events, jobs, logs
+
+_FORGET_LOG = delete(logs).where(
+    logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt")
+)
 
 
 def list_attempts(tx: Connection, submission_id: str) -> tuple[Attempt, ...]:
@@ -52,11 +57,13 @@ def list_events(tx: Connection, submission_id: str | None, *, after: int, limit:
     return tuple(event_from(row) for row in tx.execute(statement).mappings())
 
 
-def save_log(tx: Connection, submission_id: str, attempt: int, text: str) -> None:
-    """Keep the log of an attempt, replacing what was kept."""
-    get(tx, submission_id)
-    tx.execute(delete(logs).where(logs.c.submission_id == submission_id, logs.c.attempt == attempt))
-    tx.execute(insert(logs).values(submission_id=submission_id, attempt=attempt, text=text))
+def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:
+    """Keep the logs of attempts, replacing what was kept."""
+    require(tx, sorted({submission_id for submission_id, _, _ in kept}))
+    tx.execute(_FORGET_LOG, [{"of_job": job, "of_attempt": number} for job, number, _ in kept])
+    tx.execute(
+        insert(logs), [{"submission_id": job, "attempt": number, "text": text} for job, number, text in kept]
+    )
 
 
 def load_log(tx: Connection, submission_id: str, attempt: int | None) -> str | None:

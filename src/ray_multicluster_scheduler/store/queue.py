@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, exists, func, insert, literal_column, select, text, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    Text,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    type_coerce,
+    update,
+)
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job, Target
@@ -17,6 +29,10 @@ from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, 
 TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")
 IS_DELAYED = jobs.c.not_before > literal_column("0")
 DEPENDENCY_FAILED = text("dependencies.failed")
+#: A whole job. The spec comes as text: most of them are known (`rows.job_from`).
+JOB_COLUMNS = tuple(
+    type_coerce(column, Text).label("spec") if column is jobs.c.spec else column for column in jobs.c
+)
 #: Far below SQLite's limit of values in one statement.
 _CHUNK = 1000
 
@@ -28,12 +44,12 @@ def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def read_jobs(tx: Connection, statement: Select[Any]) -> tuple[Job, ...]:
     """Run a SELECT of whole jobs."""
-    return tuple(job_from(row) for row in tx.execute(statement).mappings())
+    return tuple(job_from(row) for row in tx.execute(statement).mappings().all())
 
 
 def get(tx: Connection, submission_id: str) -> Job:
     """Return one job or raise `JobNotFound`."""
-    for job in read_jobs(tx, select(jobs).where(jobs.c.submission_id == submission_id)):
+    for job in read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.submission_id == submission_id)):
         return job
     raise JobNotFound(submission_id)
 
@@ -43,9 +59,21 @@ def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
     found = (
         job
         for chunk in chunks(submission_ids)
-        for job in read_jobs(tx, select(jobs).where(jobs.c.submission_id.in_(chunk)))
+        for job in read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.submission_id.in_(chunk)))
     )
     return {job.submission_id: job for job in found}
+
+
+def require(tx: Connection, submission_ids: Sequence[str]) -> None:
+    """Raise `JobNotFound` unless all of these jobs are there."""
+    known = {
+        submission_id
+        for chunk in chunks(submission_ids)
+        for submission_id in tx.scalars(select(jobs.c.submission_id).where(jobs.c.submission_id.in_(chunk)))
+    }
+    for submission_id in submission_ids:
+        if submission_id not in known:
+            raise JobNotFound(submission_id)
 
 
 def list_jobs(
@@ -59,7 +87,7 @@ def list_jobs(
     limit: int | None,
 ) -> tuple[Job, ...]:
     """Return jobs, newest first, that match every given filter."""
-    statement = select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
+    statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc()).limit(limit)
     if states is not None:
         statement = statement.where(jobs.c.state.in_([state.value for state in states]))
     for column, wanted in ((jobs.c.user, user), (jobs.c.cluster, cluster), (jobs.c.group, group)):
@@ -76,7 +104,7 @@ def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...
     """Return jobs to plan: the highest priority first, then the oldest."""
     return read_jobs(
         tx,
-        select(jobs)
+        select(*JOB_COLUMNS)
         .where(
             jobs.c.state == JobState.QUEUED.value,
             jobs.c.target == Target.FINISHED.value,
@@ -88,10 +116,37 @@ def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...
     )
 
 
+def arrivals(tx: Connection, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
+    """Return QUEUED jobs with a larger number than `after`, and what each still waits for."""
+    queued = jobs.c.state == JobState.QUEUED.value
+    # Beyond a number there are only new jobs, nearly all of them queued; from the start it is the history.
+    if after:
+        queued = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value  # so that the number is looked up
+    found = read_jobs(
+        tx,
+        select(*JOB_COLUMNS)
+        .where(queued, jobs.c.seq > after, jobs.c.target == Target.FINISHED.value)
+        .order_by(jobs.c.seq)
+        .limit(limit),
+    )
+    needs: dict[str, list[str]] = {}
+    for chunk in chunks([job.submission_id for job in found if job.spec.depends_on]):
+        open_ones = select(dependencies.c.submission_id, dependencies.c.needs)
+        for submission_id, need in tx.execute(open_ones.where(dependencies.c.submission_id.in_(chunk))):
+            needs.setdefault(submission_id, []).append(need)
+    return tuple((job, tuple(needs.get(job.submission_id, ()))) for job in found)
+
+
 def live(tx: Connection) -> tuple[Job, ...]:
     """Return all jobs that hold an attempt on a cluster, oldest first."""
     states = sorted(state.value for state in LIVE)
-    return read_jobs(tx, select(jobs).where(jobs.c.state.in_(states)).order_by(jobs.c.seq))
+    return read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.state.in_(states)).order_by(jobs.c.seq))
+
+
+def stopping(tx: Connection) -> tuple[Job, ...]:
+    """Return the live jobs that somebody wants stopped."""
+    states = sorted(state.value for state in LIVE)
+    return read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.state.in_(states), TARGET_STOPPED))
 
 
 def next_due(tx: Connection, *, now: float) -> float | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import RowMapping
@@ -22,6 +23,8 @@ _MOVING = tuple(
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
 _EVENT_FIELDS = tuple(field.name for field in fields(Event))
 
+#: A job is read at each of its moves and its spec never changes: the last ones are not parsed again.
+KNOWN_SPECS = 4096
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -86,7 +89,9 @@ def job_from(row: RowMapping) -> Job:
     return Job(**values)
 
 
-def _spec_from(data: Mapping[str, Any]) -> JobSpec:
+@lru_cache(maxsize=KNOWN_SPECS)
+def _spec_from(text: str) -> JobSpec:
+    data = json.loads(text)
     return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
 
 

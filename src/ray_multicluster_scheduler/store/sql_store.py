@@ -82,10 +82,20 @@ class SqlStore:
         with self._database.read() as tx:
             return queue.runnable(tx, now=now, limit=limit)
 
+    def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
+        """Return QUEUED jobs with a `seq` beyond `after`, in that order, and what each still waits for."""
+        with self._database.read() as tx:
+            return queue.arrivals(tx, after=after, limit=limit)
+
     def live(self) -> tuple[Job, ...]:
         """Return all jobs that hold an attempt on a cluster (PLACED to LOST)."""
         with self._database.read() as tx:
             return queue.live(tx)
+
+    def stopping(self) -> tuple[Job, ...]:
+        """Return those of the live jobs that somebody wants stopped."""
+        with self._database.read() as tx:
+            return queue.stopping(tx)
 
     def blocked(self, *, now: float) -> tuple[tuple[Job, str], ...]:
         """Return QUEUED jobs that must end now, each with its reason."""
@@ -135,10 +145,10 @@ class SqlStore:
         with self._database.read() as tx:
             return history.list_events(tx, submission_id, after=after, limit=limit)
 
-    def save_log(self, submission_id: str, attempt: int, text: str, *, epoch: int) -> None:
-        """Keep the (bounded) log of an attempt, replacing what was kept."""
+    def save_logs(self, logs: Sequence[tuple[str, int, str]], *, epoch: int) -> None:
+        """Keep the (bounded) logs of attempts, as (submission_id, attempt, text), replacing what was kept."""
         with self._write(epoch=epoch) as tx:
-            history.save_log(tx, submission_id, attempt, text)
+            history.save_logs(tx, logs)
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""

@@ -46,8 +46,9 @@ SPECS = st.builds(
 
 
 def stored(row: dict[str, Any]) -> Any:
-    """Do to a row what the database does: JSON columns become text, and values again."""
-    return json.loads(json.dumps(row))
+    """Do to a row what the database does: JSON columns become text, and values again; the spec stays text."""
+    values = json.loads(json.dumps(row))
+    return {**values, "spec": json.dumps(values["spec"])} if "spec" in values else values
 
 
 @given(SPECS)
@@ -59,7 +60,9 @@ def test_a_spec_survives_its_row(spec: JobSpec) -> None:
 
 def test_a_spec_that_an_older_version_wrote_gets_the_defaults_of_newer_fields() -> None:
     row = stored({"seq": 7, **job_row(new_job("job", a_job().spec, now=NOW))})
-    del row["spec"]["group"]
+    spec = json.loads(row["spec"])
+    del spec["group"]
+    row["spec"] = json.dumps(spec)
 
     assert job_from(row).spec == a_job().spec
 
