@@ -189,9 +189,14 @@ class Sandbox:
         self, names: Iterable[str], starts: dict[str, subprocess.Popen[bytes]], progress: Report
     ) -> None:
         waiting = list(names)
+        second_try: set[str] = set()
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             for name in list(waiting):
+                if name not in second_try and name in starts and starts[name].poll():
+                    second_try.add(name)  # `ray start` gives its daemons 30 s, which a busy machine may need
+                    processes.kill(self._members[name].head.mark)
+                    starts[name] = self._launch(name)
                 if self._is_ready(name, starts.get(name)):
                     progress(name, Phase.READY)
                     waiting.remove(name)
