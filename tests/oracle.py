@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_m
 from ray_multicluster_scheduler.policy.remote_request import ORIGIN
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.testing import FakeRay
+from ray_multicluster_scheduler.testing.runners import KILLED
 
 PATIENCE_S = 60.0
 #: Attempts that are over without anything having been executed.
@@ -78,11 +79,22 @@ def broken_promises(
             problems.append(f"I2 {submission_id} ran twice at the same time: {runs}")
         if job.state not in FINAL:
             problems.append(f"I3 {submission_id} has not ended: {job.state.value}, {job.reason}")
+        if _given_up(job, runs, max_infra_retries):
+            problems.append(
+                f"I3 {submission_id} is FAILED, but it was killed and had retries left: {job.reason}"
+            )
         problems += _moved_wrongly(store, job)
         problems += _tried_too_often(store, job, max_infra_retries)
         problems += _told_wrongly(job, runs)
     problems += _left_behind(store, fakes)
     return problems
+
+
+def _given_up(job: Job, runs: Sequence[Run], max_infra_retries: int) -> bool:
+    """Tell whether a job was ended although nothing but its cluster was to blame."""
+    killed = bool(runs) and runs[-1].exit_code == KILLED
+    left = job.infra_failures <= max_infra_retries and job.spec.on_unreachable != "fail"
+    return job.state is JobState.FAILED and killed and left
 
 
 def _moved_wrongly(store: JobStore, job: Job) -> list[str]:

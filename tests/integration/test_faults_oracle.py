@@ -1,0 +1,80 @@
+"""The invariants are worth something: each known bug, planted on purpose, breaks one of them.
+
+A further one, sending before writing, needs a real crash: it is in test_crash_points.py.
+"""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.oracle import broken_promises, eventually, runs_of
+from tests.system import System, fake
+
+from ray_multicluster_scheduler.engine.send import Sender
+from ray_multicluster_scheduler.errors import ClusterTimeout
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.remote import RemoteSubmit, RemoteVersion
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ray_api.client import HttpRayApi
+
+
+def broken_letters(system: System, job_id: str) -> set[str]:
+    return {problem[:2] for problem in broken_promises(system.scheduler.store, system.ray.values(), [job_id])}
+
+
+async def test_sending_again_under_a_new_id_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request_of, numbers = Sender._request, itertools.count(100)
+
+    def another_id(self: Sender, job: Job) -> RemoteSubmit:
+        return replace(request_of(self, job), submission_id=f"{job.submission_id}--r{next(numbers)}")
+
+    async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
+        await system.finished(await system.submit("echo the first probe is over"))
+        monkeypatch.setattr(Sender, "_request", another_id)
+        system.ray["a"].lose_reply(only="POST /api/jobs/")
+        job_id = await system.submit("sleep 2")
+        await eventually(lambda: len(runs_of(system.ray.values(), job_id)) == 2)
+        assert "I2" in broken_letters(system, job_id)
+
+
+async def test_ignoring_a_new_session_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version_of = HttpRayApi.version
+
+    async def no_session(self: HttpRayApi) -> RemoteVersion:
+        return replace(await version_of(self), session_name=None)
+
+    async with System(tmp_path, fake("a")) as system:
+        job_id = await system.submit("sleep 1000")
+        await system.until(job_id, JobState.RUNNING)
+        monkeypatch.setattr(HttpRayApi, "version", no_session)
+        await system.ray["a"].restart()
+        await system.until(job_id, JobState.FAILED)
+        assert "I3" in broken_letters(system, job_id)
+
+
+async def test_starting_elsewhere_after_a_mere_time_out_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Sender._send
+
+    async def give_up(self: Sender, job: Job, *, look_first: bool) -> None:
+        try:
+            await send(self, job, look_first=look_first)
+        except ClusterTimeout:
+            await self._back(job, "no answer: try another cluster", delay_s=0.0)
+
+    monkeypatch.setattr(Sender, "_send", give_up)
+    impatient = {"request_timeout_s": 0.3, "probe_timeout_s": 0.3}
+    async with System(tmp_path, fake("a"), fake("b"), probe_interval_s=3600.0, **impatient) as system:
+        await system.finished(await system.submit("echo", preferred_cluster="a"))
+        system.ray["a"].hang()
+        job_id = await system.submit("sleep 1000", preferred_cluster="a")
+        await eventually(lambda: system.ray["a"].calls["POST /api/jobs/"] == 2)
+        system.scheduler.jobs.set_drained("a", drained=True, reason="the next placement goes elsewhere")
+        await eventually(lambda: system.ray["b"].runs)
+        system.ray["a"].resume()
+        await eventually(lambda: len(runs_of(system.ray.values(), job_id)) >= 2)
+        assert "I2" in broken_letters(system, job_id)
