@@ -36,7 +36,7 @@ def test_ray_takes_every_environment_that_we_compose() -> None:
     for cluster in CLUSTERS:
         for job in JOBS:
             try:
-                composed = compose(cluster, job, identity={"RAY_MULTICLUSTER_ATTEMPT": "1"})
+                composed = compose(cluster, job, identity={"RAY_MULTICLUSTER_ATTEMPT": "1"}, overlay=True)
             except InvalidRuntimeEnv:
                 continue
             RuntimeEnv(**composed)
@@ -47,7 +47,7 @@ def test_ray_takes_every_environment_that_we_compose() -> None:
 @pytest.mark.parametrize(
     "env",
     [
-        {"pip": ["a"], "conda": "ts"},
+        {"pip": ["a"], "conda": "ts", "worker_process_setup_hook": "mine.setup"},
         {"pip": ["a"], "uv": ["b"]},
         {"uv": ["a"], "conda": "ts"},
         {"image_uri": "x", "pip": ["a"]},

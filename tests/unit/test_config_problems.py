@@ -95,8 +95,8 @@ MALFORMED = {
         ["line 6", "clusters.mac.runtime_env.envvars", "'env_vars'"],
     ),
     "options that Ray does not take together": (
-        mac("runtime_env:", "  conda: ts", "  pip: [pandas]"),
-        ["line 4", "clusters.mac.runtime_env: pip cannot add packages", "'ts'"],
+        mac("runtime_env:", "  conda: ts", "  uv: [pandas]"),
+        ["line 4", "clusters.mac.runtime_env: uv cannot add packages", "'ts'"],
     ),
     "impossible name": (
         "clusters:\n  -mac: {head_address: a}",

@@ -6,6 +6,8 @@ looked up by that id, never sent under a new one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import (
@@ -21,6 +23,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.upload import Uploader
 from ray_multicluster_scheduler.policy.moves import back_to_queue, move
@@ -85,7 +88,7 @@ class Sender:
         await self._accepted(job, f"cluster {self._spec.name!r} accepted it")
 
     def _request(self, job: Job) -> RemoteSubmit:
-        return compose_submit(
+        request = compose_submit(
             job.submission_id,
             job.spec,
             job.attempt,
@@ -93,6 +96,7 @@ class Sender:
             self._context.config.clusters,
             origin=self._context.store.store_id,
         )
+        return replace(request, runtime_env=with_overlay_code(request.runtime_env, self._context.packages))
 
     def _still_wanted(self, job: Job) -> bool:
         current = self._board.get(job.submission_id)

@@ -14,11 +14,13 @@ from ray.exceptions import RayError, RuntimeEnvSetupError
 
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.files import local_path, reader
+from ray_multicluster_scheduler.packages.overlay import NODE_CODE
 from ray_multicluster_scheduler.packages.runtime_env import WORKING_DIR_EXCLUDES
 from ray_multicluster_scheduler.packages.too_large import too_large
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 from ray_multicluster_scheduler.pipeline.hints import environment_hints
 from ray_multicluster_scheduler.pipeline.report import timed
+from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 
 log = logging.getLogger(__name__)
@@ -106,7 +108,10 @@ def parse_environment(text: str | None, *, cwd: Path | None = None) -> dict[str,
         env["working_dir"] = str(_checked_directory(local_path(here, directory), env.get("excludes", ())))
     for hint in environment_hints(env):
         log.warning("%s", hint)
-    return compose({}, env, identity={})
+    composed = compose({}, env, identity={}, overlay=True)
+    if has_overlay(composed):  # Ray packs it; this process itself keeps its own packages
+        composed["py_modules"] = [*composed.get("py_modules", ()), str(NODE_CODE / "raymc_overlay.py")]
+    return composed
 
 
 def first_task() -> float:
@@ -138,17 +143,30 @@ def _checked_directory(path: Path, excludes: tuple[str, ...]) -> Path:
 
 
 def _check_listening(address: str | None) -> None:
-    """Find out within seconds that nobody is there; Ray itself would try for much longer."""
+    """Find out within seconds that nobody is there; Ray itself would try for a minute."""
     if (place := _host_port(address)) is None:
         return
+    if (refused := _refused(place)) is not None:
+        raise ClusterUnreachable(
+            str(address),
+            f"nobody answers at {place[0]}:{place[1]} ({refused}). `ray start --head` prints the address "
+            "of a head: port 6379 by default, 10001 with ray:// in front",
+        )
+    native = not str(address).startswith(_CLIENT)
+    if native and _is_loopback(place[0]) and _refused((ray.util.get_node_ip_address(), place[1])) is not None:
+        raise ClusterUnreachable(
+            str(address),
+            "this head listens on loopback only, and Ray looks for it at the address of the machine; "
+            "use ray:// with its client port",
+        )
+
+
+def _refused(place: tuple[str, int]) -> str | None:
     try:
         socket.create_connection(place, timeout=CONNECT_TIMEOUT_S).close()
     except OSError as problem:
-        raise ClusterUnreachable(
-            str(address),
-            f"nobody answers at {place[0]}:{place[1]} ({problem.strerror or problem}). `ray start --head` "
-            "prints the address of a head: port 6379 by default, 10001 with ray:// in front",
-        ) from None
+        return problem.strerror or str(problem)
+    return None
 
 
 def _host_port(address: str | None) -> tuple[str, int] | None:

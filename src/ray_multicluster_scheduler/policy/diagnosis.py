@@ -225,7 +225,7 @@ def _client_port(seen: Evidence) -> Check:
 
 def _environment(seen: Evidence) -> Check:
     try:
-        environment = compose(seen.spec.runtime_env, {}, identity={})
+        environment = compose(seen.spec.runtime_env, {}, identity={}, overlay=True)
     except InvalidRuntimeEnv as error:
         return Check(name="environment", verdict=Verdict.PROBLEM, says=str(error))
     conda = environment.get("conda")

@@ -38,7 +38,7 @@ def compose_submit(
     return RemoteSubmit(
         submission_id=remote_id_for(submission_id, attempt),
         entrypoint=map_paths(spec.entrypoint, homes, target.home_dir),
-        runtime_env=compose(target.runtime_env, spec.runtime_env, identity=identity),
+        runtime_env=compose(target.runtime_env, spec.runtime_env, identity=identity, overlay=True),
         metadata={**spec.metadata, ORIGIN: origin, JOB: submission_id, ATTEMPT: str(attempt)},
         entrypoint_num_cpus=spec.entrypoint_num_cpus,
         entrypoint_num_gpus=spec.entrypoint_num_gpus,

@@ -12,6 +12,7 @@ from typing import Any
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.policy.env_options import OPTIONS, ReadFile, nearest
 from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, layer_env_vars
+from ray_multicluster_scheduler.policy.overlay import lay_over, overlay_problem
 from ray_multicluster_scheduler.policy.requirements import merge_requirements
 
 _INSTALLERS = ("pip", "uv")
@@ -47,7 +48,7 @@ def normalise(
     if problems:
         raise InvalidRuntimeEnv("\n".join(problems))
     parsed = {option: value for option, value in parsed.items() if value is not None}
-    _check_together(parsed, where)
+    _check_together(parsed, where, overlay=True)
     return parsed
 
 
@@ -56,9 +57,12 @@ def compose(
     job_env: Mapping[str, Any] | None,
     *,
     identity: Mapping[str, str],
+    overlay: bool = False,
 ) -> dict[str, Any]:
     """Return the runtime_env to send: the cluster's, the job's over it, and who the job is.
 
+    `overlay`: the caller sends the code that lays pip packages over a named conda environment
+    (`policy/overlay.py`); without it that mix is refused.
     docs/environments.md has the table of what happens to each option.
     """
     where = f"cluster {identity[CLUSTER_VAR]!r}" if CLUSTER_VAR in identity else "the cluster"
@@ -72,11 +76,13 @@ def compose(
     composed |= _layer_packages(cluster, job)
     if "config" in cluster and "config" in job:
         composed["config"] = {**cluster["config"], **job["config"]}
-    _check_together(composed, f"{where} with this job's runtime_env")
-    _move_packages_into_conda(composed, cluster, job)
+    _check_together(composed, f"{where} with this job's runtime_env", overlay=overlay)
     env_vars = {**layer_env_vars(cluster.get("env_vars", {}), job.get("env_vars", {})), **identity}
     if env_vars:
         composed["env_vars"] = env_vars
+    if "pip" in composed and isinstance(composed.get("conda"), str):
+        return lay_over(composed)
+    _move_packages_into_conda(composed, cluster, job)
     return composed
 
 
@@ -152,7 +158,7 @@ def _pip_section(env: Mapping[str, Any]) -> list[str]:
     return [package for item in dependencies if isinstance(item, Mapping) for package in item["pip"]]
 
 
-def _check_together(env: Mapping[str, Any], where: str) -> None:
+def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> None:
     """Refuse options that Ray does not take side by side, with the ways out."""
     for image in _IMAGES:
         others = sorted(env.keys() - _FITS_AN_IMAGE - {image})
@@ -164,17 +170,19 @@ def _check_together(env: Mapping[str, Any], where: str) -> None:
     if all(name in env for name in _INSTALLERS):
         raise InvalidRuntimeEnv(f"{where}: pip and uv are two installers; put all packages under one of them")
     if (installer := _installer(env)) and "conda" in env:
-        _check_packages_with_conda(env, installer, where)
+        _check_packages_with_conda(env, installer, where, overlay=overlay)
 
 
-def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: str) -> None:
-    """Refuse packages that conda cannot take: a mapping has a section for them, a name has not."""
+def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: str, *, overlay: bool) -> None:
+    """Refuse packages that conda cannot take: a mapping has a section for them, a name needs an overlay."""
     if isinstance(env["conda"], str):
+        problem = overlay_problem(env) if overlay else "only jobs and pipelines can; tasks and actors cannot"
+        if problem is None:
+            return
         raise InvalidRuntimeEnv(
-            f"{where}: {installer} cannot add packages to the conda environment {env['conda']!r}: Ray "
-            f"changes no environment that exists. Install them into it on the cluster and leave {installer} "
-            "out; or write conda as a mapping, which Ray builds: "
-            "{'dependencies': ['python=3.10', {'pip': ['pandas']}]}"
+            f"{where}: {installer} cannot add packages to the conda environment {env['conda']!r}: {problem}. "
+            f"Or install them into it on the cluster and leave {installer} out; or write conda as a mapping, "
+            "which Ray builds: {'dependencies': ['python=3.10', {'pip': ['pandas']}]}"
         )
     # Ray's own client writes `pip_check: false` for everybody: what is switched off is not asked for.
     if settings := [name for name, value in _settings(env).items() if value]:

@@ -73,7 +73,7 @@ def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[s
     unfit = []
     for cluster in specs:
         try:
-            compose(cluster.runtime_env, spec.runtime_env, identity={CLUSTER_VAR: cluster.name})
+            compose(cluster.runtime_env, spec.runtime_env, identity={CLUSTER_VAR: cluster.name}, overlay=True)
         except InvalidRuntimeEnv as error:
             unfit.append((cluster.name, str(error)))
     return tuple(unfit)

@@ -255,9 +255,11 @@ class TestEveryExampleOfTheUserGuide:
         env = {"conda": {"conda_env_name": "my_env", "conda_env_file": "environment.yml"}}
         assert plain_compose({}, env) == {"conda": "my_env"}
 
-    def test_the_mixed_configuration_is_refused_with_the_reason(self) -> None:
+    def test_the_mixed_configuration_is_refused_where_no_overlay_can_be_sent(self) -> None:
         env = {**FULL_EXAMPLE, "conda": "ml-env"}
-        with pytest.raises(InvalidRuntimeEnv, match="conda environment 'ml-env': Ray changes no environment"):
+        with pytest.raises(
+            InvalidRuntimeEnv, match="conda environment 'ml-env': only jobs and pipelines can"
+        ):
             plain_compose({}, env)
 
 

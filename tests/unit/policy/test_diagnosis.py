@@ -140,7 +140,7 @@ def test_a_closed_client_port_is_a_problem_for_tasks_and_actors(door: Door) -> N
 
 
 def test_an_environment_that_ray_would_refuse_is_a_problem() -> None:
-    found = check("environment", spec=a_cluster(runtime_env={"conda": "ts", "pip": ["torch"]}))
+    found = check("environment", spec=a_cluster(runtime_env={"conda": "ts", "uv": ["torch"]}))
     assert found.verdict is Verdict.PROBLEM
 
 

@@ -187,8 +187,9 @@ class TestWhatIsRefused:
             norm({"env_vars": {"TOKEN": wrong}})
         assert "s3cr3t" not in str(refusal.value)
 
-    def test_pip_with_a_named_conda_environment_names_both_ways_out(self) -> None:
+    def test_uv_with_a_named_conda_environment_names_all_ways_out(self) -> None:
         with pytest.raises(InvalidRuntimeEnv) as refusal:
-            norm({"pip": ["pandas==1.5.3"], "conda": "ml-env"})
-        assert "Install them into it on the cluster" in str(refusal.value)
+            norm({"uv": ["pandas==1.5.3"], "conda": "ml-env"})
+        assert "write the packages under pip" in str(refusal.value)
+        assert "install them into it on the cluster" in str(refusal.value)
         assert "{'dependencies': ['python=3.10', {'pip': ['pandas']}]}" in str(refusal.value)

@@ -1,0 +1,23 @@
+"""pip packages on top of a named conda environment: what is sent along to make it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.tree import Source
+from ray_multicluster_scheduler.policy.overlay import has_overlay
+
+#: What runs on the nodes. `sitecustomize` is for the program of a job, the other one for workers too.
+NODE_CODE = Path(__file__).parent / "node"
+
+
+def with_overlay_code(runtime_env: Mapping[str, Any], packages: PackageStore) -> dict[str, Any]:
+    """Return an environment with the code that its overlay needs; others stay as they are."""
+    if not has_overlay(runtime_env):
+        return dict(runtime_env)
+    source = Source(root=NODE_CODE, excludes=("__pycache__",), use_gitignore=False)
+    module = f"gcs://{packages.add_tree(source)}"
+    return {**runtime_env, "py_modules": [*runtime_env.get("py_modules", ()), module]}

@@ -1,0 +1,47 @@
+"""pip packages on top of a named conda environment, which Ray alone refuses.
+
+Nothing of the named environment is changed: the packages are installed beside it, on each node, by code
+that is sent along and that goes first on `sys.path`. Here is decided what is sent; `packages/overlay` has
+the code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+#: What to install; read on the node.
+OVERLAY_VAR = "RAYMC_OVERLAY"
+OVERLAY_HOOK = "raymc_overlay.install"
+
+
+def overlay_problem(env: Mapping[str, Any]) -> str | None:
+    """Return why the packages of `env` cannot be laid over its named conda environment; None if they can."""
+    if "uv" in env:
+        return "uv cannot be laid over it; write the packages under pip"
+    if "worker_process_setup_hook" in env:
+        return (
+            "its packages are installed by a worker_process_setup_hook, and there is one already; remove it"
+        )
+    pip = env["pip"]
+    settings = [name for name in ("pip_check", "pip_version") if isinstance(pip, Mapping) and pip.get(name)]
+    if settings:
+        return f"{', '.join(settings)}: the pip of that environment is used as it is; leave this out"
+    return None
+
+
+def lay_over(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `env` with its `pip` as an overlay."""
+    pip = env["pip"]
+    packages = pip["packages"] if isinstance(pip, Mapping) else pip
+    options = pip.get("pip_install_options", []) if isinstance(pip, Mapping) else []
+    request = json.dumps({"packages": packages, "options": options}, sort_keys=True)
+    rest = {option: value for option, value in env.items() if option != "pip"}
+    env_vars = {**env.get("env_vars", {}), OVERLAY_VAR: request}
+    return {**rest, "env_vars": env_vars, "worker_process_setup_hook": OVERLAY_HOOK}
+
+
+def has_overlay(env: Mapping[str, Any]) -> bool:
+    """Tell whether an environment was made by `lay_over`."""
+    return env.get("worker_process_setup_hook") == OVERLAY_HOOK
