@@ -1,0 +1,90 @@
+"""`raymc pipeline` as a person types it, with the engine that needs no cluster."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ray_multicluster_scheduler.cli.main import app
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.pipeline import extra
+
+
+def pipeline(*words: str) -> str:
+    """Run the command and return what it wrote; our own errors come out as they are."""
+    done = CliRunner().invoke(app, ["pipeline", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> str:
+    path = tmp_path / "sample.csv"
+    path.write_text("age,city\n1,Oslo\n3,Rome\n")
+    return str(path)
+
+
+def test_several_operators_and_columns_follow_one_option(sample: str, tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    words = ["--engine", "pandas", "--operators", "MinMaxScaler", "LabelEncoder", "--columns", "age", "city"]
+    shown = pipeline(*words, "--input", sample, "--output", str(target))
+    assert target.read_text() == '"age","city"\n0,0\n1,1\n'
+    assert "MinMaxScaler" in shown
+    assert "LabelEncoder" in shown
+
+
+def test_runs_are_compared_and_kept(sample: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = ["--engine", "pandas", "--operators", "MinMaxScaler", "--input", sample]
+    assert "run 2" in pipeline(*words, "--repeats", "2", "--report", str(report))
+    assert len(json.loads(report.read_text())["runs"]) == 2
+
+
+def test_parameters_come_from_the_command_or_from_a_file(sample: str, tmp_path: Path) -> None:
+    params = tmp_path / "params.json"
+    params.write_text('{"PowerTransformer": {"power": 2}}')
+    words = ["--engine", "pandas", "--operators", "PowerTransformer", "--input", sample, "--params"]
+    assert pipeline(*words, f"@{params}").count("PowerTransformer") == 1
+    assert pipeline(*words, params.read_text()).count("PowerTransformer") == 1
+
+
+def test_the_list_names_operators_and_parameters() -> None:
+    shown = pipeline("list")
+    assert "StandardScaler" in shown
+    assert "quantile_range" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--input is missing"),
+        (["--operators", "StandardScale"], "did you mean 'StandardScaler'"),
+        (["--operators", "MinMaxScaler", "--params", "{"], "--params is not valid JSON"),
+        (["--operators", "MinMaxScaler", "--params", "@none.json"], "none.json cannot be read"),
+        (["--operators", "MinMaxScaler", "--report", "r.txt"], r"must end in \.json or \.png"),
+        (["--operators", "MinMaxScaler", "--ray-address", "auto"], "--ray-address would do nothing"),
+        (["--operators", "MinMaxScaler", "--cluster", "auto"], "--cluster would do nothing"),
+    ],
+)
+def test_a_mistake_is_told(words: list[str], said: str, sample: str) -> None:
+    source = ["--input", sample] if words else []
+    with pytest.raises(InvalidRequest, match=said):
+        pipeline("--engine", "pandas", *source, *words)
+
+
+def test_without_the_extra_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extra, "LIBRARIES", ("pandas", "no_such_library"))
+    with pytest.raises(InvalidRequest, match=r"no_such_library; .*pip install .*\[pipeline\]"):
+        pipeline("list")
+
+
+def test_the_command_line_starts_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys, ray_multicluster_scheduler.cli.main as _; "
+        "print(sorted({'pandas', 'ray', 'sklearn', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
