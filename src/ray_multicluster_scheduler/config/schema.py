@@ -54,10 +54,10 @@ class Settings(_Section):
         1.0, ge=0.05, le=600, description="Pause between two looks at the jobs that run on a cluster."
     )
     max_starts_in_flight: int = Field(
-        2,
+        16,
         ge=1,
         le=1000,
-        description="Jobs of one cluster that may be starting at once; Ray gets slower when it is flooded.",
+        description="Jobs of one cluster that may be starting at once at most; how many of them is learnt.",
     )
     starvation_after_s: float = Field(
         300.0, ge=0, le=2_592_000, description="A job that has waited longer gets room kept free for it."

@@ -28,6 +28,10 @@ from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 MAX_REFUSED_SENDS = 3
 #: A silent cluster is looked at after this many poll intervals; the watch calls us when it answers again.
 UNREACHABLE_POLLS = 5
+#: What has run for an hour does not end in this second, but what has just begun may: looks are as far apart
+#: as a tenth of the youngest job's run, from a fourth of the poll interval on.
+PATIENCE = 10
+EAGER = 4
 #: The cluster is gone or silent, with all its jobs: they are started anew one after another.
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 
@@ -226,8 +230,10 @@ class ClusterWorker:
         heard = [job for job in jobs if job.state is not JobState.UNREACHABLE]
         if not heard:
             return settings.poll_interval_s * UNREACHABLE_POLLS
-        busy = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard)
-        return settings.poll_interval_s / 2 if busy else settings.poll_interval_s
+        if any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard):
+            return settings.poll_interval_s / 2
+        age_s = self._context.clock.now() - max(job.changed_at for job in heard)
+        return min(settings.poll_interval_s, max(settings.poll_interval_s / EAGER, age_s / PATIENCE))
 
 
 def _key(job: Job) -> _Key:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
@@ -103,7 +104,10 @@ class Leadership:
         self.board = Board(context, lease, moved=self._on_moved)
         self._throttles = Throttles(context, self.board, ThrottleRules(), replacement_bucket(settings))
         self._waiting = WaitingJobs(context)
-        self.placer = Placer(context, self.board, self._waiting, self._throttles, plan_rules(settings))
+        self._paces = Paces(context)
+        self.placer = Placer(
+            context, self.board, self._waiting, self._throttles, self._paces, plan_rules(settings)
+        )
         self._plan = asyncio.Event()
         self._place_pause_s = IDLE_PLACE_S
         self._publish = asyncio.Event()
@@ -188,6 +192,7 @@ class Leadership:
     def _on_moved(self, jobs: Sequence[Job]) -> None:
         """Wake whoever has something to do now."""
         self._waiting.moved(jobs)
+        self._paces.moved(jobs)
         for job in jobs:
             if job.state is JobState.PLACED and job.cluster:
                 self.workers[job.cluster].placed_now(job)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
@@ -27,12 +28,14 @@ class Placer:
         board: Board,
         waiting: WaitingJobs,
         throttles: Throttles,
+        paces: Paces,
         rules: PlanRules,
     ) -> None:
         self._context = context
         self._board = board
         self._waiting = waiting
         self._throttles = throttles
+        self._paces = paces
         self._rules = rules
 
     async def step(self) -> int:
@@ -76,9 +79,7 @@ class Placer:
             live=self._board.all(),
             drains=await context.offload(context.store.drained),
             warm=self._board.warm(),
-            start_limits={
-                spec.name: context.settings.max_starts_in_flight for spec in context.config.clusters
-            },
+            start_limits=self._paces.limits(),
         )
 
     async def _end_blocked(self) -> None:

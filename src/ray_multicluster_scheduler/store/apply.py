@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import moves
 from ray_multicluster_scheduler.store.moves import Move
 from ray_multicluster_scheduler.store.queue import chunks, get_many
-from ray_multicluster_scheduler.store.rows import event_row, moving_values, plain
+from ray_multicluster_scheduler.store.rows import attempt_row, event_row, moving_values
 from ray_multicluster_scheduler.store.tables import attempts, dependencies, events, jobs
 
 _MOVE_JOB = update(jobs).where(
@@ -58,14 +58,14 @@ def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
 
 
 def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
-    started = [plain(move.new_attempt) for move in made if move.new_attempt]
+    started = [attempt_row(move.new_attempt) for move in made if move.new_attempt]
     if started:
         tx.execute(insert(attempts), started)
     changes: dict[tuple[str, int], dict[str, Any]] = {}
     for move in made:
         if move.attempt_values:
             key = move.after.submission_id, move.after.attempt
-            changes.setdefault(key, {}).update(plain(move.attempt_values))
+            changes.setdefault(key, {}).update(move.attempt_values)
     alike: dict[frozenset[str], list[dict[str, Any]]] = {}
     for (submission_id, number), values in changes.items():
         row = {"of_job": submission_id, "of_number": number, **values}

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreBusy, StoreError
+from ray_multicluster_scheduler.store.rows import to_json
 
 BUSY_TIMEOUT_S = 30
 _WRITE = {"raymc_write": True}
@@ -126,6 +127,7 @@ def _new_engine(path: Path | None) -> Engine:
         engine = create_engine(
             "sqlite://",
             hide_parameters=True,
+            json_serializer=to_json,
             poolclass=StaticPool,
             connect_args={"check_same_thread": False},
         )
@@ -133,6 +135,7 @@ def _new_engine(path: Path | None) -> Engine:
         engine = create_engine(
             "sqlite://",
             hide_parameters=True,
+            json_serializer=to_json,
             poolclass=QueuePool,
             pool_size=0,  # no limit: as many connections as threads work at once
             creator=lambda: sqlite3.connect(os.fspath(path), check_same_thread=False),

@@ -28,6 +28,11 @@ KNOWN_SPECS = 4096
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
+def to_json(value: Any) -> str:
+    """Write what a JSON column holds. Only what JSON does not know by itself is turned into plain values."""
+    return json.dumps(value, default=plain)
+
+
 def plain(value: Any) -> Any:
     """Turn records, enums, tuples and mappings of any kind into what JSON has."""
     if type(value) in _SCALARS:  # nearly all values are; a state is a str too, but not of exactly that type
@@ -60,7 +65,7 @@ def job_row(job: Job) -> dict[str, Any]:
     spec = job.spec
     return {
         "submission_id": job.submission_id,
-        "spec": plain(spec),
+        "spec": spec,
         "user": spec.user,
         "priority": spec.priority,
         "group": spec.group,
@@ -73,7 +78,8 @@ def job_row(job: Job) -> dict[str, Any]:
 
 def moving_values(job: Job) -> dict[str, Any]:
     """Return the columns that a move may change."""
-    values = {name: plain(getattr(job, name)) for name in _MOVING}
+    values = {name: getattr(job, name) for name in _MOVING}
+    values["state"] = job.state.value
     limit = job.spec.queue_timeout_s if job.state is JobState.QUEUED else None
     values["queue_deadline"] = None if limit is None else job.changed_at + limit
     return values
@@ -93,6 +99,11 @@ def job_from(row: RowMapping) -> Job:
 def _spec_from(text: str) -> JobSpec:
     data = json.loads(text)
     return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
+
+
+def attempt_row(attempt: Attempt) -> dict[str, Any]:
+    """Return the row of an attempt."""
+    return {name: getattr(attempt, name) for name in _ATTEMPT_FIELDS}
 
 
 def attempt_from(row: RowMapping) -> Attempt:

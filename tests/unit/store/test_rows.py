@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.store.rows import (
     new_job,
     plain,
     snapshot_from,
+    to_json,
 )
 
 TEXT = st.text(max_size=8)
@@ -47,7 +48,7 @@ SPECS = st.builds(
 
 def stored(row: dict[str, Any]) -> Any:
     """Do to a row what the database does: JSON columns become text, and values again; the spec stays text."""
-    values = json.loads(json.dumps(row))
+    values = json.loads(to_json(row))
     return {**values, "spec": json.dumps(values["spec"])} if "spec" in values else values
 
 
