@@ -1,0 +1,103 @@
+"""What is done for every job costs the same however many there are: each statement uses an index."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from tests.builders import NOW, a_spec
+from tests.contract.store.leader import Leader
+
+from ray_multicluster_scheduler.model.job import Transition
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.store import SqlStore, open_store
+
+#: Everything that happens between the arrival of a job and its end.
+CALLS: dict[str, Callable[[Leader], object]] = {
+    "add": lambda leader: leader.store.add(
+        [("new", a_spec(idempotency_key="k", depends_on=("old",)))], now=NOW
+    ),
+    "arrivals": lambda leader: leader.store.arrivals(after=1, limit=100),
+    "all arrivals": lambda leader: leader.store.arrivals(after=0, limit=100),
+    "stopping": lambda leader: leader.store.stopping(),
+    "get_many": lambda leader: leader.store.get_many(["old"]),
+    "apply": lambda leader: leader.store.apply(
+        [
+            Transition(
+                submission_id="old",
+                expected=JobState.QUEUED,
+                attempt=0,
+                new=JobState.PLACED,
+                reason="placed",
+                changes={"cluster": "a"},
+            )
+        ],
+        epoch=leader.lease.epoch,
+        now=NOW,
+    ),
+    "save_logs": lambda leader: leader.store.save_logs([("old", 1, "text")], epoch=leader.lease.epoch),
+    "request_stop": lambda leader: leader.store.request_stop(["old"], now=NOW, reason="enough"),
+}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Leader:
+    store = open_store(tmp_path / "store")
+    leader = Leader(store)
+    store.add([("old", a_spec()), ("older", a_spec())], now=NOW)
+    return leader
+
+
+def plans_of(store: SqlStore, call: Callable[[], object]) -> list[str]:
+    """Return how SQLite looks for the rows of each statement in a call."""
+    plans: list[str] = []
+
+    def explain(_: object, cursor: sqlite3.Cursor, statement: str, parameters: object, *__: object) -> None:
+        if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+            first = parameters[0] if isinstance(parameters, list) else parameters
+            rows = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", first).fetchall()
+            plans.extend(f"{row[3]} <- {statement}" for row in rows)
+
+    event.listen(store._database._engine, "before_cursor_execute", explain)
+    call()
+    return plans
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_statement_on_the_way_of_a_job_reads_a_whole_table(filled: Leader, name: str) -> None:
+    plans = plans_of(filled.store, lambda: CALLS[name](filled))
+    one_row_only = ("SCAN meta", "SCAN lease")
+    assert plans
+    assert not [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith(one_row_only)]
+
+
+def test_new_jobs_are_found_by_their_number_and_not_among_all_that_wait(filled: Leader) -> None:
+    (plan, *_) = plans_of(filled.store, lambda: filled.store.arrivals(after=1, limit=100))
+    assert plan.startswith("SEARCH jobs USING INTEGER PRIMARY KEY (rowid>?)")
+
+
+def test_adding_many_jobs_takes_as_many_statements_as_adding_one(filled: Leader) -> None:
+    counted: list[str] = []
+    event.listen(
+        filled.store._database._engine,
+        "before_cursor_execute",
+        lambda _c, _cursor, statement, *_: counted.append(statement),
+    )
+    filled.store.add([("one", a_spec())], now=NOW)
+    single = len(counted)
+    filled.store.add([(f"job-{n}", a_spec()) for n in range(500)], now=NOW)
+    assert len(counted) - single == single
+
+
+def test_arrivals_tell_what_a_job_still_waits_for(filled: Leader) -> None:
+    store = filled.store
+    store.add([("next", a_spec(depends_on=("old", "older")))], now=NOW)
+    assert [(job.submission_id, sorted(needs)) for job, needs in store.arrivals(after=0, limit=100)] == [
+        ("old", []),
+        ("older", []),
+        ("next", ["old", "older"]),
+    ]
+    assert [job.submission_id for job, _ in store.arrivals(after=1, limit=1)] == ["older"]
+    store.request_stop(["older"], now=NOW, reason="enough")
+    assert [job.submission_id for job, _ in store.arrivals(after=0, limit=100)] == ["old", "next"]

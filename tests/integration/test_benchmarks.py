@@ -1,0 +1,54 @@
+"""Every benchmark runs, in a tiny size; what it finds is not judged here."""
+
+import json
+
+import pytest
+from benchmarks import memory, plan, queue, react
+from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
+from benchmarks.plot import as_svg, margin
+
+NEED_NO_RAY = {"memory": memory, "plan": plan, "queue": queue, "react": react}
+
+
+@pytest.mark.parametrize("name", NEED_NO_RAY)
+def test_a_benchmark_runs(name: str) -> None:
+    report = NEED_NO_RAY[name].measure(Size.SMOKE)
+    assert report.name == name
+    assert all(line.value > 0 for line in report.lines)
+    assert json.loads(json.dumps(as_json(report)))["name"] == name
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["burst", "submit"])
+def test_a_benchmark_on_real_clusters_runs(name: str) -> None:
+    module = pytest.importorskip(f"benchmarks.{name}")
+    assert module.measure(Size.SMOKE).lines
+
+
+def test_sides_are_measured_in_turns_and_the_first_one_alternates() -> None:
+    order: list[str] = []
+
+    def side(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    found = in_turns({"a": lambda: side("a"), "b": lambda: side("b")}, rounds=2)
+    assert order == ["a", "b", "b", "a"]
+    assert found == {"a": [1.0, 4.0], "b": [2.0, 3.0]}
+
+
+def test_a_ratio_is_the_median_of_the_rounds_with_its_spread() -> None:
+    line = ratio("x", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0], at_most=2.5)
+    assert (line.value, line.low, line.high, line.met) == (2.0, 1.0, 3.0, True)
+
+
+def test_a_missed_target_is_said() -> None:
+    missed = Line(what="slow", value=3.0, at_most=2.0)
+    assert "MISSED" in show(Report(name="x", lines=(missed,)))
+    assert margin(missed) < 1 < margin(Line(what="fast", value=3.0, at_least=2.0))
+    assert "slow" in as_svg([Report(name="x", lines=(missed,))])
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    assert [percentile([3.0, 1.0, 2.0], percent) for percent in (0, 50, 99)] == [1.0, 2.0, 3.0]
