@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.model.resources import Resources
 class Cause(str, Enum):
     """Kind of a refusal, for programs; the sentence beside it is for people."""
 
+    UNSEEN = "UNSEEN"
     UNHEALTHY = "UNHEALTHY"
     DRAINED = "DRAINED"
     VERSION = "VERSION"

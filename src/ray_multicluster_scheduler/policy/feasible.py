@@ -21,8 +21,9 @@ def is_healthy(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None
     snapshot = room.view.snapshot
     if snapshot.health is Health.HEALTHY:
         return None
-    unknown = "it has not been probed yet" if snapshot.health is Health.UNKNOWN else "it is not healthy"
-    return Refusal(cause=Cause.UNHEALTHY, sentence=snapshot.problem or unknown)
+    if snapshot.health is Health.UNKNOWN:
+        return Refusal(cause=Cause.UNSEEN, sentence="it has not been looked at yet")
+    return Refusal(cause=Cause.UNHEALTHY, sentence=snapshot.problem or "it is not healthy")
 
 
 def is_not_drained(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
@@ -141,6 +142,8 @@ PASSING: tuple[Check, ...] = (
 )
 #: What ends when our own jobs have started or ended. A throttle may stay: no room is kept for its sake.
 GOES_BY = frozenset({Cause.PACED, Cause.DRIVER_CAP, Cause.NO_ROOM})
+#: The preferred cluster is waited for: it will take the job, or show that it cannot, in seconds.
+WORTH_A_WAIT = frozenset({Cause.PACED, Cause.UNSEEN})
 
 
 def objection(

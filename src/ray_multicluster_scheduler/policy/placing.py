@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.model.decision import (
-    Cause,
     ClusterView,
     Placement,
     QueuedJob,
@@ -21,7 +20,7 @@ from ray_multicluster_scheduler.model.decision import (
 )
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.policy.backlog import Line, Waiter
-from ray_multicluster_scheduler.policy.feasible import GOES_BY, heed_avoid, objection
+from ray_multicluster_scheduler.policy.feasible import GOES_BY, WORTH_A_WAIT, heed_avoid, objection
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, total_capacity
 from ray_multicluster_scheduler.policy.order import Shares
 from ray_multicluster_scheduler.policy.plan import Opinions, why
@@ -160,7 +159,7 @@ class _Pass:
 
     def _preferred_is_paced(self, entered: _Entered) -> bool:
         refusal = self._refusal_of_preferred(entered)
-        return refusal is not None and refusal.cause is Cause.PACED
+        return refusal is not None and refusal.cause in WORTH_A_WAIT
 
     def _refusal_of_preferred(self, entered: _Entered) -> Refusal | None:
         column = self._columns.get(entered.job.preferred_cluster or "")

@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.model.decision import (
     Waiting,
 )
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
-from ray_multicluster_scheduler.policy.feasible import GOES_BY, heed_avoid, objection
+from ray_multicluster_scheduler.policy.feasible import GOES_BY, WORTH_A_WAIT, heed_avoid, objection
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of, total_capacity
 from ray_multicluster_scheduler.policy.order import FairOrder
 from ray_multicluster_scheduler.policy.rules import PlanRules
@@ -148,7 +148,7 @@ def _choose(job: QueuedJob, scores: Mapping[str, Score]) -> str | None:
 def _preferred_is_paced(job: QueuedJob, refusals: Mapping[str, Refusal]) -> bool:
     """Tell whether the preferred cluster will take the job in seconds: that is worth a short wait."""
     refusal = refusals.get(job.preferred_cluster or "")
-    return refusal is not None and refusal.cause is Cause.PACED
+    return refusal is not None and refusal.cause in WORTH_A_WAIT
 
 
 def _others_wait_too(job: QueuedJob, found: Opinion) -> Mapping[str, Refusal]:

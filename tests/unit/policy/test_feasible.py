@@ -38,8 +38,8 @@ def test_an_ill_cluster_says_what_is_wrong_with_it() -> None:
     assert said(ill) == (Cause.UNHEALTHY, "connection refused")
 
 
-def test_a_cluster_that_was_never_probed_is_not_healthy() -> None:
-    assert said(a_view(seen={"health": Health.UNKNOWN})) == (Cause.UNHEALTHY, "it has not been probed yet")
+def test_a_cluster_that_was_never_looked_at_is_no_candidate() -> None:
+    assert said(a_view(seen={"health": Health.UNKNOWN})) == (Cause.UNSEEN, "it has not been looked at yet")
 
 
 def test_a_drained_cluster_says_why() -> None:

@@ -278,3 +278,9 @@ def test_a_preferred_cluster_without_room_is_not_waited_for_though_it_paces_too(
 def test_a_job_that_has_waited_too_long_does_not_wait_for_the_pace_of_its_preferred_cluster() -> None:
     job = a_queued(preferred_cluster="a", waiting_since=LONG_AGO)
     assert where(planned([job], [a_view("a", allowance=0), a_view("b")])) == {"job-1": "b"}
+
+
+def test_a_preferred_cluster_that_was_not_looked_at_yet_is_waited_for() -> None:
+    unseen = a_view("a", total=None, seen={"health": Health.UNKNOWN})
+    assert not planned([a_queued(preferred_cluster="a")], [unseen, a_view("b")]).placements
+    assert where(planned([a_queued()], [unseen, a_view("b")])) == {"job-1": "b"}
