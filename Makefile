@@ -21,8 +21,8 @@ setup: $(READY)  ## create .venv with the pinned dependencies
 demo: $(READY)  ## start two real local clusters, show what the scheduler does, stop them
 	$(BIN)/python -m ray_multicluster_scheduler.demo
 
-test: check  ## everything CI runs: linters, types and all tests, those on real Ray clusters included
-	$(BIN)/python -m pytest
+test: check  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
+	$(BIN)/python -m pytest -m "not slow"
 
 check: $(READY)  ## linters and types
 	$(BIN)/ruff check .
@@ -32,7 +32,7 @@ check: $(READY)  ## linters and types
 unit: $(READY)  ## the tests that need no Ray: seconds
 	$(BIN)/python -m pytest -m "not ray and not slow"
 
-e2e: $(READY)  ## only the tests on real Ray clusters
+e2e: $(READY)  ## only the tests on real Ray clusters, the slowest included
 	$(BIN)/python -m pytest -m ray
 
 bench: $(READY)  ## measure, as ratios to a peer in the same run
