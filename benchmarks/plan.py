@@ -20,9 +20,9 @@ RULES = PlanRules()
 #: Placements per cluster and pass: what the pace of starts lets through.
 ALLOWANCE = 2
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 3, Size.FULL: 5}
-LONG = {Size.SMOKE: 1_000, Size.QUICK: 100_000, Size.FULL: 1_000_000}
+LONG = {Size.SMOKE: 1_000, Size.QUICK: 1_000_000, Size.FULL: 1_000_000}
 #: How many jobs the plain loop is given: it decides about each of them, so that its cost per job is known.
-NAIVE_JOBS = {Size.SMOKE: 50, Size.QUICK: 600, Size.FULL: 2_000}
+NAIVE_JOBS = {Size.SMOKE: 50, Size.QUICK: 1_000, Size.FULL: 2_000}
 CLUSTERS = {Size.SMOKE: (10,), Size.QUICK: (10, 100, 1_000), Size.FULL: (10, 100, 1_000)}
 
 

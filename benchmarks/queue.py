@@ -2,8 +2,8 @@
 
 `ours`: 64 threads submit one job at a time to the real store; the real engine places, sends and completes
 them on clusters that answer at once and are looked at twenty times a second. `Huey`: 64 threads enqueue,
-eight threads dequeue, run and store the result (SQLite, `fsync=True`). `raw`: one thread writes the rows that we write, with prepared statements and
-one commit for every 64 jobs and step: what SQLite can do on this disk.
+eight threads dequeue, run and store the result (SQLite, `fsync=True`). `raw`: one thread writes the rows that
+we write, with prepared statements and one commit for every 64 jobs and step: what SQLite can do on this disk.
 """
 
 from __future__ import annotations

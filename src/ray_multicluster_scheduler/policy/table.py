@@ -7,7 +7,6 @@ arrays. A placement changes one cluster, so one column is computed anew, for all
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +33,6 @@ _LASTING = (is_healthy, is_not_drained, has_supported_version)
 _PASSING = (is_not_throttled, has_driver_slot, has_allowance)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Amounts:
-    """One cluster's amounts, in the order of the table's resources."""
-
-    capacity: Floats
-    #: 1 where there is nothing, so that it can be divided by.
-    divisor: Floats
-    has_any: Bools
-    unknown: Bools
-
-
 class ScoreTable:
     """Rows are kinds of jobs, columns are clusters by name; minus infinity: it may not go there now."""
 
@@ -52,25 +40,31 @@ class ScoreTable:
         self._rooms = rooms
         self._rules = rules
         self._names = sorted({name for job in samples for name in job.claim})
-        self._claims = np.array([self._amounts(job.claim) for job in samples], dtype=np.float64).reshape(
-            len(samples), len(self._names)
-        )
+        #: By resource, then by kind; a third axis of one, so that clusters can stand beside.
+        self._claims = self._by_resource([job.claim for job in samples])[:, :, None]
         self._claimed = np.array(
-            [[name in job.claim for name in self._names] for job in samples], dtype=np.bool_
-        ).reshape(len(samples), len(self._names))
-        self._clusters = [self._of_room(room) for room in rooms]
-        self._fixed = self._can_ever(samples)
-        self._free = np.zeros((len(rooms), len(self._names)))
-        self._ours = np.zeros((len(rooms), len(self._names)))
+            [[[name in job.claim] for job in samples] for name in self._names], dtype=np.bool_
+        )
+        #: By resource, then by cluster.
+        self._capacity = self._by_resource([room.capacity for room in rooms])
+        self._divisor = np.where(self._capacity == 0, 1.0, self._capacity)
+        self._free = np.zeros_like(self._capacity)
+        self._free_for_others = np.zeros_like(self._capacity)
+        self._ours = np.zeros_like(self._capacity)
+        self._open = np.zeros(len(rooms), dtype=np.bool_)
+        self._weight = np.array([room.view.spec.weight for room in rooms], dtype=np.float64)
+        self._health = np.array([room.view.snapshot.score for room in rooms], dtype=np.float64)
         self._bonuses = [self._bonus(part, kind, samples) for part, kind in _BONUSES]
+        self._fixed = self._can_ever(samples)
         self.totals = np.full((len(samples), len(rooms)), -np.inf)
         for column in range(len(rooms)):
-            self.refresh(column)
+            self._read(column)
+        self._compute(slice(None))
 
     def best(self, row: int) -> int | None:
         """Return the best cluster for a kind of job; the first by name among equals."""
         column = int(self.totals[row].argmax())
-        return None if self.totals[row, column] == -np.inf else column
+        return column if self.allows(row, column) else None
 
     def allows(self, row: int, column: int) -> bool:
         """Tell whether a kind of job may go to a cluster now."""
@@ -80,55 +74,67 @@ class ScoreTable:
         """Return how many clusters would take a kind of job now."""
         return int(np.count_nonzero(self.totals[row] != -np.inf))
 
-    def refresh(self, column: int) -> None:
-        """Compute a column anew after its cluster has changed."""
-        room, amounts = self._rooms[column], self._clusters[column]
-        self._free[column] = self._amounts(room.free)
-        self._ours[column] = self._amounts(room.ours)
-        if any(check(_NOBODY, room, self._rules) for check in _PASSING):
-            self.totals[:, column] = -np.inf
-            return
-        free = self._free[column]
-        fits = self._fixed[:, column] & self._fit_into(free)
-        if room.kept_for is not None:
-            others = np.array(self._amounts(room.free_for_others()))
-            fits &= self._fit_into(others) if room.slots > 1 else False
-        shares = np.where(self._claimed & amounts.has_any, (free - self._claims) / amounts.divisor, np.inf)
-        lowest = shares.min(axis=1, initial=np.inf)
-        totals = np.where(lowest == np.inf, 1.0, lowest)
-        totals = totals * room.view.spec.weight
-        totals = totals * room.view.snapshot.score
-        for bonus in self._bonuses:
-            totals = totals + bonus[:, column]
-        self.totals[:, column] = np.where(fits, totals, -np.inf)
-
     def in_our_way(self, row: int) -> list[int]:
         """Return the clusters that could hold such a job if ours were gone, the freest of them first."""
-        claim, claimed = self._claims[row], self._claimed[row]
-        lacks = ((claim > self._free + self._ours + TOLERANCE) & claimed).any(axis=1)
-        wanted = claim > 0
-        parts = np.minimum(1.0, np.maximum(0.0, self._free[:, wanted]) / claim[wanted])
-        shares = parts.min(axis=1, initial=1.0)
-        able = self._fixed[row] & ~lacks
+        able, shares = self._fixed[row].copy(), np.ones(len(self._rooms))
+        for number in range(len(self._names)):
+            amount = float(self._claims[number, row, 0])
+            if self._claimed[number, row, 0]:
+                able &= ~(amount > self._free[number] + self._ours[number] + TOLERANCE)
+            if amount > 0:
+                shares = np.minimum(shares, np.maximum(0.0, self._free[number]) / amount)
         return [int(column) for column in np.argsort(-shares, kind="stable") if able[column]]
 
-    def _fit_into(self, available: Floats) -> Bools:
-        lacks = (self._claims > available + TOLERANCE) & self._claimed
-        fits: Bools = np.logical_not(lacks.any(axis=1))
-        return fits
+    def refresh(self, column: int) -> None:
+        """Compute a column anew after its cluster has changed."""
+        self._read(column)
+        if self._open[column]:
+            self._compute(slice(column, column + 1))
+        else:
+            self.totals[:, column] = -np.inf
+
+    def _read(self, column: int) -> None:
+        """Take over what a cluster has now."""
+        room = self._rooms[column]
+        self._free[:, column] = self._amounts(room.free)
+        self._ours[:, column] = self._amounts(room.ours)
+        kept = room.kept_for is not None
+        self._free_for_others[:, column] = (
+            self._amounts(room.free_for_others()) if kept else self._free[:, column]
+        )
+        self._open[column] = not (kept and room.slots <= 1) and not any(
+            check(_NOBODY, room, self._rules) for check in _PASSING
+        )
+
+    def _compute(self, columns: slice) -> None:
+        fits = self._fixed[:, columns] & self._open[columns]
+        totals = np.full(fits.shape, np.inf)
+        for number in range(len(self._names)):
+            claim, claimed = self._claims[number], self._claimed[number]
+            fits &= ~(claimed & (claim > self._free_for_others[number, columns] + TOLERANCE))
+            share = (self._free[number, columns] - claim) / self._divisor[number, columns]
+            counts = claimed & (self._capacity[number, columns] != 0)
+            totals = np.minimum(totals, np.where(counts, share, np.inf))
+        totals[totals == np.inf] = 1.0
+        totals *= self._weight[columns]
+        totals *= self._health[columns]
+        for bonus in self._bonuses:
+            totals += bonus[:, columns]
+        self.totals[:, columns] = np.where(fits, totals, -np.inf)
 
     def _can_ever(self, samples: Sequence[QueuedJob]) -> Bools:
         """Tell which kinds each cluster could hold if it were empty: what a pass cannot change."""
-        may = np.zeros((len(samples), len(self._rooms)), dtype=np.bool_)
-        for column, amounts in enumerate(self._clusters):
-            unknown = (self._claimed & amounts.unknown).any(axis=1)
-            if not any(check(_NOBODY, self._rooms[column], self._rules) for check in _LASTING):
-                may[:, column] = self._fit_into(amounts.capacity) & ~unknown
+        able = [not any(check(_NOBODY, room, self._rules) for check in _LASTING) for room in self._rooms]
+        may: Bools = np.tile(np.array(able, dtype=np.bool_), (len(samples), 1))
+        for number, name in enumerate(self._names):
+            unknown = [room.view.snapshot.total is None and name not in room.capacity for room in self._rooms]
+            lacks = (self._claims[number] > self._capacity[number] + TOLERANCE) | np.array(unknown)
+            may &= ~(self._claimed[number] & lacks)
         columns = {room.name: column for column, room in enumerate(self._rooms)}
         for row, job in enumerate(samples):
-            for name in (*job.avoid, *(cluster for cluster, _ in job.unfit)):
-                if name in columns:
-                    may[row, columns[name]] = False
+            for cluster in (*job.avoid, *(cluster for cluster, _ in job.unfit)):
+                if cluster in columns:
+                    may[row, columns[cluster]] = False
         return may
 
     def _bonus(
@@ -141,15 +147,8 @@ class ScoreTable:
                 rows[kind(job)] = [part(job, room, self._rules) for room in self._rooms]
         return np.array([rows[kind(job)] for job in samples], dtype=np.float64)
 
-    def _of_room(self, room: Room) -> _Amounts:
-        capacity = np.array(self._amounts(room.capacity))
-        unknown = [room.view.snapshot.total is None and name not in room.capacity for name in self._names]
-        return _Amounts(
-            capacity=capacity,
-            divisor=np.where(capacity == 0, 1.0, capacity),
-            has_any=capacity != 0,
-            unknown=np.array(unknown, dtype=np.bool_),
-        )
+    def _by_resource(self, amounts: Sequence[Resources]) -> Floats:
+        return np.array([[each.get(name, 0.0) for each in amounts] for name in self._names], dtype=np.float64)
 
     def _amounts(self, resources: Resources) -> list[float]:
         return [resources.get(name, 0.0) for name in self._names]
