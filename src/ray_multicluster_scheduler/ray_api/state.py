@@ -26,6 +26,8 @@ class RemoteActor:
     name: str
     state: str
     pid: int | None
+    #: The driver that it belongs to.
+    job_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,9 @@ def open_state_api(
 class StateApi(HttpRayApi):
     """`HttpRayApi` with a view of what runs inside the cluster."""
 
+    async def __aenter__(self) -> StateApi:
+        return self
+
     async def actors(self) -> tuple[RemoteActor, ...]:
         """Return the actors that have not ended."""
         path = (
@@ -78,6 +83,7 @@ class StateApi(HttpRayApi):
                 name=_text(row, "name"),
                 state=_text(row, "state"),
                 pid=_number(row.get("pid")),
+                job_id=_text(row, "job_id"),
             )
             for row in await self._rows(path)
         )

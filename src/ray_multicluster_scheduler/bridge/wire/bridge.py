@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import ray
@@ -21,6 +21,7 @@ from ray_multicluster_scheduler.bridge.wire.calls import Call, Calls, LinkLost
 from ray_multicluster_scheduler.bridge.wire.cargo import Cargo
 from ray_multicluster_scheduler.bridge.wire.faults import actor_lost, revive, task_lost
 from ray_multicluster_scheduler.bridge.wire.link import Link, Target
+from ray_multicluster_scheduler.bridge.wire.turns import Turns
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -38,7 +39,7 @@ class Bridge:
         self._calls = Calls(self._link)
         self._code: dict[str, bytes] = {}
         self._tasks: dict[str, Call] = {}
-        self._turns: defaultdict[tuple[str, str | None], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns: defaultdict[tuple[str, str], Turns] = defaultdict(Turns)
 
     async def open(self) -> dict[str, Any]:
         """Connect to the cluster and return which processes serve it."""
@@ -104,14 +105,14 @@ class Bridge:
         self,
         key: str,
         method: str,
-        caller: str | None,
+        turn: tuple[str, int] | None,
         options: Mapping[str, Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Call a method of an actor there; the calls of one `caller` start in their order."""
+        """Call a method of an actor there; `turn` is who calls and the number of the call, or None."""
         try:
-            async with self._turns[key, caller] if caller else _AnyTime():
+            async with self._turns[key, turn[0]].turn(turn[1]) if turn else nullcontext():
                 parcel, contents, size = await self._cargo.pack(args, kwargs)
                 call = self._calls.post("call", key, method, options, parcel, contents, size=size)
             return _returned(await self._answer(call), options)
@@ -154,14 +155,6 @@ class Bridge:
             function = ray.remote(cloudpickle.loads(self._code[digest]))
             refs = function.options(**options).remote(*args, **kwargs)
         return _returned([await ref for ref in (refs if isinstance(refs, list) else [refs])], options)
-
-
-class _AnyTime:
-    """The turn of calls that need not keep an order."""
-
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, *_: object) -> None: ...
 
 
 def _returned(values: list[Any], options: Mapping[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,10 +31,15 @@ class FarActor:
         self._methods = methods
         #: `cluster`, `class`, `name` and `ordered`: calls start in the order in which they were made.
         self._about = about
-        #: Ray keeps the order of calls per handle; so do we.
-        self._caller = uuid.uuid4().hex[:12] if about["ordered"] else None
+        #: Ray keeps the order of calls per handle; so do we, with a number for each.
+        self._caller = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count()
         #: Told when a copy is made: from then on nobody knows when the last one is gone.
         self._shared: Callable[[], object] | None = None
+
+    def turn(self) -> tuple[str, int] | None:
+        """Return who calls and the number of the call; None where the order does not matter."""
+        return (self._caller, next(self._numbers)) if self._about["ordered"] else None
 
     def when_shared(self, tell: Callable[[], object]) -> None:
         """Have `tell` called when a copy is made."""
@@ -87,4 +93,4 @@ class FarMethod:
         call = actor.bridge.call
         if returns != 1:
             call = call.options(num_returns=returns)
-        return call.remote(actor.key, self._name, actor._caller, options, args, kwargs)
+        return call.remote(actor.key, self._name, actor.turn(), options, args, kwargs)

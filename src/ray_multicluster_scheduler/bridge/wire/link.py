@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -104,6 +105,7 @@ class Link:
     def _connect(self) -> None:
         token = self._target.token.value
         warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
+        logging.disable(logging.CRITICAL)  # what Ray logs about the connection would reach the user's output
         ends_at = time.monotonic() + CONNECT_TIMEOUT_S
         while True:
             try:
@@ -112,7 +114,6 @@ class Link:
                     allow_multiple=True,
                     namespace=self._target.namespace,
                     runtime_env=dict(self._target.runtime_env),
-                    log_to_driver=False,
                     _metadata=[("authorization", f"Bearer {token}")] if token else None,
                 )
                 break

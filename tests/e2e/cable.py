@@ -1,0 +1,57 @@
+"""A TCP connection that a test can cut: clients connect to it, and it to the real address."""
+
+import asyncio
+import contextlib
+import threading
+
+
+class Cable:
+    """Passes bytes to and fro until it is cut; while it is cut, new connections are closed at once."""
+
+    def __init__(self, address: str) -> None:
+        self._host, _, port = address.rpartition(":")
+        self._port = int(port)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._open: set[asyncio.StreamWriter] = set()
+        self._cut = False
+        self.address = ""
+
+    def __enter__(self) -> "Cable":
+        self._thread.start()
+        server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop
+        )
+        self.address = f"127.0.0.1:{server.result().sockets[0].getsockname()[1]}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def cut(self) -> None:
+        self._cut = True
+        self._loop.call_soon_threadsafe(self._close_all)
+
+    def mend(self) -> None:
+        self._cut = False
+
+    def _close_all(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._cut:
+            writer.transport.abort()
+            return
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        self._open |= {writer, far_writer}
+        await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        self._open -= {writer, far_writer}
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(2**16):
+                sink.write(data)
+                await sink.drain()
+        sink.close()

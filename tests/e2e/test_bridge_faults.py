@@ -1,0 +1,135 @@
+"""kill -9 of driver, bridge, hub and head, and a cut connection: clear errors, no hang, nothing left."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.builders import a_cluster
+from tests.e2e.cable import Cable
+from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, until
+
+import ray_multicluster_scheduler as raymc
+from ray_multicluster_scheduler.local import HeadSpec, Sandbox
+from ray_multicluster_scheduler.ray_api.state import StateApi
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
+
+HEADS = [HeadSpec(name="home", cpus=2), HeadSpec(name="other", cpus=2)]
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox(tmp_path_factory.mktemp("sandbox"), HEADS) as running:
+        yield running
+
+
+@pytest.fixture
+def world(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "state"))
+    scheduler = raymc.initialize_scheduler_environment(sandbox.config_path)
+    yield World(sandbox=sandbox, folder=tmp_path)
+    scheduler.stop()
+    for head in HEADS:
+        until(lambda name=head.name: not sessions(sandbox, name), within_s=GRACE_S)
+
+
+def sessions(sandbox: Sandbox, name: str) -> list[str]:
+    return World(sandbox=sandbox, folder=Path()).sessions(name)
+
+
+async def actors(world: World, cluster: str, beginning: str) -> dict[str, int]:
+    """The living actors of ours on a cluster: name and pid."""
+    async with StateApi(
+        a_cluster(cluster, dashboard=world.head(cluster).dashboard), request_timeout_s=30
+    ) as api:
+        found = await api.actors()
+    return {actor.name: actor.pid or 0 for actor in found if actor.name.startswith(beginning)}
+
+
+async def pid_of(world: World, cluster: str, beginning: str) -> int:
+    (pid,) = (await actors(world, cluster, beginning)).values()
+    return pid
+
+
+def losses(world: World) -> str:
+    """Start `losses.py` at home and wait until its work on the other cluster is under way."""
+    job = world.submit("losses.py", world.head("other").gcs_address, cluster="home")
+    until(lambda: world.note("ready").exists() or raymc.get_job_status(job) == "FAILED")
+    return job
+
+
+def go_on(world: World, *notes: str) -> None:
+    for note in notes:
+        world.note(note).write_text("")
+
+
+async def test_a_killed_driver_leaves_nothing_behind(world: World) -> None:
+    job = world.submit("lonely.py", cluster="home")
+    until(lambda: world.note("lonely").exists() or raymc.get_job_status(job) == "FAILED")
+    assert len(world.sessions("other")) == 1
+    os.kill(int(world.note("lonely").read_text()), signal.SIGKILL)
+    until(lambda: not world.sessions("other"), within_s=GRACE_S)
+    assert await actors(world, "home", "raymc bridge") == {}
+    assert await actors(world, "other", "raymc hub") == {}
+
+
+async def test_a_killed_bridge_is_an_error_for_its_calls_and_the_next_work_gets_a_new_one(
+    world: World,
+) -> None:
+    job = losses(world)
+    os.kill(await pid_of(world, "home", "raymc bridge"), signal.SIGKILL)
+    go_on(world, "taken", "given-back")
+    seen = world.answer(job)
+    assert all("RayActorError" in seen[each] for each in ("call", "repeatable", "once", "later"))
+    assert seen["again"] == world.head("other").gcs_address
+
+
+async def test_a_killed_hub_is_an_unknown_outcome_and_tasks_with_retries_run_at_home(world: World) -> None:
+    job = losses(world)
+    os.kill(await pid_of(world, "other", "raymc hub"), signal.SIGKILL)
+    go_on(world, "taken", "given-back")
+    assert_lost(world, world.answer(job))
+
+
+async def test_a_dead_cluster_is_an_error_and_no_hang_and_is_used_again_when_it_is_back(
+    world: World, sandbox: Sandbox
+) -> None:
+    job = losses(world)
+    sandbox.kill("other")
+    go_on(world, "taken")
+    until(lambda: world.note("seen").exists() or raymc.get_job_status(job) == "FAILED")
+    sandbox.start("other")
+    go_on(world, "given-back")
+    seen = world.answer(job)
+    assert_lost(world, {**seen, "again": world.head("other").gcs_address})
+    assert seen["again"] in {head.gcs_address for head in sandbox.heads.values()}
+
+
+def assert_lost(world: World, seen: Any) -> None:
+    assert {"RayActorError", "OutcomeUnknown"} <= set(seen["call"])
+    assert seen["repeatable"] == world.head("home").gcs_address
+    assert "OutcomeUnknown" in seen["once"]
+    assert "RayActorError" in seen["later"]
+    assert "OutcomeUnknown" not in seen["later"]
+    assert seen["again"] == world.head("other").gcs_address
+
+
+async def test_a_connection_that_mends_within_rays_grace_loses_nothing(
+    world: World, sandbox: Sandbox
+) -> None:
+    with Cable(world.head("other").client_address) as cable:
+        config = yaml.safe_load(sandbox.config_path.read_text())
+        config["clusters"]["other"]["head_address"] = cable.address
+        path = world.note("clusters.yaml")
+        path.write_text(yaml.safe_dump(config))
+        job = world.submit("through_a_cut.py", PATIENCE_S, cluster="home", config=path)
+        until(lambda: world.note("ready").exists() or raymc.get_job_status(job) == "FAILED")
+        cable.cut()
+        go_on(world, "cut")
+        cable.mend()
+        go_on(world, "mended")
+        assert world.answer(job) == {"counts": list(range(2, 103)), "waited": "waited"}
