@@ -8,6 +8,7 @@ counts once). `small store`: the same with an object store that is smaller than 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -69,6 +70,8 @@ def run_side(source: Path, store_bytes: int) -> Run:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        # Ray then stays on loopback.
+        env={**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
     )
     peak = 0
     while side.poll() is None:

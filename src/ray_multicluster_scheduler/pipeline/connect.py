@@ -222,7 +222,8 @@ def _connection(address: str | None) -> Connection:
 
 
 def _advice(address: str | None, problem: BaseException) -> str:
-    words = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()] or [type(problem).__name__]
+    words = lines[-1] if lines[0].endswith(":") else lines[0]
     if address == "auto":
         return f"{words} Start one with `ray start --head`, or name an address"
     if address is not None and not address.startswith(_CLIENT):
