@@ -27,24 +27,40 @@ if TYPE_CHECKING:
     )
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tail import tail_job_logs
+    from ray_multicluster_scheduler.client.tasks import (
+        cancel_task,
+        explain_task,
+        get_task_status,
+        kill_actor,
+        list_actors,
+        submit_actor,
+        submit_task,
+    )
     from ray_multicluster_scheduler.pipeline.connect import init_ray
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "cancel_task",
     "drain",
     "explain",
+    "explain_task",
     "get_job_info",
     "get_job_status",
+    "get_task_status",
     "get_unified_scheduler",
     "graceful_shutdown_on_keyboard_interrupt",
     "init_ray",
     "initialize_scheduler_environment",
+    "kill_actor",
+    "list_actors",
     "list_jobs",
     "plan_job",
     "stop_job",
+    "submit_actor",
     "submit_job",
     "submit_jobs",
+    "submit_task",
     "tail_job_logs",
     "undrain",
     "wait_for_all_jobs",
@@ -52,10 +68,17 @@ __all__ = [
 
 #: Where the functions live that are not in `client.jobs`.
 _ELSEWHERE = {
+    "cancel_task": "client.tasks",
+    "explain_task": "client.tasks",
+    "get_task_status": "client.tasks",
     "get_unified_scheduler": "client.current",
     "graceful_shutdown_on_keyboard_interrupt": "client.scope",
     "init_ray": "pipeline.connect",
     "initialize_scheduler_environment": "client.current",
+    "kill_actor": "client.tasks",
+    "list_actors": "client.tasks",
+    "submit_actor": "client.tasks",
+    "submit_task": "client.tasks",
     "tail_job_logs": "client.tail",
 }
 

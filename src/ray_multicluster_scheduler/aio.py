@@ -7,7 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ray_multicluster_scheduler.client import current, jobs, scope, tail
+from ray_multicluster_scheduler.client import current, jobs, scope, tail, tasks
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.pipeline.connect import Connection
@@ -38,6 +38,13 @@ explain = _in_thread(jobs.explain)
 plan_job = _in_thread(jobs.plan_job)
 drain = _in_thread(jobs.drain)
 undrain = _in_thread(jobs.undrain)
+submit_task = _in_thread(tasks.submit_task)
+submit_actor = _in_thread(tasks.submit_actor)
+cancel_task = _in_thread(tasks.cancel_task)
+kill_actor = _in_thread(tasks.kill_actor)
+get_task_status = _in_thread(tasks.get_task_status)
+list_actors = _in_thread(tasks.list_actors)
+explain_task = _in_thread(tasks.explain_task)
 
 
 async def init_ray(

@@ -25,6 +25,15 @@ SECTIONS = {
         "stop_job",
         "graceful_shutdown_on_keyboard_interrupt",
     ],
+    "Tasks and actors": [
+        "submit_task",
+        "submit_actor",
+        "get_task_status",
+        "list_actors",
+        "cancel_task",
+        "kill_actor",
+        "explain_task",
+    ],
     "Clusters": ["drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }

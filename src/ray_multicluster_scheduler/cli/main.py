@@ -24,6 +24,7 @@ from ray_multicluster_scheduler.cli.local_cmd import local_app
 from ray_multicluster_scheduler.cli.log_lines import LogLines
 from ray_multicluster_scheduler.cli.logs_cmd import logs
 from ray_multicluster_scheduler.cli.pipeline_cmd import SeveralWords, pipeline
+from ray_multicluster_scheduler.cli.ps_cmd import ps
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.stop_cmd import stop, wait
 from ray_multicluster_scheduler.cli.submit_cmd import submit
@@ -42,7 +43,7 @@ app.command(rich_help_panel=_JOBS, cls=CommandAfterDashes, options_metavar="[OPT
 app.command(rich_help_panel=_JOBS, cls=SeveralWords)(pipeline)
 _ABOUT: Mapping[str, tuple[Callable[..., None], ...]] = {
     _JOBS: (jobs, status, info, logs, events, explain, wait, stop),
-    _CLUSTERS: (clusters, doctor, drain, undrain, top),
+    _CLUSTERS: (clusters, ps, doctor, drain, undrain, top),
 }
 for panel, commands in _ABOUT.items():
     for command in commands:
