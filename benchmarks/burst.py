@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.service.request import JobRequest
 
 COMMAND = "python -c 'import time; time.sleep(0.2)'"
 JOBS = {Size.SMOKE: 2, Size.QUICK: 12, Size.FULL: 40}
-ROUNDS = {Size.SMOKE: 1, Size.QUICK: 1, Size.FULL: 3}
+ROUNDS = {Size.SMOKE: 1, Size.QUICK: 2, Size.FULL: 4}
 ENDED = {"SUCCEEDED", "FAILED", "STOPPED"}
 CAREFUL = 2
 POLL_S = 0.5

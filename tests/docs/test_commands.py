@@ -88,7 +88,9 @@ def test_every_exception_is_needed() -> None:
     assert [known for known in OTHERS if not any(each.startswith(known) for each in shown)] == []
 
 
-@pytest.mark.parametrize("name", ["README", "docs/pipelines", "docs/quickstart", "docs/why-the-wrong-cluster"])
+@pytest.mark.parametrize(
+    "name", ["README", "docs/pipelines", "docs/quickstart", "docs/why-the-wrong-cluster"]
+)
 def test_both_languages_show_the_same_commands_and_programs(name: str) -> None:
     english, chinese = (
         [re.sub(r"  # .*", "", block.text) for block in blocks("bash", "python", "yaml", pages=[ROOT / page])]

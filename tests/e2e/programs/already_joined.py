@@ -3,9 +3,14 @@
 import sys
 
 import ray
-from common import CONFIG, answer, here
+from common import CONFIG, answer
 
 from ray_multicluster_scheduler import explain_task, initialize_scheduler_environment, submit_task
+
+
+def here() -> str:
+    return ray.get_runtime_context().gcs_address
+
 
 ray.init(f"ray://{sys.argv[3]}")
 scheduler = initialize_scheduler_environment(CONFIG)

@@ -3,13 +3,13 @@
 import os
 
 import ray
-from common import CONFIG, FOLDER, answer, here, note, wait_for
+from common import CONFIG, FOLDER, answer, note, wait_for
 
 from ray_multicluster_scheduler import explain_task, initialize_scheduler_environment, submit_task
 
 
 def where() -> tuple[str, str]:
-    return here(), os.environ["RAY_MULTICLUSTER_CLUSTER"]
+    return ray.get_runtime_context().gcs_address, os.environ["RAY_MULTICLUSTER_CLUSTER"]
 
 
 scheduler = initialize_scheduler_environment(CONFIG)

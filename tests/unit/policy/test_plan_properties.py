@@ -174,7 +174,14 @@ def test_every_job_that_some_cluster_could_hold_is_placed_in_as_many_passes_as_t
     for _ in range(len(queue)):
         placed = {each.submission_id for each in planned(queue, idle).placements}
         queue = [job for job in queue if job.submission_id not in placed]
-    lasting = {Cause.UNSEEN, Cause.UNHEALTHY, Cause.DRAINED, Cause.VERSION, Cause.ENVIRONMENT, Cause.TOO_LARGE}
+    lasting = {
+        Cause.UNSEEN,
+        Cause.UNHEALTHY,
+        Cause.DRAINED,
+        Cause.VERSION,
+        Cause.ENVIRONMENT,
+        Cause.TOO_LARGE,
+    }
     lasting |= {Cause.UNKNOWN_RESOURCES, Cause.AVOIDED}
     for waiting in planned(queue, idle).waiting:
         causes = {refusal.cause for refusal in waiting.refusals.values()}
