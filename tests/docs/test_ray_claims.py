@@ -12,7 +12,7 @@ import pytest
 
 from ray_multicluster_scheduler.local import Head, Sandbox
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 class Programs:

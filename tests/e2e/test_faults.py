@@ -28,7 +28,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.request import JobRequest
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MEASURING_JOB = Path(__file__).with_name("measuring_job.py")
 #: So long a raylet looks for its GCS before it gives up, and its jobs with it.

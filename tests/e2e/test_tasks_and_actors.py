@@ -10,7 +10,7 @@ from tests.e2e.task_world import GRACE_S, World, finish, until
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 HEADS = [HeadSpec(name="home", cpus=2), HeadSpec(name="other", cpus=4), HeadSpec(name="third", cpus=1)]
 
