@@ -87,6 +87,7 @@ class Spans:
         send_by_value()
         link = lazy.wire("link")
         target = link.Target(
+            bridge_id=bridge_id,
             name=spec.name,
             address=spec.head_address,
             runtime_env=environment,
@@ -96,7 +97,7 @@ class Spans:
         )
         bridge = ray.remote(lazy.wire("bridge").Bridge)
         name = f"raymc bridge to {spec.name} {bridge_id}"
-        actor = bridge.options(num_cpus=0, max_concurrency=MAX_CALLS, name=name).remote(bridge_id, target)
+        actor = bridge.options(num_cpus=0, max_concurrency=MAX_CALLS, name=name).remote(target)
         try:
             about = ray.get(actor.open.remote(), timeout=OPEN_TIMEOUT_S)
         except ray.exceptions.RayError as error:

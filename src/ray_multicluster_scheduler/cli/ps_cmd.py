@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask, open_state_api
 
 #: How the bridge names its two ends (bridge/spans.py and bridge/wire/link.py).
-HUB, BRIDGE = "raymc hub for ", "raymc bridge to "
+HUB, BRIDGE = "raymc hub ", "raymc bridge to "
 #: Ray runs a job inside such an actor.
 _SUPERVISOR = "JobSupervisor"
 
@@ -56,7 +56,7 @@ def items_of(
     cluster: str, drivers: Sequence[Driver], actors: Sequence[RemoteActor], tasks: Sequence[RemoteTask]
 ) -> list[Item]:
     """Return the lines of one cluster."""
-    hubs = {actor.job_id: actor.name.removeprefix(HUB) for actor in actors if actor.name.startswith(HUB)}
+    hubs = {actor.job_id: _user(actor) for actor in actors if actor.name.startswith(HUB)}
     shown = [actor for actor in actors if actor.class_name != _SUPERVISOR]
     return [
         *(_driver(cluster, driver, hubs) for driver in drivers),
@@ -80,11 +80,16 @@ def _driver(cluster: str, driver: Driver, hubs: dict[str, str]) -> Item:
 def _actor(cluster: str, actor: RemoteActor) -> Item:
     kind, what, why = "actor", actor.class_name, f"named {actor.name!r}" if actor.name else ""
     if actor.name.startswith(HUB):
-        kind, what, why = "hub", "starts work here", f"for {actor.name.removeprefix(HUB)}"
+        kind, what, why = "hub", "starts work here", f"for {_user(actor)}"
     elif actor.name.startswith(BRIDGE):
         kind, what = "bridge", f"to cluster {actor.name.removeprefix(BRIDGE).split()[0]}"
         why = f"a driver here (Ray job {actor.job_id}) uses that cluster"
     return Item(cluster=cluster, kind=kind, state=actor.state, what=what, why=why, pid=actor.pid)
+
+
+def _user(hub: RemoteActor) -> str:
+    """Return for whom a hub is there."""
+    return hub.name.partition(" for ")[2]
 
 
 def _tasks(cluster: str, tasks: Iterable[RemoteTask]) -> list[Item]:

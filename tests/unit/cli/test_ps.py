@@ -19,7 +19,7 @@ def kinds(items: list[Item]) -> list[str]:
 
 
 def test_a_session_says_for_whom_it_is_there() -> None:
-    hub = an_actor("raymc hub for job sub_1, home cluster mac", job_id="02", class_name="Hub")
+    hub = an_actor("raymc hub 12ab for job sub_1, home cluster mac", job_id="02", class_name="Hub")
     ours, foreign, its_hub = items_of("centos", [a_driver("02", SERVER), a_driver("03", SERVER)], [hub], [])
     assert (ours.kind, ours.why) == ("session", "the bridge of job sub_1, home cluster mac")
     assert (foreign.kind, foreign.why) == ("session", "a program connected with ray.init('ray://...')")

@@ -32,10 +32,10 @@ FALLBACKS = NEVER, IF_UNSENT, ALWAYS = "never", "if unsent", "always"
 class Bridge:
     """Passes calls to the hub of one cluster and hands their results to whoever asked at home."""
 
-    def __init__(self, bridge_id: str, target: Target) -> None:
+    def __init__(self, target: Target) -> None:
         self._cluster = target.name
         self._link = Link(target)
-        self._cargo = Cargo(self._link, bridge_id)
+        self._cargo = Cargo(self._link, target.bridge_id)
         self._calls = Calls(self._link)
         self._code: dict[str, bytes] = {}
         self._tasks: dict[str, Call] = {}

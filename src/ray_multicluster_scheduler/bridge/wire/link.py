@@ -43,6 +43,8 @@ class Secret:
 class Target(NamedTuple):
     """The cluster at the other end."""
 
+    #: A hub outlives a bridge that was killed for a while, so the next one must not have the same name.
+    bridge_id: str
     name: str
     address: str
     runtime_env: Mapping[str, Any]
@@ -125,9 +127,8 @@ class Link:
                 time.sleep(CONNECT_PAUSE_S)
         with self._session:
             self._context = ray_client.ray.get_context()
-            self._hub = (
-                ray.remote(Hub).options(num_cpus=0, name=f"raymc hub for {self._target.purpose}").remote()
-            )
+            name = f"raymc hub {self._target.bridge_id} for {self._target.purpose}"
+            self._hub = ray.remote(Hub).options(num_cpus=0, name=name).remote()
 
     def _enter(self) -> None:
         """Give a thread of the pool the client's view of Ray; all other threads keep that of home."""
