@@ -233,8 +233,8 @@ async def test_bad_requests_are_refused_before_anything_is_stored(
 
 
 async def test_an_environment_that_fits_one_cluster_only_goes_there(tmp_path: Path) -> None:
-    clusters = {"named": {"runtime_env": {"conda": "ts"}}, "plain": {}}
-    async with System(tmp_path, fake("named", 8), fake("plain", 2), clusters=clusters) as system:
+    clusters = {"image": {"runtime_env": {"image_uri": "registry/image:1"}}, "plain": {}}
+    async with System(tmp_path, fake("image", 8), fake("plain", 2), clusters=clusters) as system:
         job_id = await system.submit("echo", runtime_env={"pip": ["requests"]})
         await system.until(job_id, JobState.SUCCEEDED)
         assert system.runs(job_id) == ["plain"]

@@ -60,7 +60,7 @@ def main() -> None:
     warnings, lines = logging.getLogger("ray_multicluster_scheduler"), LogLines()
     warnings.addHandler(lines)
     try:
-        app()
+        app(prog_name="raymc")
     except SchedulerError as error:
         say(Text.assemble(("error:", "bold red"), f" {error}"))
         sys.exit(2)
