@@ -42,6 +42,9 @@ SETTINGS: dict[str, Any] = {
 }
 #: The first attempt of a job that is to be interrupted, and the next one.
 LONG_THEN_SHORT = (600, 1)
+#: When a raylet is gone, Ray's helper for a job kills the shell that it started, and leaves the shell's child
+#: behind. With this the program takes the shell's place and dies with the helper: docs/failures.md.
+SHARES_FATE = "exec "
 PATIENCE_S = 240.0
 
 
@@ -215,9 +218,7 @@ def how_it_was_started(pair: Sandbox, role: str) -> Callable[[], object]:
 
 def test_only_the_raylet_killed(pair: Sandbox, tmp_path: Path) -> None:
     with a_scheduler(pair, tmp_path) as submit:
-        # When a raylet dies, Ray's helper for a job kills the shell that it started, and leaves the shell's
-        # child behind. With `exec` the program takes the shell's place: docs/failures.md.
-        story = submit(LONG_THEN_SHORT, prefix="exec ")
+        story = submit(LONG_THEN_SHORT, prefix=SHARES_FATE)
         story.until_it_runs()
         send(pair, signal.SIGKILL, "raylet")
         job = story.until(JobState.SUCCEEDED)
@@ -274,7 +275,7 @@ def test_network_cut_for_a_while(pair: Sandbox, tmp_path: Path, on_unreachable: 
 @pytest.mark.slow
 def test_only_the_gcs_killed(pair: Sandbox, tmp_path: Path) -> None:
     with a_scheduler(pair, tmp_path, lost_after_refused_s=OUTLIVES_GCS_S + 5.0) as submit:
-        story = submit(LONG_THEN_SHORT)
+        story = submit(LONG_THEN_SHORT, prefix=SHARES_FATE)
         story.until_it_runs()
         send(pair, signal.SIGKILL, "gcs_server")
         killed_at = time.time()
