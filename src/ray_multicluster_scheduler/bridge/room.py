@@ -34,9 +34,7 @@ class HomeRoom:
 
     def fits(self, claim: Resources) -> bool:
         """Tell whether a claim fits now; the cluster is asked when its last answer is old or shows none."""
-        now = self._clock.now()
-        if now - self._read_at > MAX_AGE_S:
-            self._read(now)
+        now = self._refresh()
         if self._has(claim):
             return True
         if now - self._settled_at < SETTLE_EVERY_S:
@@ -51,6 +49,7 @@ class HomeRoom:
 
     def snapshot(self) -> ClusterSnapshot:
         """Return home as a cluster like the others."""
+        self._refresh()
         used = {name: amount - self._free.get(name, 0.0) for name, amount in self._total.items()}
         return ClusterSnapshot(
             name=self._home.name,
@@ -60,6 +59,13 @@ class HomeRoom:
             used=used,
             observed_at=self._read_at,
         )
+
+    def _refresh(self) -> float:
+        """Make sure that the last reading is not too old, and return the time."""
+        now = self._clock.now()
+        if now - self._read_at > MAX_AGE_S:
+            self._read(now)
+        return now
 
     def _has(self, claim: Resources) -> bool:
         unseen = self._ledger.unseen(self._home.name)

@@ -76,3 +76,10 @@ def test_a_new_reading_shows_what_was_placed_a_while_before_it() -> None:
     home.free = 4.0
     clock.at += LAG_S
     assert room.fits({"CPU": 4.0})
+
+
+def test_a_home_that_was_never_asked_about_room_still_shows_what_it_has() -> None:
+    room, home, _, _ = a_room(free=3.0)
+    seen = room.snapshot()
+    assert (seen.total, seen.used) == ({"CPU": 4.0}, {"CPU": 1.0})
+    assert home.asked == 1
