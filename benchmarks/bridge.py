@@ -13,6 +13,8 @@ from typing import Any
 from benchmarks.home import HOME, OTHER, joined
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from ray_multicluster_scheduler import submit_actor
+from ray_multicluster_scheduler.bridge.home import connect
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 9}
 #: Calls that wait for each other, and calls that do not.
@@ -20,11 +22,14 @@ SYNC = {Size.SMOKE: 5, Size.QUICK: 50, Size.FULL: 200}
 PIPELINED = {Size.SMOKE: 20, Size.QUICK: 1_000, Size.FULL: 5_000}
 
 
-class Echo:
-    """The least that an actor can do."""
+def echo_class() -> type:
+    """Return the least that an actor can do; made in a function, so that it is sent by value."""
 
-    def echo(self, value: int) -> int:
-        return value
+    class Echo:
+        def echo(self, value: int) -> int:
+            return value
+
+    return Echo
 
 
 def sync_ms(actor: Any, calls: int) -> float:
@@ -53,8 +58,8 @@ def client_main(address: str) -> None:
     """Be the plain Ray Client program: measures what it is told on its input."""
     import ray  # noqa: PLC0415
 
-    ray.init(f"ray://{address}", logging_level="ERROR", log_to_driver=False)
-    actor = ray.remote(Echo).remote()
+    connect(ClusterSpec(name=OTHER, head_address=address, dashboard="", max_running_jobs=1), {}, None)
+    actor = ray.remote(echo_class()).remote()
     ray.get(actor.echo.remote(0))
     for line in sys.stdin:
         what, calls = json.loads(line)
@@ -83,9 +88,9 @@ def measure(size: Size) -> Report:
     with joined() as sandbox, plain_client(sandbox.heads[OTHER].client_address) as client:
         import ray  # noqa: PLC0415
 
-        native = ray.remote(Echo).remote()
-        _, near = submit_actor(Echo, preferred_cluster=HOME)
-        _, far = submit_actor(Echo, preferred_cluster=OTHER)
+        native = ray.remote(echo_class()).remote()
+        _, near = submit_actor(echo_class(), preferred_cluster=HOME)
+        _, far = submit_actor(echo_class(), preferred_cluster=OTHER)
         found = {}
         for what, calls in (("sync", SYNC[size]), ("pipelined", PIPELINED[size])):
             run = MEASURES[what]

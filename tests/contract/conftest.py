@@ -11,6 +11,8 @@ from ray_multicluster_scheduler.testing import FakeRay
 
 #: A loaded machine needs its time to answer and to unpack; the deadline itself is tested on the fake.
 PATIENT_S = 60.0
+#: What the shared sandbox gives to the cluster that `real_head` is.
+REAL_CPUS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,4 +32,4 @@ async def target(request: pytest.FixtureRequest) -> AsyncIterator[Target]:
         head = request.getfixturevalue("real_head")
         spec = a_cluster("real", dashboard=head.dashboard)
         async with HttpRayApi(spec, request_timeout_s=PATIENT_S) as api:
-            yield Target(api=api, cpus=2)
+            yield Target(api=api, cpus=REAL_CPUS)

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: Short deadlines, so that a cluster that hangs is found silent soon.
-IMPATIENT = {"request_timeout_s": 0.3, "probe_timeout_s": 0.3}
+IMPATIENT = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
 
 
 def promises_broken(system: System, *ids: str, may_overlap: tuple[str, ...] = ()) -> list[str]:
@@ -24,7 +24,7 @@ def clusters_of(system: System, job_id: str) -> list[str]:
     return [run.cluster for run in runs_of(system.ray.values(), job_id)]
 
 
-async def running_on(system: System, cluster: str, entrypoint: str = "sleep 0.5", **request: object) -> str:
+async def running_on(system: System, cluster: str, entrypoint: str = "sleep 2", **request: object) -> str:
     """Accept a job and wait until it runs on this cluster."""
     job_id = await system.submit(entrypoint, preferred_cluster=cluster, **request)
     await system.until(job_id, JobState.RUNNING)
@@ -105,6 +105,8 @@ async def test_on_unreachable_wait_waits_however_long_the_silence_is(tmp_path: P
         job_id = await running_on(system, "a", "sleep 1000")
         system.ray["a"].hang()
         await system.until(job_id, JobState.UNREACHABLE)
+        store = system.scheduler.store
+        await eventually(lambda: store.load_snapshots()["a"].health is Health.UNHEALTHY)
         others = [await system.submit("sleep 0.2") for _ in range(5)]
         await system.finished(*others)
         assert system.scheduler.store.get(job_id).state is JobState.UNREACHABLE
@@ -134,7 +136,7 @@ async def test_on_unreachable_seconds_starts_it_elsewhere_says_so_and_stops_the_
     tmp_path: Path,
 ) -> None:
     async with System(tmp_path, fake("a"), fake("b"), **IMPATIENT) as system:
-        job_id = await running_on(system, "a", "sleep 3", on_unreachable=1.5)
+        job_id = await running_on(system, "a", "sleep 6", on_unreachable=1.5)
         system.ray["a"].hang()
         await eventually(lambda: clusters_of(system, job_id) == ["a", "b"])
         system.ray["a"].resume()
@@ -201,10 +203,10 @@ async def test_a_head_without_gcs_is_unhealthy_although_its_version_answers(tmp_
         assert not promises_broken(system, job_id, other)
 
 
-async def test_a_flapping_cluster_causes_few_moves_and_no_second_run(tmp_path: Path) -> None:
-    async with System(tmp_path, fake("a"), fake("b"), **IMPATIENT) as system:
+async def test_a_flapping_cluster_causes_no_moves_and_no_second_run(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a"), fake("b"), unreachable_after_s=20, **IMPATIENT) as system:
         flapping = system.ray["a"]
-        job_id = await running_on(system, "a", "sleep 3")
+        job_id = await running_on(system, "a", "sleep 6")
         while flapping.runs[0].end is None:
             asked = flapping.calls.total()
             flapping.hang()
@@ -213,7 +215,7 @@ async def test_a_flapping_cluster_causes_few_moves_and_no_second_run(tmp_path: P
             await eventually(lambda asked=asked: flapping.calls.total() > asked + 6)
         await system.until(job_id, JobState.SUCCEEDED)
         assert clusters_of(system, job_id) == ["a"]
-        assert len(system.story(job_id)) <= 5 + 2  # at most one silence was long enough to count
+        assert system.story(job_id) == ["QUEUED", "PLACED", "SUBMITTED", "RUNNING", "SUCCEEDED"]
         assert not promises_broken(system, job_id)
 
 
@@ -271,7 +273,7 @@ async def test_a_job_of_a_cluster_that_is_no_longer_configured_is_kept_and_can_b
     tmp_path: Path, stop: bool
 ) -> None:
     async with System(tmp_path, fake("a"), fake("b")) as system:
-        job_id = await running_on(system, "a", "sleep 1.5")
+        job_id = await running_on(system, "a", "sleep 3")
         await asyncio.to_thread(system.scheduler.stop)
         without = system.another_scheduler()
         without.config = replace(without.config, clusters=without.config.clusters[1:])

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.policy.judge import JudgeRules
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.submission import parse_submission
 
-IMPATIENT = {"request_timeout_s": 0.3, "probe_timeout_s": 0.3}
+IMPATIENT = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
 
 
 def promises_broken(system: System, *ids: str) -> list[str]:
@@ -47,7 +47,7 @@ async def test_a_cluster_that_cannot_start_the_job_loses_it_to_another_and_does_
 ) -> None:
     async with System(tmp_path, fake("a", 8), fake("b", 1)) as system:
         system.ray["a"].fail_starts(error_type)
-        busy = await system.submit("sleep 1.5", preferred_cluster="b")
+        busy = await system.submit("sleep 3", preferred_cluster="b")
         await system.until(busy, JobState.RUNNING)
         job_id = await system.submit("sleep 0.2", preferred_cluster="a", max_retries=0)
         job = await system.until(job_id, JobState.SUCCEEDED)  # waits for 'b' rather than going back to 'a'
@@ -68,7 +68,7 @@ async def test_the_only_cluster_gets_the_job_again_until_the_retries_are_used_up
 
 async def test_a_job_whose_supervisor_died_is_tried_again_at_no_cost_for_the_user(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
-        job_id = await system.submit("sleep 0.5")
+        job_id = await system.submit("sleep 2")
         await system.until(job_id, JobState.RUNNING)
         system.ray["a"].kill_supervisor(job_id)
         job = await system.until(job_id, JobState.SUCCEEDED)
@@ -81,7 +81,7 @@ async def test_a_surprising_failure_that_a_second_read_does_not_confirm_is_not_b
     tmp_path: Path,
 ) -> None:
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
-        job_id = await system.submit("sleep 0.7")
+        job_id = await system.submit("sleep 2")
         await system.until(job_id, JobState.RUNNING)
         system.ray["a"].misreport(job_id, times=1)
         job = await system.until(job_id, JobState.SUCCEEDED)
@@ -94,7 +94,7 @@ async def test_a_record_that_was_deleted_before_it_was_read_is_an_unknown_outcom
     tmp_path: Path,
 ) -> None:
     async with System(tmp_path, fake("a"), fake("b"), **IMPATIENT) as system:
-        job_id = await system.submit("sleep 0.5", preferred_cluster="a")
+        job_id = await system.submit("sleep 2", preferred_cluster="a")
         await system.until(job_id, JobState.RUNNING)
         system.ray["a"].hang()
         await eventually(lambda: system.ray["a"].jobs[job_id].status.final)
@@ -164,7 +164,7 @@ async def test_what_the_store_does_not_know_is_never_touched(
 
 async def test_a_leader_that_was_paused_does_not_stop_the_jobs_of_its_successor(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
-        first = await system.submit("sleep 1.5")
+        first = await system.submit("sleep 3")
         await system.until(first, JobState.RUNNING)
         ray, store = system.ray["a"], system.scheduler.store
         assert system.scheduler._engine is not None
@@ -176,7 +176,7 @@ async def test_a_leader_that_was_paused_does_not_stop_the_jobs_of_its_successor(
         await eventually(lambda: store.leader(now=system.scheduler.clock.now()) is None)
         system.scheduler, old = system.another_scheduler(), system.scheduler
         system.scheduler.start()
-        second = await system.submit("sleep 1.5")
+        second = await system.submit("sleep 3")
         await system.until(second, JobState.RUNNING)
         paused.set()
         done = await system.finished(first, second)
@@ -195,7 +195,7 @@ def _block_until(event: asyncio.Event) -> None:
 
 async def test_user_failures_and_infrastructure_failures_have_budgets_of_their_own(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a"), max_infra_retries=1) as system:
-        job_id = await system.submit("sleep 0.3; exit 3", max_retries=1)
+        job_id = await system.submit("sleep 1.5; exit 3", max_retries=1)
         await system.until(job_id, JobState.RUNNING)
         system.ray["a"].kill_supervisor(job_id)
         job = await system.until(job_id, JobState.FAILED)

@@ -67,7 +67,7 @@ async def test_starting_elsewhere_after_a_mere_time_out_is_noticed(
             await self._back(job, "no answer: try another cluster", delay_s=0.0)
 
     monkeypatch.setattr(Sender, "_send", give_up)
-    impatient = {"request_timeout_s": 0.3, "probe_timeout_s": 0.3}
+    impatient = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
     async with System(tmp_path, fake("a"), fake("b"), probe_interval_s=3600.0, **impatient) as system:
         await system.finished(await system.submit("echo", preferred_cluster="a"))
         system.ray["a"].hang()

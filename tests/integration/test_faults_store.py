@@ -18,7 +18,7 @@ async def test_a_store_that_is_locked_for_too_long_ends_nothing_for_good(
 ) -> None:
     monkeypatch.setattr("ray_multicluster_scheduler.store.database.BUSY_TIMEOUT_S", 1)
     async with System(tmp_path, fake("a")) as system:
-        job_id = await system.submit("sleep 0.5")
+        job_id = await system.submit("sleep 2")
         await system.until(job_id, JobState.RUNNING)
         database = tmp_path / "state" / "jobs.db"
         with closing(sqlite3.connect(database, isolation_level=None)) as locker:
@@ -37,7 +37,7 @@ async def test_a_scheduler_that_is_stopped_while_the_store_is_locked_ends_all_th
 ) -> None:
     monkeypatch.setattr("ray_multicluster_scheduler.store.database.BUSY_TIMEOUT_S", 1)
     async with System(tmp_path, fake("a")) as system:
-        job_id = await system.submit("sleep 0.5")
+        job_id = await system.submit("sleep 2")
         await system.until(job_id, JobState.RUNNING)
         with closing(sqlite3.connect(tmp_path / "state" / "jobs.db", isolation_level=None)) as locker:
             locker.execute("BEGIN IMMEDIATE")

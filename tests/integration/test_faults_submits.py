@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.submission import parse_submission
 
-IMPATIENT = {"request_timeout_s": 0.3, "probe_timeout_s": 0.3}
+IMPATIENT = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
 SUBMIT = "POST /api/jobs/"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter
@@ -158,9 +159,14 @@ class FakeRay(Faults):
 
     async def go_dark(self) -> None:
         """Refuse connections and drop the open ones. Jobs go on."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await server.cleanup()
+        if self._server is None:
+            return
+        runner, self._server = self._server, None
+        handlers = runner.server
+        assert handlers is not None
+        await runner.cleanup()
+        await asyncio.sleep(0)  # a connection that was accepted in this very moment gets its handler now
+        await handlers.shutdown(SHUTDOWN_S)
 
     async def come_back(self) -> None:
         """Listen again, on the same port."""
