@@ -95,7 +95,7 @@ def _silent(job: Job, sight: Sight, *, rules: JudgeRules) -> Verdict:
     if sight.refused_s >= rules.lost_after_refused_s:
         return _lost(
             f"cluster {job.cluster!r} is down: its dashboard and its head address have both refused "
-            f"connections for {sight.refused_s:.0f} s, longer than a Ray job outlives its head"
+            f"connections for {sight.refused_s:.0f} s (lost_after_refused_s: {rules.lost_after_refused_s:g})"
         )
     if sight.silent_s < rules.unreachable_after_s:
         return _KEEP
