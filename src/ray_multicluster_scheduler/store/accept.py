@@ -18,12 +18,19 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.store.queue import chunks, get_many
+from ray_multicluster_scheduler.store.prepared import ForIds, Prepared, chunks
+from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many
 from ray_multicluster_scheduler.store.rows import event_row, job_row, new_job
-from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
+from ray_multicluster_scheduler.store.tables import dependencies, jobs, tags
 
 #: What `remote_id_for` appends for further attempts: no job may look like the retry of another one.
 _RETRY_ID = re.compile(r".*--r[0-9]+")
+
+_INSERT_JOBS = Prepared(insert(jobs))
+_INSERT_WAITS = Prepared(insert(dependencies))
+_INSERT_TAGS = Prepared(insert(tags))
+_NUMBERS = ForIds(lambda ids: select(jobs.c.submission_id, jobs.c.seq).where(jobs.c.submission_id.in_(ids)))
+_STATES = ForIds(lambda ids: select(jobs.c.submission_id, jobs.c.state).where(jobs.c.submission_id.in_(ids)))
 
 #: Submission id, what is asked for, and when.
 _Request = tuple[str, JobSpec, float]
@@ -77,14 +84,9 @@ def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
 
 def _numbered(tx: Connection, made: Sequence[Job]) -> dict[str, Job]:
     """Return new jobs with the numbers that the database has given them; the rest of them is known."""
-    seqs = {
-        submission_id: seq
-        for chunk in chunks([job.submission_id for job in made])
-        for submission_id, seq in tx.execute(
-            select(jobs.c.submission_id, jobs.c.seq).where(jobs.c.submission_id.in_(chunk))
-        )
-    }
-    return {job.submission_id: replace(job, seq=seqs[job.submission_id]) for job in made}
+    by_id = {job.submission_id: job for job in made}
+    numbers = _NUMBERS.rows(tx, list(by_id))
+    return {submission_id: replace(by_id[submission_id], seq=seq) for submission_id, seq in numbers}
 
 
 def _tell_new_from_known(
@@ -136,13 +138,7 @@ def _check_ids(tx: Connection, new: Collection[str]) -> None:
 
 
 def _states(tx: Connection, submission_ids: Sequence[str]) -> dict[str, JobState]:
-    return {
-        submission_id: JobState(state)
-        for chunk in chunks(submission_ids)
-        for submission_id, state in tx.execute(
-            select(jobs.c.submission_id, jobs.c.state).where(jobs.c.submission_id.in_(chunk))
-        )
-    }
+    return {submission_id: JobState(state) for submission_id, state in _STATES.rows(tx, submission_ids)}
 
 
 def _with_known_ids(spec: JobSpec, aliases: Mapping[str, str]) -> JobSpec:
@@ -183,15 +179,10 @@ def _insert(tx: Connection, made: Sequence[Job], states: Mapping[str, JobState])
         for job in made
         for tag in dict.fromkeys(job.spec.tags)
     ]
-    rows = {
-        jobs: [job_row(job) for job in made],
-        dependencies: waits,
-        tags: tagged,
-        events: [event_row(_accepted(job)) for job in made],
-    }
-    for table, values in rows.items():
-        if values:
-            tx.execute(insert(table), values)
+    _INSERT_JOBS.run(tx, [job_row(job) for job in made])
+    _INSERT_WAITS.run(tx, waits)
+    _INSERT_TAGS.run(tx, tagged)
+    WRITE_EVENTS.run(tx, [event_row(_accepted(job)) for job in made])
 
 
 def _accepted(job: Job) -> Event:

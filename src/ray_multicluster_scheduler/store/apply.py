@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, update
+from sqlalchemy import Connection, bindparam, delete, insert, true, update
 
 from ray_multicluster_scheduler.errors import StaleTransition
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import moves
 from ray_multicluster_scheduler.store.moves import Move
-from ray_multicluster_scheduler.store.queue import chunks, get_many
+from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
+from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many
 from ray_multicluster_scheduler.store.rows import attempt_row, event_row, moving_values
-from ray_multicluster_scheduler.store.tables import attempts, dependencies, events, jobs
+from ray_multicluster_scheduler.store.tables import attempts, dependencies, jobs
 
-_MOVE_JOB = update(jobs).where(
-    jobs.c.submission_id == bindparam("of_job"),
-    jobs.c.state == bindparam("from_state"),
-    jobs.c.attempt == bindparam("from_attempt"),
+_MOVE_JOB = Prepared(
+    update(jobs).where(
+        jobs.c.submission_id == bindparam("of_job"),
+        jobs.c.state == bindparam("from_state"),
+        jobs.c.attempt == bindparam("from_attempt"),
+    )
 )
-_CHANGE_ATTEMPT = update(attempts).where(
-    attempts.c.submission_id == bindparam("of_job"), attempts.c.number == bindparam("of_number")
+_START_ATTEMPT = Prepared(insert(attempts))
+_CHANGE_ATTEMPT = Prepared(
+    update(attempts).where(
+        attempts.c.submission_id == bindparam("of_job"), attempts.c.number == bindparam("of_number")
+    )
+)
+_FORGET_WAITS = ForIds(lambda ids: delete(dependencies).where(dependencies.c.submission_id.in_(ids)))
+_FREE_WAITING = ForIds(lambda ids: delete(dependencies).where(dependencies.c.needs.in_(ids)))
+_FAIL_WAITING = ForIds(
+    lambda ids: update(dependencies).where(dependencies.c.needs.in_(ids)).values(failed=true())
 )
 
 
@@ -38,7 +49,7 @@ def apply(tx: Connection, transitions: Sequence[Transition], *, now: float) -> t
     if made:
         _write_jobs(tx, made)
         _write_attempts(tx, made)
-        tx.execute(insert(events), [event_row(move.event) for move in made])
+        WRITE_EVENTS.run(tx, [event_row(move.event) for move in made])
         _settle_dependencies(tx, [move.after for move in made if move.after.final])
     return tuple({move.after.submission_id: move.after for move in made}.values())
 
@@ -53,14 +64,12 @@ def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
         }
         for move in made
     ]
-    if tx.execute(_MOVE_JOB, rows).rowcount != len(rows):
+    if _MOVE_JOB.run(tx, rows) != len(rows):
         raise StaleTransition("a job was moved by somebody else while it was locked; nothing was written")
 
 
 def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
-    started = [attempt_row(move.new_attempt) for move in made if move.new_attempt]
-    if started:
-        tx.execute(insert(attempts), started)
+    _START_ATTEMPT.run(tx, [attempt_row(move.new_attempt) for move in made if move.new_attempt])
     changes: dict[tuple[str, int], dict[str, Any]] = {}
     for move in made:
         if move.attempt_values:
@@ -71,14 +80,11 @@ def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
         row = {"of_job": submission_id, "of_number": number, **values}
         alike.setdefault(frozenset(values), []).append(row)
     for rows in alike.values():
-        tx.execute(_CHANGE_ATTEMPT, rows)
+        _CHANGE_ATTEMPT.run(tx, rows)
 
 
 def _settle_dependencies(tx: Connection, ended: Sequence[Job]) -> None:
     """Free who waited for a success, mark who waited in vain, forget what the ended ones waited for."""
-    for chunk in chunks([job.submission_id for job in ended]):
-        tx.execute(delete(dependencies).where(dependencies.c.submission_id.in_(chunk)))
-    for chunk in chunks([job.submission_id for job in ended if job.state is JobState.SUCCEEDED]):
-        tx.execute(delete(dependencies).where(dependencies.c.needs.in_(chunk)))
-    for chunk in chunks([job.submission_id for job in ended if job.state is not JobState.SUCCEEDED]):
-        tx.execute(update(dependencies).where(dependencies.c.needs.in_(chunk)).values(failed=True))
+    _FORGET_WAITS.run(tx, [job.submission_id for job in ended if job.spec.depends_on])
+    _FREE_WAITING.run(tx, [job.submission_id for job in ended if job.state is JobState.SUCCEEDED])
+    _FAIL_WAITING.run(tx, [job.submission_id for job in ended if job.state is not JobState.SUCCEEDED])

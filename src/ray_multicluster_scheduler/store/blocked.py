@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
@@ -23,20 +23,22 @@ MAX_LINKS = 8
 MAX_REASON = 1000
 
 _QUEUED = jobs.c.state == JobState.QUEUED.value
+_OVERDUE = select(*JOB_COLUMNS).where(jobs.c.queue_deadline <= bindparam("now"))
+_FAILED_NEED = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
+_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(_QUEUED, jobs.c.submission_id.in_(_FAILED_NEED))
+_STOPPING = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
 
 
 def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     """Return them oldest first. A stop request is the first reason, a failed dependency the second."""
     found: dict[str, tuple[Job, str]] = {}
-    for job in read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.queue_deadline <= now)):
+    for job in read_jobs(tx, _OVERDUE, now=now):
         found[job.submission_id] = job, _overdue(job)
-    failed = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
-    waiting_in_vain = read_jobs(tx, select(*JOB_COLUMNS).where(_QUEUED, jobs.c.submission_id.in_(failed)))
+    waiting_in_vain = read_jobs(tx, _WAITING_IN_VAIN)
     causes = _causes(tx, waiting_in_vain)
     for job in waiting_in_vain:
         found[job.submission_id] = job, _chain(job, causes)
-    stopping = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
-    reasons = {submission_id: reason or "stopped" for submission_id, reason in tx.execute(stopping)}
+    reasons = {submission_id: reason or "stopped" for submission_id, reason in tx.execute(_STOPPING)}
     for submission_id, job in get_many(tx, list(reasons)).items():
         found[submission_id] = job, reasons[submission_id]
     return tuple(sorted(found.values(), key=lambda pair: pair[0].seq))

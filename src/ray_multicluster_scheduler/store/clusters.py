@@ -10,6 +10,8 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.store.rows import plain, snapshot_from
 from ray_multicluster_scheduler.store.tables import drained_clusters, snapshots
 
+_DRAINED = select(drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
+
 
 def set_drained(tx: Connection, cluster: str, *, drained: bool, reason: str, now: float) -> None:
     """Mark or unmark a cluster; "not drained" is kept too, because it overrules the configuration."""
@@ -19,8 +21,7 @@ def set_drained(tx: Connection, cluster: str, *, drained: bool, reason: str, now
 
 def list_drained(tx: Connection) -> dict[str, tuple[bool, str]]:
     """Return the marks by cluster name: (drained, reason)."""
-    columns = (drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
-    return {cluster: (drained, reason) for cluster, drained, reason in tx.execute(select(*columns))}
+    return {cluster: (drained, reason) for cluster, drained, reason in tx.execute(_DRAINED)}
 
 
 def save_snapshots(tx: Connection, seen: Sequence[ClusterSnapshot]) -> None:

@@ -9,13 +9,15 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.states import LIVE
-from ray_multicluster_scheduler.store.queue import get, require
+from ray_multicluster_scheduler.store.prepared import Prepared
+from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get, require
 from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
 from ray_multicluster_scheduler.store.tables import attempts, events, jobs, logs
 
-_FORGET_LOG = delete(logs).where(
-    logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt")
+_FORGET_LOG = Prepared(
+    delete(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))
 )
+_KEEP_LOG = Prepared(insert(logs))
 
 
 def list_attempts(tx: Connection, submission_id: str) -> tuple[Attempt, ...]:
@@ -46,7 +48,7 @@ def mark_attempt(
         .values(outcome=outcome, reason=reason)
     )
     event = replace(note(job, now=now, reason=reason), attempt=number, cluster=former.cluster)
-    tx.execute(insert(events), event_row(event))
+    WRITE_EVENTS.run(tx, [event_row(event)])
 
 
 def list_events(tx: Connection, submission_id: str | None, *, after: int, limit: int) -> tuple[Event, ...]:
@@ -60,10 +62,8 @@ def list_events(tx: Connection, submission_id: str | None, *, after: int, limit:
 def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:
     """Keep the logs of attempts, replacing what was kept."""
     require(tx, sorted({submission_id for submission_id, _, _ in kept}))
-    tx.execute(_FORGET_LOG, [{"of_job": job, "of_attempt": number} for job, number, _ in kept])
-    tx.execute(
-        insert(logs), [{"submission_id": job, "attempt": number, "text": text} for job, number, text in kept]
-    )
+    _FORGET_LOG.run(tx, [{"of_job": job, "of_attempt": number} for job, number, _ in kept])
+    _KEEP_LOG.run(tx, [{"submission_id": job, "attempt": number, "text": text} for job, number, text in kept])
 
 
 def load_log(tx: Connection, submission_id: str, attempt: int | None) -> str | None:

@@ -11,6 +11,8 @@ from ray_multicluster_scheduler.model.job import Lease
 from ray_multicluster_scheduler.store.rows import lease_from
 from ray_multicluster_scheduler.store.tables import lease as table
 
+_LEASE = select(table)
+
 
 def acquire(tx: Connection, holder: str, *, ttl_s: float, now: float) -> Lease | None:
     """Take the lease if it is free, expired or already ours; a new holder gets a larger epoch."""
@@ -54,7 +56,7 @@ def require(tx: Connection, epoch: int) -> None:
 
 
 def _held(tx: Connection) -> Lease | None:
-    return lease_from(tx.execute(select(table)).mappings().one())
+    return lease_from(tx.execute(_LEASE).mappings().one())
 
 
 def _update_if_mine(tx: Connection, lease: Lease, **values: object) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     Connection,
     Select,
     Text,
+    bindparam,
     exists,
     func,
     insert,
@@ -22,29 +24,51 @@ from sqlalchemy import (
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.store.rows import event_row, job_from, note
+from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
+from ray_multicluster_scheduler.store.rows import JOB_FIELDS, event_row, job_from, note
 from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
 
 #: Written out as in the index: SQLite uses a partial one only where its condition stands in the statement.
 TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")
 IS_DELAYED = jobs.c.not_before > literal_column("0")
 DEPENDENCY_FAILED = text("dependencies.failed")
-#: A whole job. The spec comes as text: most of them are known (`rows.job_from`).
+#: A whole job. JSON comes as text: most of it is known (`rows.job_from`).
 JOB_COLUMNS = tuple(
-    type_coerce(column, Text).label("spec") if column is jobs.c.spec else column for column in jobs.c
+    type_coerce(column, Text).label(column.name) if isinstance(column.type, JSON) else column
+    for column in (jobs.c[name] for name in JOB_FIELDS)
 )
-#: Far below SQLite's limit of values in one statement.
-_CHUNK = 1000
+WRITE_EVENTS = Prepared(insert(events))
+_QUEUED = jobs.c.state == JobState.QUEUED.value
+_IS_LIVE = jobs.c.state.in_(sorted(state.value for state in LIVE))
+_LIVE = select(*JOB_COLUMNS).where(_IS_LIVE).order_by(jobs.c.seq)
+_STOPPING = select(*JOB_COLUMNS).where(_IS_LIVE, TARGET_STOPPED)
+_ARRIVALS = (
+    select(*JOB_COLUMNS)
+    .where(jobs.c.seq > bindparam("after"), jobs.c.target == Target.FINISHED.value)
+    .order_by(jobs.c.seq)
+    .limit(bindparam("most"))
+)
+_ALL_ARRIVALS = _ARRIVALS.where(_QUEUED)
+#: Beyond a number there are only new jobs, nearly all of them queued; from the start it is the history.
+#: `coalesce` keeps the state's index out of it, so that the number is looked up.
+_NEW_ARRIVALS = _ARRIVALS.where(func.coalesce(jobs.c.state, "") == JobState.QUEUED.value)
+_NEXT_RETRY = select(func.min(jobs.c.not_before)).where(
+    IS_DELAYED, jobs.c.not_before > bindparam("now"), _QUEUED
+)
+_NEXT_OVERDUE = select(func.min(jobs.c.queue_deadline)).where(jobs.c.queue_deadline > bindparam("now"))
+_JOBS = ForIds(lambda ids: select(*JOB_COLUMNS).where(jobs.c.submission_id.in_(ids)))
+_KNOWN_IDS = ForIds(lambda ids: select(jobs.c.submission_id).where(jobs.c.submission_id.in_(ids)))
+_OPEN_NEEDS = ForIds(
+    lambda ids: select(dependencies.c.submission_id, dependencies.c.needs).where(
+        dependencies.c.submission_id.in_(ids)
+    )
+)
+_STOP = Prepared(update(jobs).where(jobs.c.submission_id == bindparam("of_job")))
 
 
-def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Cut a list of any length into pieces that fit into one statement."""
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
-
-
-def read_jobs(tx: Connection, statement: Select[Any]) -> tuple[Job, ...]:
+def read_jobs(tx: Connection, statement: Select[Any], **values: Any) -> tuple[Job, ...]:
     """Run a SELECT of whole jobs."""
-    return tuple(job_from(row) for row in tx.execute(statement).mappings().all())
+    return tuple([job_from(row) for row in tx.execute(statement, values).all()])
 
 
 def get(tx: Connection, submission_id: str) -> Job:
@@ -56,21 +80,12 @@ def get(tx: Connection, submission_id: str) -> Job:
 
 def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
     """Return the known ones among these ids."""
-    found = (
-        job
-        for chunk in chunks(submission_ids)
-        for job in read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.submission_id.in_(chunk)))
-    )
-    return {job.submission_id: job for job in found}
+    return {job.submission_id: job for job in map(job_from, _JOBS.rows(tx, submission_ids))}
 
 
 def require(tx: Connection, submission_ids: Sequence[str]) -> None:
     """Raise `JobNotFound` unless all of these jobs are there."""
-    known = {
-        submission_id
-        for chunk in chunks(submission_ids)
-        for submission_id in tx.scalars(select(jobs.c.submission_id).where(jobs.c.submission_id.in_(chunk)))
-    }
+    known = {submission_id for (submission_id,) in _KNOWN_IDS.rows(tx, submission_ids)}
     for submission_id in submission_ids:
         if submission_id not in known:
             raise JobNotFound(submission_id)
@@ -118,44 +133,28 @@ def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...
 
 def arrivals(tx: Connection, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
     """Return QUEUED jobs with a larger number than `after`, and what each still waits for."""
-    queued = jobs.c.state == JobState.QUEUED.value
-    # Beyond a number there are only new jobs, nearly all of them queued; from the start it is the history.
-    if after:
-        queued = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value  # so that the number is looked up
-    found = read_jobs(
-        tx,
-        select(*JOB_COLUMNS)
-        .where(queued, jobs.c.seq > after, jobs.c.target == Target.FINISHED.value)
-        .order_by(jobs.c.seq)
-        .limit(limit),
-    )
+    found = read_jobs(tx, _NEW_ARRIVALS if after else _ALL_ARRIVALS, after=after, most=limit)
     needs: dict[str, list[str]] = {}
-    for chunk in chunks([job.submission_id for job in found if job.spec.depends_on]):
-        open_ones = select(dependencies.c.submission_id, dependencies.c.needs)
-        for submission_id, need in tx.execute(open_ones.where(dependencies.c.submission_id.in_(chunk))):
-            needs.setdefault(submission_id, []).append(need)
+    waiting = [job.submission_id for job in found if job.spec.depends_on]
+    for submission_id, need in _OPEN_NEEDS.rows(tx, waiting):
+        needs.setdefault(submission_id, []).append(need)
     return tuple((job, tuple(needs.get(job.submission_id, ()))) for job in found)
 
 
 def live(tx: Connection) -> tuple[Job, ...]:
     """Return all jobs that hold an attempt on a cluster, oldest first."""
-    states = sorted(state.value for state in LIVE)
-    return read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.state.in_(states)).order_by(jobs.c.seq))
+    return read_jobs(tx, _LIVE)
 
 
 def stopping(tx: Connection) -> tuple[Job, ...]:
     """Return the live jobs that somebody wants stopped."""
-    states = sorted(state.value for state in LIVE)
-    return read_jobs(tx, select(*JOB_COLUMNS).where(jobs.c.state.in_(states), TARGET_STOPPED))
+    return read_jobs(tx, _STOPPING)
 
 
 def next_due(tx: Connection, *, now: float) -> float | None:
     """Return when time alone will next change what `runnable` or `blocked` say."""
-    retry = select(func.min(jobs.c.not_before)).where(
-        IS_DELAYED, jobs.c.not_before > now, jobs.c.state == JobState.QUEUED.value
-    )
-    overdue = select(func.min(jobs.c.queue_deadline)).where(jobs.c.queue_deadline > now)
-    return min((due for due in (tx.scalar(retry), tx.scalar(overdue)) if due is not None), default=None)
+    found = [tx.scalar(statement, {"now": now}) for statement in (_NEXT_RETRY, _NEXT_OVERDUE)]
+    return min((due for due in found if due is not None), default=None)
 
 
 def request_stop(
@@ -167,13 +166,8 @@ def request_stop(
         if submission_id not in known:
             raise JobNotFound(submission_id)
     stopping = [job for job in known.values() if not job.final and job.target is not Target.STOPPED]
-    for chunk in chunks([job.submission_id for job in stopping]):
-        tx.execute(
-            update(jobs)
-            .where(jobs.c.submission_id.in_(chunk))
-            .values(target=Target.STOPPED.value, stop_reason=reason, reason=reason)
-        )
-    if stopping:
-        tx.execute(insert(events), [event_row(note(job, now=now, reason=reason)) for job in stopping])
+    wanted = {"target": Target.STOPPED.value, "stop_reason": reason, "reason": reason}
+    _STOP.run(tx, [{"of_job": job.submission_id, **wanted} for job in stopping])
+    WRITE_EVENTS.run(tx, [event_row(note(job, now=now, reason=reason)) for job in stopping])
     changed = get_many(tx, submission_ids)
     return tuple(changed[submission_id] for submission_id in submission_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, lru_cache
@@ -15,10 +15,11 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, No
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Target
 from ray_multicluster_scheduler.model.states import JobState
 
-_JOB_FIELDS = tuple(field.name for field in fields(Job))
+#: A whole job is read as these columns, in this order.
+JOB_FIELDS = tuple(field.name for field in fields(Job))
 #: What a move may change; the rest of a row is written once, or by a stop request.
 _MOVING = tuple(
-    name for name in _JOB_FIELDS if name not in {"seq", "submission_id", "spec", "target", "accepted_at"}
+    name for name in JOB_FIELDS if name not in {"seq", "submission_id", "spec", "target", "accepted_at"}
 )
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
 _EVENT_FIELDS = tuple(field.name for field in fields(Event))
@@ -30,7 +31,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 def to_json(value: Any) -> str:
     """Write what a JSON column holds. Only what JSON does not know by itself is turned into plain values."""
-    return json.dumps(value, default=plain)
+    return _ENCODER.encode(value)
 
 
 def plain(value: Any) -> Any:
@@ -46,6 +47,9 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
     return value
+
+
+_ENCODER = json.JSONEncoder(default=plain)
 
 
 @cache
@@ -85,13 +89,13 @@ def moving_values(job: Job) -> dict[str, Any]:
     return values
 
 
-def job_from(row: RowMapping) -> Job:
-    """Read a row of `jobs`."""
-    values = {name: row[name] for name in _JOB_FIELDS}
-    values["spec"] = _spec_from(row["spec"])
-    values["state"] = JobState(row["state"])
-    values["target"] = Target(row["target"])
-    values["avoid"] = tuple(row["avoid"])
+def job_from(row: Sequence[Any]) -> Job:
+    """Read a row of `jobs`: its `JOB_FIELDS`, with JSON still as text."""
+    values = dict(zip(JOB_FIELDS, row, strict=True))
+    values["spec"] = _spec_from(values["spec"])
+    values["state"] = JobState(values["state"])
+    values["target"] = Target(values["target"])
+    values["avoid"] = _names_from(values["avoid"])
     return Job(**values)
 
 
@@ -99,6 +103,11 @@ def job_from(row: RowMapping) -> Job:
 def _spec_from(text: str) -> JobSpec:
     data = json.loads(text)
     return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
+
+
+@lru_cache(maxsize=KNOWN_SPECS)
+def _names_from(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
 
 
 def attempt_row(attempt: Attempt) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.group import GroupCommit
 from ray_multicluster_scheduler.store.tables import meta
 
+_CHANGES = select(meta.c.changes)
 _COUNT_CHANGE = update(meta).values(changes=meta.c.changes + 1)
 
 
@@ -229,7 +230,7 @@ class SqlStore:
 
     def _mark(self) -> int:
         with self._database.read() as tx:
-            mark: int = tx.execute(select(meta.c.changes)).scalar_one()
+            mark: int = tx.execute(_CHANGES).scalar_one()
             return mark
 
     def _add_calls(self, calls: Sequence[accept.Call]) -> list[tuple[Job, ...] | SchedulerError]:
