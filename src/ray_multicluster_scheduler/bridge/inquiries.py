@@ -30,10 +30,10 @@ class Inquiries:
         if record is None:
             return False
         record.cancelled = True
-        if record.span is not None:
-            ray.get(record.span.actor.cancel.remote(task, force=force))
-        elif record.ray_id is not None:
-            ray.cancel(self._first_ref(record.ray_id), force=force)
+        if record.span is not None and force:  # Ray does not end the process of an actor for one call
+            ray.get(record.span.actor.crush.remote(task))
+        if record.ray_id is not None:
+            ray.cancel(self._first_ref(record.ray_id), force=force and record.span is None)
         return True
 
     def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
@@ -49,8 +49,8 @@ class Inquiries:
             actor = record.handle()
             if actor is None:  # without a handle, Ray has ended it
                 return True
-        if hasattr(actor, "bridge_id"):
-            ray.get(actor.bridge.kill.remote(actor.key, no_restart=no_restart))
+        if (far := getattr(actor, "_raymc", None)) is not None:
+            ray.get(far.bridge.kill.remote(far.key, no_restart=no_restart))
         else:
             ray.kill(actor, no_restart=no_restart)
         return True

@@ -152,21 +152,23 @@ class TaskRunner:
             "name": request.name,
             "ordered": is_ordered(code.plain, options),
         }
-        far_actor = lazy.wire("handle").FarActor
-        handle = far_actor(span.actor, span.bridge_id, actor_id, methods_of(code.plain), about)
+        wire = lazy.wire("handle")
+        far = wire.Far(span.actor, span.bridge_id, actor_id, methods_of(code.plain), about)
+        handle = wire.FarActor(far)
         if options.get("lifetime") != "detached":
             self._release_when_gone(handle, span, actor_id)
         return created, handle
 
     def _release_when_gone(self, handle: Any, span: Span, actor_id: str) -> None:
         """Give an actor up when its handle is gone, as Ray does; one that was copied stays."""
+        numbers = handle._raymc.numbers
 
         def release() -> None:
-            span.actor.release.remote(actor_id)
+            span.actor.release.remote(actor_id, next(numbers))
 
         finalizer = weakref.finalize(handle, self._keeper.add, release)
         finalizer.atexit = False
-        handle.when_shared(finalizer.detach)
+        handle._raymc.when_shared = finalizer.detach
 
     def _note_ray_id(self, record: TaskRecord, ref: Any) -> None:
         """Remember Ray's id of a task; over Ray Client it is not known before a round trip."""

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.bridge.wire.calls import Call, Calls, LinkLost
 from ray_multicluster_scheduler.bridge.wire.cargo import Cargo
 from ray_multicluster_scheduler.bridge.wire.faults import actor_lost, revive, task_lost
 from ray_multicluster_scheduler.bridge.wire.link import Link, Target
-from ray_multicluster_scheduler.bridge.wire.turns import Turns
+from ray_multicluster_scheduler.bridge.wire.lives import Life
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -38,8 +38,9 @@ class Bridge:
         self._cargo = Cargo(self._link, target.bridge_id)
         self._calls = Calls(self._link)
         self._code: dict[str, bytes] = {}
+        self._learned: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._tasks: dict[str, Call] = {}
-        self._turns: defaultdict[tuple[str, str], Turns] = defaultdict(Turns)
+        self._lives: defaultdict[str, Life] = defaultdict(Life)
 
     async def open(self) -> dict[str, Any]:
         """Connect to the cluster and return which processes serve it."""
@@ -59,6 +60,7 @@ class Bridge:
     async def learn(self, digest: str, code: bytes) -> None:
         """Take a function or a class, which later calls name by its digest."""
         self._code[digest] = code
+        self._learned[digest].set()
         with suppress(LinkLost):
             self._calls.post("learn", digest, code, size=len(code))
 
@@ -73,6 +75,7 @@ class Bridge:
     ) -> Any:
         """Run a task there; at home instead when that cluster is lost and `fallback` allows it."""
         try:
+            await self._learned[digest].wait()
             parcel, contents, size = await self._cargo.pack(args, kwargs)
             call = self._calls.post("run", digest, options, parcel, contents, size=size)
             self._tasks[task_id] = call
@@ -94,7 +97,9 @@ class Bridge:
     ) -> str:
         """Start an actor there and return Ray's id of it."""
         try:
-            parcel, contents, size = await self._cargo.pack(args, kwargs)
+            with self._lives[key].creation():
+                await self._learned[digest].wait()
+                parcel, contents, size = await self._cargo.pack(args, kwargs)
             call = self._calls.post("create", key, digest, options, parcel, contents, size=size)
             actor_id: str = (await self._answer(call))[0]
         except LinkLost as lost:
@@ -112,27 +117,30 @@ class Bridge:
     ) -> Any:
         """Call a method of an actor there; `turn` is who calls and the number of the call, or None."""
         try:
-            async with self._turns[key, turn[0]].turn(turn[1]) if turn else nullcontext():
+            async with self._lives[key].call(turn):
                 parcel, contents, size = await self._cargo.pack(args, kwargs)
                 call = self._calls.post("call", key, method, options, parcel, contents, size=size)
             return _returned(await self._answer(call), options)
         except LinkLost as lost:
             raise actor_lost(self._cluster, str(lost), sent=lost.sent) from None
 
-    async def cancel(self, task_id: str, *, force: bool) -> None:
-        """Cancel a task that has not ended."""
+    async def crush(self, task_id: str) -> None:
+        """End the process of a task that runs there; `ray.cancel` on its result does all the rest."""
         if task_id in self._tasks:
-            self._calls.post("cancel", self._tasks[task_id].number, force)
+            with suppress(LinkLost):
+                self._calls.post("cancel", self._tasks[task_id].number, True)  # noqa: FBT003
 
     async def kill(self, key: str, *, no_restart: bool) -> None:
         """End an actor at once; one whose cluster is lost has ended."""
+        if key in self._lives:
+            await self._lives[key].created()
         with suppress(LinkLost):
             await self._answer(self._calls.post("kill", key, no_restart))
 
-    async def release(self, key: str) -> None:
-        """Give up an actor of which no handle is left: it ends when the calls that it has are done."""
-        for turn in [turn for turn in self._turns if turn[0] == key]:
-            del self._turns[turn]
+    async def release(self, key: str, calls: int) -> None:
+        """Give up an actor of which no handle is left: it ends when the calls that were made are done."""
+        if await self._lives[key].over(calls):
+            del self._lives[key]
         with suppress(LinkLost):
             self._calls.post("release", key)
 

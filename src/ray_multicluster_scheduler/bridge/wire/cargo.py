@@ -70,9 +70,9 @@ class Cargo:
             return await self._link.put(found.value)
         if not isinstance(found, FarActor):
             return await self._link.put(await found)
-        if found.bridge_id != self._bridge_id:
+        if found._raymc.bridge_id != self._bridge_id:
             raise TypeError(f"{found!r} cannot be called from another cluster than its own and the driver's")
-        return found.key
+        return found._raymc.key
 
 
 async def _near(value: Any) -> Any:

@@ -11,11 +11,8 @@ from typing import Any
 GENERATOR = "generator"
 
 
-class FarActor:
-    """An actor on another cluster. `handle.method.remote(...)` returns an ObjectRef of the home cluster.
-
-    It can be passed to tasks and actors of the home cluster, and to those of the actor's own cluster.
-    """
+class Far:
+    """What a handle knows: its actor, the bridge to it, and how many calls were made."""
 
     def __init__(
         self,
@@ -28,37 +25,53 @@ class FarActor:
         self.bridge = bridge
         self.bridge_id = bridge_id
         self.key = key
-        self._methods = methods
+        self.methods = methods
         #: `cluster`, `class`, `name` and `ordered`: calls start in the order in which they were made.
-        self._about = about
+        self.about = about
         #: Ray keeps the order of calls per handle; so do we, with a number for each.
+        self.numbers = itertools.count()
         self._caller = uuid.uuid4().hex[:12]
-        self._numbers = itertools.count()
         #: Told when a copy is made: from then on nobody knows when the last one is gone.
-        self._shared: Callable[[], object] | None = None
+        self.when_shared: Callable[[], object] | None = None
 
     def turn(self) -> tuple[str, int] | None:
         """Return who calls and the number of the call; None where the order does not matter."""
-        return (self._caller, next(self._numbers)) if self._about["ordered"] else None
+        number = next(self.numbers)
+        return (self._caller, number) if self.about["ordered"] else None
 
-    def when_shared(self, tell: Callable[[], object]) -> None:
-        """Have `tell` called when a copy is made."""
-        self._shared = tell
+
+class FarActor:
+    """An actor on another cluster. `handle.method.remote(...)` returns an ObjectRef of the home cluster.
+
+    It can be passed to tasks and actors of the home cluster, and to those of the actor's own cluster. It has
+    one attribute of its own, so that it hides no method of the actor.
+    """
+
+    def __init__(self, far: Far) -> None:
+        self._raymc = far
 
     def __getattr__(self, name: str) -> FarMethod:
-        methods = self.__dict__.get("_methods", {})
-        if name not in methods:
-            known = self.__dict__.get("_about", {}).get("class", "actor")
-            raise AttributeError(f"{known!r} has no method {name!r}")
-        return FarMethod(self, name, {"num_returns": methods[name]} if methods[name] != 1 else {})
+        if name == "_raymc":  # asked for before there is one, by copy and pickle
+            raise AttributeError(name)
+        far = self._raymc
+        if name not in far.methods:
+            raise AttributeError(f"{far.about['class']!r} has no method {name!r}")
+        return FarMethod(self, name, {"num_returns": far.methods[name]} if far.methods[name] != 1 else {})
 
     def __repr__(self) -> str:
-        return f"FarActor({self._about['class']}, {self.key}, on cluster {self._about['cluster']!r})"
+        far = self._raymc
+        return f"FarActor({far.about['class']}, {far.key}, on cluster {far.about['cluster']!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._shared is not None:
-            self._shared()
-        return FarActor, (self.bridge, self.bridge_id, self.key, self._methods, self._about)
+        far = self._raymc
+        if far.when_shared is not None:
+            far.when_shared()
+        return copied, (far.bridge, far.bridge_id, far.key, far.methods, far.about)
+
+
+def copied(*details: Any) -> FarActor:
+    """Return a handle of the same actor; its calls have an order of their own."""
+    return FarActor(Far(*details))
 
 
 class FarMethod:
@@ -83,14 +96,14 @@ class FarMethod:
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method and return the ObjectRef of its result at home; a list of them for several."""
-        actor, options = self._actor, self._options
+        far, options = self._actor._raymc, self._options
         returns = options.get("num_returns", 1)
         if not isinstance(returns, int):
             raise TypeError(
                 f"{self._name!r} yields its results, and generators do not cross clusters: return a list, "
                 "or keep the actor at home with preferred_cluster"
             )
-        call = actor.bridge.call
+        call = far.bridge.call
         if returns != 1:
             call = call.options(num_returns=returns)
-        return call.remote(actor.key, self._name, actor.turn(), options, args, kwargs)
+        return call.remote(far.key, self._name, far.turn(), options, args, kwargs)

@@ -19,6 +19,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 from ray.actor import ActorHandle
+from ray.exceptions import RayActorError
 
 from ray_multicluster_scheduler.bridge.wire.faults import portable
 from ray_multicluster_scheduler.bridge.wire.parcel import INLINE_BYTES, Parcel, in_band, pack, size_of, unpack
@@ -43,6 +44,8 @@ class Hub:
         self._early: dict[int, Sequence[Any]] = {}
         self._code: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
+        #: Why actors could not be created, for whoever calls them.
+        self._stillborn: dict[str, str] = {}
         self._running: dict[int, Sequence[Any]] = {}
         self._answers: deque[tuple[int, bool, Any]] = deque()
         self._news = asyncio.Event()
@@ -112,8 +115,12 @@ class Hub:
         contents: Sequence[Any],
     ) -> list[Any]:
         """Start an actor and return its id; whether its constructor works shows in its first call."""
-        args, kwargs = self._unpack(parcel, contents)
-        actor = self._startable(digest).options(**options).remote(*args, **kwargs)
+        try:
+            args, kwargs = self._unpack(parcel, contents)
+            actor = self._startable(digest).options(**options).remote(*args, **kwargs)
+        except BaseException as problem:
+            self._stillborn[key] = repr(problem)
+            raise
         self._actors[key] = actor
         return [(in_band(pack(actor._actor_id.hex(), {})), [])]
 
@@ -140,8 +147,9 @@ class Hub:
         return []
 
     async def _kill(self, _number: int, key: str, no_restart: bool) -> list[Any]:  # noqa: FBT001
-        """End an actor at once."""
-        ray.kill(self._actor(key), no_restart=no_restart)
+        """End an actor at once; one that is not here has ended."""
+        if key in self._actors:
+            ray.kill(self._actors[key], no_restart=no_restart)
         return []
 
     async def _release(self, _number: int, key: str) -> list[Any]:
@@ -157,7 +165,10 @@ class Hub:
 
     def _actor(self, key: str) -> Any:
         if key not in self._actors:
-            raise LookupError(f"actor {key} is not here: it could not be created, or it was given up")
+            why = (
+                f"could not be created: {self._stillborn[key]}" if key in self._stillborn else "was given up"
+            )
+            raise RayActorError(error_msg=f"actor {key} {why}")
         return self._actors[key]
 
     def _unpack(self, parcel: Parcel, contents: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -70,23 +70,24 @@ class Link:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as connecting:
             await loop.run_in_executor(connecting, self._connect)
-        about: dict[str, Any] = await self._in_thread(lambda: ray.get(self._hub.about.remote()))
+        about: dict[str, Any] = await self._answer(self._first_call)
         return about
 
     async def send(self, batch: Sequence[Any], *, heavy: bool) -> None:
         """Send calls; a heavy batch is waited for, so that a flood of data does not fill our memory."""
         number, self._batches = self._batches, self._batches + 1
 
-        def submit() -> None:
-            sent = self._hub.submit.remote(number, batch)
-            if heavy:
-                ray.get(sent)
+        def submit() -> Any:
+            return self._hub.submit.remote(number, batch)
 
-        await self._in_thread(submit)
+        if heavy:
+            await self._answer(submit)
+        else:
+            await self._in_thread(submit)
 
     async def listen(self) -> list[tuple[int, bool, Any]]:
         """Return the next answers; raises what ended the connection."""
-        taking = self._in_thread(lambda: ray.get(self._hub.take.remote(HEARTBEAT_S)))
+        taking = self._answer(lambda: self._hub.take.remote(HEARTBEAT_S))
         answers: list[tuple[int, bool, Any]] = await asyncio.wait_for(taking, SILENCE_S)
         return answers
 
@@ -95,7 +96,7 @@ class Link:
         return await self._in_thread(lambda: ray.put(value))
 
     async def fetch(self, far_ref: Any) -> Any:
-        """Bring a value over."""
+        """Bring a value over, which must be there."""
         return await self._in_thread(lambda: ray.get(far_ref))
 
     async def close(self) -> None:
@@ -133,6 +134,21 @@ class Link:
     def _enter(self) -> None:
         """Give a thread of the pool the client's view of Ray; all other threads keep that of home."""
         ray_client.ray.set_context(self._context)
+
+    def _first_call(self) -> Any:
+        """Ask the hub who it is, and give the thread that receives answers the client's view of Ray too."""
+        asked = self._hub.about.remote()
+        asked._on_completed(lambda _: self._enter())
+        return asked
+
+    async def _answer(self, call: Callable[[], Any]) -> Any:
+        """Make a call and wait for its answer, without `ray.get`.
+
+        For that one, a thread of Ray's helper process waits on the cluster. If the session ends meanwhile,
+        the thread waits for ever, with all of a CPU, and the process never ends (seen on Ray 2.60).
+        """
+        answer = await self._in_thread(lambda: call().future())
+        return await asyncio.shield(asyncio.wrap_future(answer))  # Ray must not find it cancelled
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 #: A call that is this late was cancelled on its way: the later ones go on without it.
-GAP_S = 2.0
+GAP_S = 10.0
 
 
 class Turns:
