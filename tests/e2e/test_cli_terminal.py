@@ -58,6 +58,43 @@ async def test_an_array_of_twelve_runs_on_both_clusters(environ: dict[str, str])
     assert set(places) == {"centos", "mac"}
 
 
+async def places_of(group: str, environ: dict[str, str]) -> Counter[tuple[str, str | None]]:
+    done = await raymc("jobs", "--group", group, "--limit", "0", "--json", environ=environ)
+    return Counter((row["state"], row["cluster"]) for row in json.loads(done.out))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_of_sixty_shards_the_cluster_with_twice_the_cpus_does_about_twice_as_many(
+    environ: dict[str, str],
+) -> None:
+    # Long enough that the CPUs are what limits a cluster, not the time that Ray takes to start a job.
+    command = ("submit", "--array", "1-60", "--submission-id", "sixty", "--", "sleep 12")
+    async with typing_into(*command, environ=environ) as person:
+        assert await person.end() == 0, person.seen
+    places = await places_of("sixty", environ)
+    assert places.total() == 60
+    large, small = places["SUCCEEDED", "centos"], places["SUCCEEDED", "mac"]
+    assert large + small == 60
+    assert 1.6 <= large / small <= 2.5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_ctrl_c_stops_the_rest_of_a_real_array(environ: dict[str, str]) -> None:
+    # The first four end soon; each of the others would run for minutes.
+    shard = "if [ {i} -le 4 ]; then exec true; else exec sleep 600; fi"
+    command = ("submit", "--array", "1-60", "--submission-id", "rest", "--", shard)
+    async with typing_into(*command, environ=environ) as person:
+        await person.until("4/60")
+        person.type(CTRL_C)
+        assert await person.end() == 130, person.seen
+    states = Counter[str]()
+    for (state, _), count in (await places_of("rest", environ)).items():
+        states[state] += count
+    assert states == {"SUCCEEDED": 4, "STOPPED": 56}
+
+
 async def test_ctrl_c_stops_a_real_job(environ: dict[str, str]) -> None:
     command = ("submit", "--submission-id", "nap", "--", "echo asleep; exec sleep 600")
     async with typing_into(*command, environ=environ) as person:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import ray
+import yaml
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import init_ray
@@ -276,3 +277,43 @@ def test_an_overlay_is_seen_by_driver_and_workers_and_kept(
     for log in logs:
         assert "driver 4.9.0 1.16.0" in log
         assert "worker 4.9.0 1.16.0" in log
+
+
+TASKS = """
+import sys
+import ray
+import yaml
+import ray_multicluster_scheduler as raymc
+from ray_multicluster_scheduler.policy import runtime_env
+
+original = runtime_env.lay_over
+runtime_env.lay_over = lambda env: {k: v for k, v in original(env).items() if k != "conda"}
+
+def look():
+    import humanize
+    return humanize.__version__
+
+scheduler = raymc.initialize_scheduler_environment(sys.argv[1])
+refs = [raymc.submit_task(look, preferred_cluster=name)[1] for name in ("centos", "mac")]
+print("tasks", *ray.get(refs))
+scheduler.stop()
+"""
+
+
+def test_an_overlay_of_the_clusters_is_seen_by_tasks_on_both(sandbox: Sandbox, tmp_path: Path) -> None:
+    """As above: the name of the conda environment is taken out of what is sent."""
+    config = yaml.safe_load(sandbox.config_path.read_text())
+    for cluster in config["clusters"].values():
+        cluster["runtime_env"] = {"conda": "base", "pip": ["humanize==4.9.0"]}
+    (tmp_path / "clusters.yaml").write_text(yaml.safe_dump(config))
+    (tmp_path / "program.py").write_text(TASKS)
+    environ = {**os.environ, "RAY_MULTICLUSTER_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "program.py", "clusters.yaml"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "tasks 4.9.0 4.9.0" in done.stdout, done.stdout + done.stderr

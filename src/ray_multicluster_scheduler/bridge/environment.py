@@ -10,16 +10,19 @@ from typing import Any
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, RESERVED, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.policy.overlay import has_overlay, taken_off
 from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 from ray_multicluster_scheduler.ports import RayApi
 
 
 def own_part(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a composed environment is the program's own: all that its cluster does not say too."""
-    given = {**composed, "env_vars": _without(composed.get("env_vars") or {}, RESERVED)}
+    written = taken_off(composed)
+    given = {**written, "env_vars": _without(written.get("env_vars") or {}, RESERVED)}
     full = normalise(
         _without(given, {"_ray_release", "_ray_commit", "_inject_current_ray"}), where="this program"
     )
@@ -53,7 +56,11 @@ class Environments:
         cluster_env = spec.runtime_env
         if any("://" not in str(at) for at in _locations(cluster_env)):
             cluster_env = localise(cluster_env, PackageStore(self._packages), cwd=self._folder)
-        return compose(cluster_env, own, identity={CLUSTER_VAR: spec.name, **self._identity})
+        identity = {CLUSTER_VAR: spec.name, **self._identity}
+        composed = compose(cluster_env, own, identity=identity, overlay=True)
+        if not has_overlay(composed):
+            return composed
+        return with_overlay_code(composed, PackageStore(self._packages))
 
     async def deliver(self, runtime_env: Mapping[str, Any], api: RayApi) -> None:
         """Make sure that a cluster has the packages of an environment, from our store or from home."""

@@ -42,6 +42,18 @@ def lay_over(env: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "env_vars": env_vars, "worker_process_setup_hook": OVERLAY_HOOK}
 
 
+def taken_off(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `env` as it was before `lay_over`, for another cluster; code that was sent along may stay."""
+    if not has_overlay(env):
+        return dict(env)
+    env_vars = dict(env["env_vars"])
+    request = json.loads(env_vars.pop(OVERLAY_VAR))
+    packages, options = request["packages"], request["options"]
+    pip = {"packages": packages, "pip_install_options": options} if options else packages
+    rest = {option: value for option, value in env.items() if option != "worker_process_setup_hook"}
+    return {**rest, "env_vars": env_vars, "pip": pip}
+
+
 def has_overlay(env: Mapping[str, Any]) -> bool:
     """Tell whether an environment was made by `lay_over`."""
     return env.get("worker_process_setup_hook") == OVERLAY_HOOK

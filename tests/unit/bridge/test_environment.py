@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.bridge.environment import own_part
 from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.policy.overlay import OVERLAY_VAR
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
 IDENTITY = {CLUSTER_VAR: "centos", SUBMISSION_ID_VAR: "sub_1", ATTEMPT_VAR: "1"}
@@ -31,6 +32,17 @@ def test_packages_of_the_cluster_stay_there() -> None:
     cluster = {"pip": ["torch"]}
     composed = compose(cluster, {"pip": ["pandas"]}, identity=IDENTITY)
     assert own_part(composed, cluster) == {"pip": ["pandas"]}
+
+
+def test_packages_that_were_laid_over_an_environment_are_laid_over_that_of_the_next_cluster() -> None:
+    pip = {"packages": ["pandas"], "pip_install_options": ["--no-deps"]}
+    for written in (["pandas"], pip):
+        composed = compose(CENTOS, {"pip": written}, identity=IDENTITY, overlay=True)
+        own = own_part(composed, CENTOS)
+        assert own["pip"] == written
+        there = compose(MAC, own, identity={CLUSTER_VAR: "mac"}, overlay=True)
+        assert there["conda"] == "k8s"
+        assert there["env_vars"][OVERLAY_VAR] == composed["env_vars"][OVERLAY_VAR]
 
 
 def test_a_program_without_anything_of_its_own_takes_nothing_along() -> None:

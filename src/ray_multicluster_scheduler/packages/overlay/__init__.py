@@ -20,4 +20,5 @@ def with_overlay_code(runtime_env: Mapping[str, Any], packages: PackageStore) ->
         return dict(runtime_env)
     source = Source(root=NODE_CODE, excludes=("__pycache__",), use_gitignore=False)
     module = f"gcs://{packages.add_tree(source)}"
-    return {**runtime_env, "py_modules": [*runtime_env.get("py_modules", ()), module]}
+    others = [each for each in runtime_env.get("py_modules", ()) if each != module]
+    return {**runtime_env, "py_modules": [*others, module]}
