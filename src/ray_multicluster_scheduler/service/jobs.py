@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.feasible import never_fits
-from ray_multicluster_scheduler.policy.ledger import open_room
+from ray_multicluster_scheduler.policy.ledger import Room, open_room
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
@@ -42,9 +42,9 @@ class JobService:
         accepted = [
             checked(request, clusters=self._config.clusters, packages=self._packages) for request in requests
         ]
-        for _, spec in accepted:
-            self._warn_of_unknown_cluster(spec.preferred_cluster)
-            self._refuse_impossible(spec.claim)
+        for name in dict.fromkeys(spec.preferred_cluster for _, spec in accepted):
+            self._warn_of_unknown_cluster(name)
+        self._refuse_impossible([spec.claim for _, spec in accepted])
         return self._store.add(accepted, now=self._clock.now())
 
     def status(self, submission_id: str) -> str:
@@ -155,22 +155,29 @@ class JobService:
                 stacklevel=4,
             )
 
-    def _refuse_impossible(self, claim: Resources) -> None:
+    def _refuse_impossible(self, claims: Iterable[Resources]) -> None:
         """Refuse what no cluster could ever hold; wait a moment for sizes that are not known yet."""
         ends_at = self._clock.monotonic() + self._config.settings.probe_timeout_s
+        different = {frozenset(claim.items()): claim for claim in claims}  # those of an array are all alike
+        open_ones: Collection[Resources] = different.values()
         mark = 0
-        while True:
+        while open_ones:
             views = cluster_views(
                 World(specs=self._config.clusters, snapshots=self._store.load_snapshots(), live=())
             )
-            if reason := never_fits(claim, views):
-                raise NeverFits(f"no cluster could ever hold this job: it {reason}")
+            for claim in open_ones:
+                if reason := never_fits(claim, views):
+                    raise NeverFits(f"no cluster could ever hold this job: it {reason}")
             rooms = [open_room(view) for view in views]
-            known_to_fit = any(not room.unknown(claim) and not room.beyond(claim) for room in rooms)
+            open_ones = [claim for claim in open_ones if not _known_to_fit(claim, rooms)]
             left = ends_at - self._clock.monotonic()
-            if known_to_fit or left <= 0:
+            if not open_ones or left <= 0:
                 return
             mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
+
+
+def _known_to_fit(claim: Resources, rooms: Iterable[Room]) -> bool:
+    return any(not room.unknown(claim) and not room.beyond(claim) for room in rooms)
 
 
 def _attempt_info(attempt: Any) -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""A batch of jobs is accepted as one: the clusters are looked at once, and one bad job refuses all."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from tests.builders import NOW, a_cluster, a_snapshot
+
+from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.errors import NeverFits
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+
+
+@pytest.fixture
+def store() -> SqlStore:
+    store = open_memory_store()
+    lease = store.acquire_lease("leader", ttl_s=60, now=NOW)
+    assert lease
+    store.save_snapshots([a_snapshot("a")], epoch=lease.epoch)
+    return store
+
+
+@pytest.fixture
+def service(store: SqlStore, tmp_path: Path) -> JobService:
+    config = Config(path=tmp_path / "clusters.yaml", clusters=(a_cluster("a"),), settings=Settings())
+    return JobService(config, store, PackageStore(tmp_path / "packages"), SystemClock())
+
+
+def asks_for(cpus: float) -> JobRequest:
+    return JobRequest(entrypoint="true", user="ann", resource_requirements={"CPU": cpus})
+
+
+def test_the_snapshots_are_read_once_for_a_whole_batch(store: SqlStore, service: JobService) -> None:
+    statements: list[str] = []
+    event.listen(
+        store._database._engine,
+        "before_cursor_execute",
+        lambda _c, _cursor, statement, *_: statements.append(statement),
+    )
+    assert len(service.submit([asks_for(1), asks_for(2), asks_for(1)])) == 3
+    assert sum("FROM snapshots" in statement for statement in statements) == 1
+
+
+def test_one_job_that_never_fits_is_told_and_none_is_accepted(store: SqlStore, service: JobService) -> None:
+    with pytest.raises(NeverFits, match="64"):
+        service.submit([asks_for(1), asks_for(64)])
+    assert store.list_jobs() == ()
