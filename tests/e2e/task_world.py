@@ -1,18 +1,26 @@
 """Real clusters for tests of tasks and actors: programs run on them, and their processes are counted."""
 
-import contextlib
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.builders import a_cluster
+from tests.e2e.processes import specific_servers
+
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import Head, Sandbox
+from ray_multicluster_scheduler.ray_api.state import StateApi
 
 #: A loaded machine needs its time.
 PATIENCE_S = 240.0
@@ -42,6 +50,8 @@ class World:
         return raymc.submit_job(
             entrypoint="python " + " ".join(map(str, words)),
             runtime_env={"env_vars": {"PYTHONPATH": str(PROGRAMS)}},
+            # It claims nothing itself, so the preferred cluster always has room for it.
+            resource_requirements={"CPU": 0},
             preferred_cluster=cluster,
         )
 
@@ -75,8 +85,19 @@ class World:
 
     def sessions(self, name: str) -> list[str]:
         """The Ray Client helper processes that a cluster runs now."""
-        mark = f"--address={self.head(name).gcs_address} "
-        return [line for line in command_lines() if "--mode=specific-server" in line and mark in line]
+        return specific_servers(f"--address={self.head(name).gcs_address} ")
+
+    def wait_until_no_session_is_left(self) -> None:
+        for name in self.sandbox.heads:
+            until(lambda name=name: not self.sessions(name), within_s=GRACE_S)
+
+    def wait_until_idle(self, name: str) -> None:
+        """Wait until all CPUs of a cluster are free: Ray shows it late that something has ended."""
+        until(lambda: not asyncio.run(self._used_cpus(name)))
+
+    async def _used_cpus(self, name: str) -> float:
+        async with StateApi(a_cluster(name, dashboard=self.head(name).dashboard)) as api:
+            return ((await api.usage()).used or {}).get("CPU", 0.0)
 
     def note(self, name: str) -> Path:
         return self.folder / name
@@ -98,10 +119,42 @@ def until(what: Callable[[], object], *, within_s: float = PATIENCE_S) -> Any:
     return value
 
 
-def command_lines() -> Iterator[str]:
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end while we look
-            yield file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+@contextmanager
+def a_world(sandbox: Sandbox, folder: Path) -> Iterator[World]:
+    """Have a scheduler for these clusters, which forgets everything in the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_MULTICLUSTER_HOME", str(folder / "state"))
+        scheduler = raymc.initialize_scheduler_environment(sandbox.config_path)
+        yield World(sandbox=sandbox, folder=folder)
+        scheduler.stop()
+
+
+def heed_interrupts() -> None:
+    """Undo what a shell does to what it starts in the background: Ray cancels a task by SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Watch:
+    """Notes every Ray Client session that appears on some cluster while it runs."""
+
+    def __init__(self, world: World) -> None:
+        self.seen: set[str] = set()
+        self._world = world
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            for name in self._world.sandbox.heads:
+                self.seen |= set(self._world.sessions(name))
 
 
 def _answer(log: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.builders import a_cluster
 from tests.e2e.cable import Cable
-from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, until
+from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, a_world, until
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
@@ -28,17 +28,10 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def world(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "state"))
-    scheduler = raymc.initialize_scheduler_environment(sandbox.config_path)
-    yield World(sandbox=sandbox, folder=tmp_path)
-    scheduler.stop()
-    for head in HEADS:
-        until(lambda name=head.name: not sessions(sandbox, name), within_s=GRACE_S)
-
-
-def sessions(sandbox: Sandbox, name: str) -> list[str]:
-    return World(sandbox=sandbox, folder=Path()).sessions(name)
+def world(sandbox: Sandbox, tmp_path: Path) -> Iterator[World]:
+    with a_world(sandbox, tmp_path) as world:
+        yield world
+    world.wait_until_no_session_is_left()
 
 
 async def actors(world: World, cluster: str, beginning: str) -> dict[str, int]:
@@ -75,6 +68,12 @@ async def test_a_killed_driver_leaves_nothing_behind(world: World) -> None:
     until(lambda: not world.sessions("other"), within_s=GRACE_S)
     assert await actors(world, "home", "raymc bridge") == {}
     assert await actors(world, "other", "raymc hub") == {}
+
+
+def test_a_program_that_stops_while_calls_are_under_way_leaves_nothing_behind(world: World) -> None:
+    answer = world.run("stops_early.py", cluster="home")
+    assert answer["other"] == world.head("other").gcs_address
+    world.wait_until_no_session_is_left()
 
 
 async def test_a_killed_bridge_is_an_error_for_its_calls_and_the_next_work_gets_a_new_one(

@@ -1,13 +1,11 @@
 """Tasks and actors on three real clusters: where they run, what comes back, and what is left behind."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.task_world import GRACE_S, World, finish, until
+from tests.e2e.task_world import World, a_world, finish, heed_interrupts, until
 
-import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -18,55 +16,15 @@ HEADS = [HeadSpec(name="home", cpus=2), HeadSpec(name="other", cpus=4), HeadSpec
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("tasks")
-    with pytest.MonkeyPatch.context() as patch, Sandbox(folder / "sandbox", HEADS) as sandbox:
-        patch.setenv("RAY_MULTICLUSTER_HOME", str(folder / "state"))
-        scheduler = raymc.initialize_scheduler_environment(sandbox.config_path)
-        yield World(sandbox=sandbox, folder=folder)
-        scheduler.stop()
+    heed_interrupts()
+    with Sandbox(folder / "sandbox", HEADS) as sandbox, a_world(sandbox, folder) as world:
+        yield world
 
 
 @pytest.fixture(scope="module")
 def found(world: World) -> Any:
     """What the program `mixture.py` found out, running as a job at home."""
     return world.run("mixture.py", cluster="home")
-
-
-class Watch:
-    """Notes every Ray Client session that appears on some cluster while it runs."""
-
-    def __init__(self, world: World) -> None:
-        self.seen: set[str] = set()
-        self._world = world
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> "Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            for head in HEADS:
-                self.seen |= set(self._world.sessions(head.name))
-
-
-def test_both_job_scripts_of_the_user_run_on_the_cluster_of_their_job_and_start_no_helper_process(
-    world: World,
-) -> None:
-    with Watch(world) as watch:
-        jobs = {
-            cluster: world.submit("predict_cluster.py", "000300", "000905", cluster=cluster)
-            for cluster in ("home", "other")
-        }
-        answers = {cluster: world.answer(job) for cluster, job in jobs.items()}
-    for cluster, answer in answers.items():
-        gcs = world.head(cluster).gcs_address
-        assert answer["results"] == [["000300", "test", gcs], ["000905", "test", gcs]]
-    assert watch.seen == set()
 
 
 def test_what_home_cannot_hold_goes_to_another_cluster_over_one_session(world: World) -> None:
@@ -88,8 +46,8 @@ def test_what_home_cannot_hold_goes_to_another_cluster_over_one_session(world: W
     assert [why["reason"] for why in answer["why"][:2]] == ["home has room"] * 2
     assert all(why["clusters"]["home"]["cause"] == "NO_ROOM" for why in answer["why"][2:])
     assert len(answer["actors"]) == 5
-    for head in HEADS:
-        until(lambda name=head.name: not world.sessions(name), within_s=GRACE_S)
+    assert {"RayTaskError", "ValueError"} <= set(answer["failure"])
+    world.wait_until_no_session_is_left()
 
 
 def test_one_ray_get_takes_refs_of_three_clusters(world: World, found: Any) -> None:
@@ -104,6 +62,18 @@ def test_one_ray_wait_takes_refs_of_three_clusters(found: Any) -> None:
 def test_calls_of_one_handle_start_in_their_order(found: Any) -> None:
     assert found["order"] is True
     assert found["a_late_argument_keeps_its_place"] == [[2, 3], [0, "slept", "second"]]
+
+
+def test_no_call_overtakes_the_creation_of_its_actor_and_no_release_the_last_call(found: Any) -> None:
+    assert found["nothing_overtakes_the_creation"] == ["slept"]
+
+
+def test_an_actor_that_could_not_be_created_is_a_dead_actor(found: Any) -> None:
+    assert "RayActorError" in found["a_failed_creation"]
+
+
+def test_a_method_may_have_any_name(found: Any) -> None:
+    assert found["any_name_of_a_method"] == "the user's"
 
 
 def test_refs_can_be_arguments_and_inside_of_arguments_and_results(found: Any) -> None:
@@ -165,8 +135,7 @@ def test_an_actor_without_a_handle_ends_after_its_last_call(found: Any) -> None:
 
 def test_nothing_is_left_on_any_cluster_after_the_job(world: World, found: Any) -> None:
     assert found
-    for head in HEADS:
-        until(lambda name=head.name: not world.sessions(name), within_s=GRACE_S)
+    world.wait_until_no_session_is_left()
 
 
 def test_a_program_that_is_no_job_gets_one_session_at_home_which_ends_with_stop(world: World) -> None:
@@ -180,8 +149,7 @@ def test_a_program_that_is_no_job_gets_one_session_at_home_which_ends_with_stop(
     assert answer["env"] == answer["home"]
     assert sessions == {head.name: int(head.name == answer["home"]) for head in HEADS}
     assert answer["ray_after_stop"] is False
-    for head in HEADS:
-        until(lambda name=head.name: not world.sessions(name), within_s=GRACE_S)
+    world.wait_until_no_session_is_left()
 
 
 def test_a_program_that_has_joined_a_cluster_keeps_it_as_home(world: World) -> None:

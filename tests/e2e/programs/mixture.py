@@ -70,6 +70,10 @@ class Worker:
     def yielding(self) -> Any:
         yield 1
 
+    def key(self) -> str:
+        """Our own handle has a key too."""
+        return "the user's"
+
 
 class Patient:
     """An async actor: a call that waits does not hold up the others."""
@@ -148,6 +152,21 @@ class Checks:
         first = fresh.add.remote(late.sleep.remote(1))
         second = fresh.add.remote("second")
         return [ray.get([first, second]), ray.get(fresh.all_seen.remote())]
+
+    def nothing_overtakes_the_creation(self) -> Any:
+        _, late = submit_actor(Worker, preferred_cluster="home")
+        _, fresh = submit_actor(Worker, args=(late.sleep.remote(1),), preferred_cluster="other")
+        seen = fresh.all_seen.remote()
+        del fresh
+        gc.collect()
+        return ray.get(seen)
+
+    def a_failed_creation(self) -> Any:
+        _, impossible = submit_actor(Worker, args=(self.near,), preferred_cluster="other")
+        return caught(lambda: ray.get(impossible.where.remote()))
+
+    def any_name_of_a_method(self) -> Any:
+        return ray.get(self.far.key.remote())
 
     def refs_as_arguments(self) -> Any:
         near_ref, far_ref = ray.put(20), self.third.add.remote(1)

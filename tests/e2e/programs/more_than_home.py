@@ -1,6 +1,7 @@
 """More actors than home has CPUs, all at work at the same time."""
 
 import sys
+from typing import Any
 
 import ray
 from common import CONFIG, FOLDER, answer, here, note, wait_for
@@ -18,6 +19,18 @@ class Infer:
         wait_for(go)
         return idx, here()
 
+    def fail(self) -> None:
+        raise ValueError("not this index")
+
+
+def failure(call: Any) -> list[str]:
+    """The names of all types by which the error of a call can be caught."""
+    try:
+        ray.get(call)
+    except ValueError as error:
+        return [kind.__name__ for kind in type(error).__mro__]
+    return []
+
 
 scheduler = initialize_scheduler_environment(CONFIG)
 refs, why = [], []
@@ -27,6 +40,6 @@ for idx in range(int(sys.argv[3])):
     why.append(explain_task(actor_id))
 note("all-submitted")
 actors = list_actors()
-results, home = ray.get(refs), here()
+results, home, failed = ray.get(refs), here(), failure(handle.fail.remote())
 scheduler.stop()
-answer({"home": home, "results": results, "why": why, "actors": actors})
+answer({"home": home, "results": results, "why": why, "actors": actors, "failure": failed})

@@ -1,0 +1,46 @@
+"""The promise of tasks and actors in a minute: home first, then elsewhere, and one ray.get over all of it."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.e2e.task_world import Watch, World, a_world, until
+
+from ray_multicluster_scheduler.local import Sandbox
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def world(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with a_world(sandbox, tmp_path_factory.mktemp("tasks")) as world:
+        yield world
+
+
+def test_both_job_scripts_of_the_user_run_on_the_cluster_of_their_job_and_start_no_helper_process(
+    world: World,
+) -> None:
+    with Watch(world) as watch:
+        jobs = {
+            cluster: world.submit("predict_cluster.py", "000300", "000905", cluster=cluster)
+            for cluster in ("centos", "mac")
+        }
+        answers = {cluster: world.answer(job) for cluster, job in jobs.items()}
+    for cluster, answer in answers.items():
+        gcs = world.head(cluster).gcs_address
+        assert answer["results"] == [["000300", "test", gcs], ["000905", "test", gcs]]
+    assert watch.seen == set()
+
+
+def test_one_ray_get_takes_results_of_home_and_of_another_cluster_over_one_session(world: World) -> None:
+    world.wait_until_idle("mac")
+    job = world.submit("more_than_home.py", 3, cluster="mac")
+    until(world.note("all-submitted").exists)
+    sessions = {name: len(world.sessions(name)) for name in ("mac", "centos")}
+    world.note("go").write_text("")
+    answer = world.answer(job)
+    mac, centos = (world.head(name).gcs_address for name in ("mac", "centos"))
+    assert answer["home"] == mac
+    assert answer["results"] == [[0, mac], [1, mac], [2, centos]]
+    assert sessions == {"mac": 0, "centos": 1}
+    assert {"RayTaskError", "ValueError"} <= set(answer["failure"])
+    world.wait_until_no_session_is_left()
