@@ -69,7 +69,7 @@ async def test_of_sixty_shards_the_cluster_with_twice_the_cpus_does_about_twice_
     environ: dict[str, str],
 ) -> None:
     # Long enough that the CPUs are what limits a cluster, not the time that Ray takes to start a job.
-    command = ("submit", "--array", "1-60", "--submission-id", "sixty", "--", "sleep 12")
+    command = ("submit", "--array", "1-60", "--submission-id", "sixty", "--", ": {i}; sleep 12")
     async with typing_into(*command, environ=environ) as person:
         assert await person.end() == 0, person.seen
     places = await places_of("sixty", environ)

@@ -5,158 +5,31 @@ Each job writes its own starts and ends to a file outside. `CRASH_REPEAT=20` rep
 """
 
 import asyncio
-import json
-import multiprocessing
 import os
 import random
 import signal
-import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.integration import crash_runner
-from tests.integration.crash_runner import Orders
-from tests.oracle import broken_promises, eventually, runs_of
+from tests.integration.crash_scene import Scene
+from tests.oracle import eventually, runs_of
 from tests.system import FAST
 
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore, open_store
 from ray_multicluster_scheduler.testing import FakeRay
 
 SETTINGS = {**FAST, "lease_ttl_s": 1.0}
 repeated = pytest.mark.parametrize("number", range(int(os.environ.get("CRASH_REPEAT", "1"))))
-
-#: New processes are forked from one that has imported everything: many of them start in the time of one.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([crash_runner.__name__])
-
-
-class Running:
-    """One scheduler process."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._said, says = processes.Pipe(duplex=False)
-        self.process: ForkServerProcess = processes.Process(target=crash_runner.main, args=(orders, says))
-        self.process.start()
-        says.close()
-
-    @property
-    def pid(self) -> int:
-        assert self.process.pid is not None
-        return self.process.pid
-
-    async def until_it_works(self) -> None:
-        """Wait until it has submitted everything."""
-        while await asyncio.to_thread(self._said.recv) != "working":
-            pass
-
-    async def wait(self) -> tuple[int, list[str]]:
-        """Wait for its end; return its exit code and what it said."""
-        await asyncio.to_thread(self.process.join)
-        said = []
-        while self._said.poll():
-            try:
-                said.append(self._said.recv())
-            except EOFError:
-                break
-        self._said.close()
-        code = self.process.exitcode
-        assert code is not None
-        self.process.close()
-        return code, said
-
-
-class Scene:
-    """Two fake clusters, a place for the store, and the scheduler processes that come and go."""
-
-    def __init__(self, directory: Path, fakes: Sequence[FakeRay]) -> None:
-        self.directory = directory
-        self.fakes = {fake.name: fake for fake in fakes}
-        self.journal = directory / "journal"
-        self.journal.touch()
-        clusters = {f.name: {"head_address": f.url[7:], "dashboard": f.url} for f in fakes}
-        (directory / "clusters.yaml").write_text(json.dumps({"clusters": clusters, "scheduler": SETTINGS}))
-
-    def job(self, submission_id: str, *, seconds: float = 0.3, **more: Any) -> dict[str, Any]:
-        """A request for a job that writes down when it starts and when it ends."""
-        note = f'"$RAY_MULTICLUSTER_SUBMISSION_ID $RAY_MULTICLUSTER_ATTEMPT" >> {self.journal}'
-        entrypoint = f"echo start {note}; sleep {seconds}; echo end {note}"
-        return {"submission_id": submission_id, "entrypoint": entrypoint, **more}
-
-    def start(self, *requests: dict[str, Any], **orders: Any) -> Running:
-        """Start a scheduler process that submits these jobs and works until all have ended."""
-        paths = {"clusters_yaml": self.directory / "clusters.yaml", "state": self.directory / "state"}
-        return Running(Orders(**paths, requests=requests, **orders))
-
-    async def crash(self, at: str, *requests: dict[str, Any], **orders: Any) -> list[str]:
-        """Run a scheduler process that kills itself there; return what it said before."""
-        code, said = await self.start(*requests, crash_at=at, **orders).wait()
-        assert code == -signal.SIGKILL, f"{at} was not reached"
-        return said
-
-    async def recover(self, *requests: dict[str, Any]) -> list[str]:
-        """Run a scheduler process that works until all jobs have ended."""
-        code, said = await self.start(*requests).wait()
-        assert code == 0
-        return said
-
-    async def pause(self, running: Running) -> None:
-        """Stop a process as Ctrl-Z does, at a moment when it does not hold the database."""
-        while True:
-            os.kill(running.pid, signal.SIGSTOP)
-            database = self.directory / "state" / "jobs.db"
-            try:
-                with closing(sqlite3.connect(database, timeout=1, isolation_level=None)) as connection:
-                    connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                os.kill(running.pid, signal.SIGCONT)
-                await asyncio.sleep(0)
-            else:
-                return
-
-    def open(self) -> SqlStore:
-        return open_store(self.directory / "state")
-
-    def jobs(self) -> dict[str, Job]:
-        with closing(self.open()) as store:
-            return {job.submission_id: job for job in store.list_jobs()}
-
-    def starts(self, submission_id: str) -> int:
-        """How often a job says that it was started."""
-        return self.journal.read_text().split("\n").count(f"start {submission_id} 1")
-
-    def overlapped(self) -> list[str]:
-        """Jobs that were started while they ran, by their own words."""
-        running, found = set(), []
-        for line in self.journal.read_text().splitlines():
-            what, job_id, _ = line.split()
-            if what == "start" and job_id in running:
-                found.append(job_id)
-            (running.add if what == "start" else running.discard)(job_id)
-        return found
-
-    def problems(self, *accepted: str, may_overlap: tuple[str, ...] = ()) -> list[str]:
-        """Every promise that was broken, by what the clusters and the jobs themselves say."""
-        with closing(self.open()) as store:
-            broken = broken_promises(store, self.fakes.values(), accepted, may_overlap=may_overlap)
-        return broken + [f"I2 {job_id}, by its own words" for job_id in self.overlapped() if not may_overlap]
 
 
 @asynccontextmanager
 async def a_scene(directory: Path) -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
         fakes = [await stack.enter_async_context(FakeRay(name=name, cpus=4)) for name in ("a", "b")]
-        yield Scene(directory, fakes)
-
-
-def all_succeeded_once(scene: Scene, *ids: str) -> bool:
-    jobs = scene.jobs()
-    return all(jobs[each].state is JobState.SUCCEEDED and scene.starts(each) == 1 for each in ids)
+        clusters = {f.name: {"head_address": f.url[7:], "dashboard": f.url} for f in fakes}
+        yield Scene(directory, clusters, SETTINGS, fakes)
 
 
 @repeated
@@ -167,7 +40,7 @@ async def test_s0_a_job_that_was_not_committed_does_not_exist_and_can_be_submitt
         assert await scene.crash("submit:before-commit:1", scene.job("one")) == []
         assert scene.jobs() == {}
         assert "accepted one" in await scene.recover(scene.job("one"))
-        assert all_succeeded_once(scene, "one")
+        assert scene.all_succeeded_once("one")
         assert not scene.problems("one")
 
 
@@ -180,7 +53,7 @@ async def test_s1_a_committed_job_runs_once_although_its_submitter_got_no_answer
         job = scene.job("one", idempotency_key=key)
         assert await scene.crash("submit:after-commit:1", job) == []
         assert (await scene.recover(job))[0] == ("duplicate one" if key is None else "accepted one")
-        assert all_succeeded_once(scene, "one")
+        assert scene.all_succeeded_once("one")
         assert not scene.problems("one")
 
 
@@ -199,7 +72,7 @@ async def test_s2_a_package_that_was_half_packed_is_not_there_and_leaves_nothing
         await scene.recover(job)
         assert len([path for path in packages.iterdir() if path.suffix == ".zip"]) == 1
         assert not [path for path in packages.iterdir() if path.name.startswith((".tmp", "tmp"))]
-        assert all_succeeded_once(scene, "one")
+        assert scene.all_succeeded_once("one")
 
 
 #: The points between the acceptance of a job and its end, and their numbers in the table of docs/failures.md.
@@ -225,7 +98,7 @@ async def test_s3_to_s7_a_crash_on_the_way_loses_nothing_and_repeats_nothing(
         said = await scene.crash(f"{point}:{hit}", *(scene.job(each) for each in ids))
         missing = [scene.job(each) for each in ids if f"accepted {each}" not in said]
         await scene.recover(*missing)
-        assert all_succeeded_once(scene, *ids)
+        assert scene.all_succeeded_once(*ids)
         assert not scene.problems(*ids)
 
 
@@ -316,7 +189,7 @@ async def test_s13_a_leader_that_was_paused_for_longer_than_its_lease_writes_and
             after = store.leader(now=0.0)
         assert codes == [0, 0]
         assert after is None or after.epoch > before.epoch
-        assert all_succeeded_once(scene, *ids)
+        assert scene.all_succeeded_once(*ids)
         assert not scene.problems(*ids)
 
 
@@ -331,7 +204,7 @@ async def test_s14_sigterm_hands_the_jobs_over_untouched(tmp_path: Path, number:
             assert store.leader(now=0.0) is None  # given up, not waited for
         assert scene.jobs()["one"].state is not JobState.STOPPED
         await scene.recover()
-        assert all_succeeded_once(scene, "one")
+        assert scene.all_succeeded_once("one")
         assert not scene.problems("one")
 
 
@@ -350,7 +223,7 @@ async def test_s15_kill_9_again_and_again_while_jobs_come_in(tmp_path: Path, num
             await running.wait()
             ids += wanted
         await scene.recover()
-        assert all_succeeded_once(scene, *ids)
+        assert scene.all_succeeded_once(*ids)
         assert not scene.problems(*ids)
 
 
