@@ -37,6 +37,16 @@ def test_all_mine_leaves_the_jobs_of_others_alone(raymc: Commands) -> None:
     assert raymc.run("stop", "--all-mine", "--yes").out == "Nothing to stop: you have no open jobs.\n"
 
 
+def test_wait_gives_up_after_its_timeout_and_the_job_goes_on(raymc: Commands) -> None:
+    napping = raymc.no_wait("--", "sleep 60")
+    done = raymc.run("wait", napping, "--timeout", "0.5")
+    assert done.code == 1
+    assert "0.5 s" in done.err
+    assert napping in done.err
+    assert "Traceback" not in done.err
+    assert not raymc.job(napping).final
+
+
 def test_wait_ends_with_1_when_one_of_several_failed(raymc: Commands) -> None:
     good, bad = raymc.no_wait("--", "echo fine"), raymc.no_wait("--", "echo broken; exit 1")
     done = raymc.run("wait", good, bad)

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, stop_and_watch, tell_ends, watch_all
 from ray_multicluster_scheduler.client.jobs import this_user
 from ray_multicluster_scheduler.client.progress import summary
-from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.errors import InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -55,7 +55,16 @@ def stop(
             raise typer.Exit(1)
 
 
-def wait(ids: IdsArgument = None, *, config: ConfigOption = None, group: GroupOption = None) -> None:
+def wait(
+    ids: IdsArgument = None,
+    *,
+    config: ConfigOption = None,
+    group: GroupOption = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Longest wait; the jobs go on."),
+    ] = None,
+) -> None:
     """Wait until jobs have ended, and schedule if nobody else does.
 
     Ctrl-C ends the waiting; the jobs go on. Exit code: 0 all succeeded, 1 not.
@@ -65,7 +74,10 @@ def wait(ids: IdsArgument = None, *, config: ConfigOption = None, group: GroupOp
         jobs = find_jobs(scheduler.store, ids or [], group)
         scheduler.start()
         try:
-            ended = watch_all(scheduler, [job.submission_id for job in jobs])
+            ended = watch_all(scheduler, [job.submission_id for job in jobs], timeout_s=timeout)
+        except WaitTimeout as late:
+            say(f"{late}.")
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             say("No longer waiting; the jobs go on.")
             raise typer.Exit(INTERRUPTED) from None

@@ -63,11 +63,13 @@ def _next(news: queue.SimpleQueue[str | None]) -> str | None:
         return None
 
 
-def watch_all(scheduler: Scheduler, submission_ids: Sequence[str]) -> Mapping[str, Job]:
-    """Show how far jobs are until all have ended; return them as they are then."""
+def watch_all(
+    scheduler: Scheduler, submission_ids: Sequence[str], *, timeout_s: float | None = None
+) -> Mapping[str, Job]:
+    """Show how far jobs are until all have ended; return them as they are then. May raise `WaitTimeout`."""
     jobs: Mapping[str, Job] = {}
     with _progress(len(submission_ids)) as show:
-        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=None, tick_s=TICK_S):
+        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=TICK_S):
             scheduler.check()
             show(jobs)
     return jobs
