@@ -7,19 +7,17 @@ cluster. Any other program gets a Ray Client connection to the cluster that is c
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ray_multicluster_scheduler.bridge import lazy
+from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
 from ray_multicluster_scheduler.errors import ClusterUnreachable
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 
 #: The name of a home that is none of the configured clusters.
 UNNAMED = "(home)"
-CONNECT_TIMEOUT_S = 120.0
-CONNECT_PAUSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +65,19 @@ def join_natively() -> None:
 
 
 def connect(spec: ClusterSpec, runtime_env: Mapping[str, Any], token: str | None) -> None:
-    """Connect to a cluster over Ray Client; right after a cluster's start that can fail a few times."""
-    ends_at = time.monotonic() + CONNECT_TIMEOUT_S
-    while True:
-        try:
-            lazy.ray().init(
-                f"ray://{spec.head_address}",
-                runtime_env=dict(runtime_env),
-                _metadata=[("authorization", f"Bearer {token}")] if token else None,
-            )
-        except (ConnectionError, RuntimeError) as problem:
-            if time.monotonic() > ends_at:
-                raise ClusterUnreachable(spec.name, f"no Ray Client session: {problem}") from problem
-            time.sleep(CONNECT_PAUSE_S)
-        else:
-            return
+    """Connect to a cluster over Ray Client."""
+
+    def connect_once() -> None:
+        lazy.ray().init(
+            f"ray://{spec.head_address}",
+            runtime_env=dict(runtime_env),
+            _metadata=[("authorization", f"Bearer {token}")] if token else None,
+        )
+
+    try:
+        insist(connect_once)
+    except NOT_CONNECTED as problem:
+        raise ClusterUnreachable(spec.name, f"no Ray Client session: {problem}") from problem
 
 
 def over_client() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +13,10 @@ import ray
 from ray.util import client as ray_client
 
 from ray_multicluster_scheduler.bridge.wire.hub import Hub
+from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
 
 T = TypeVar("T")
 
-#: Connecting starts a process on the cluster; right after the cluster's own start that can fail a few times.
-CONNECT_TIMEOUT_S = 120.0
-CONNECT_PAUSE_S = 2.0
 #: The hub answers at least this often.
 HEARTBEAT_S = 10.0
 #: Ray Client mends a broken connection for 30 s. After that, and a heartbeat, there is no hope left.
@@ -109,23 +106,22 @@ class Link:
         token = self._target.token.value
         warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
         logging.disable(logging.CRITICAL)  # what Ray logs about the connection would reach the user's output
-        ends_at = time.monotonic() + CONNECT_TIMEOUT_S
-        while True:
-            try:
-                self._session = ray.init(
-                    f"ray://{self._target.address}",
-                    allow_multiple=True,
-                    namespace=self._target.namespace,
-                    runtime_env=dict(self._target.runtime_env),
-                    _metadata=[("authorization", f"Bearer {token}")] if token else None,
-                )
-                break
-            except (ConnectionError, RuntimeError) as problem:
-                if time.monotonic() > ends_at:
-                    raise ConnectionError(
-                        f"no Ray Client session on cluster {self._target.name!r}: {problem}"
-                    ) from problem
-                time.sleep(CONNECT_PAUSE_S)
+
+        def connect() -> Any:
+            return ray.init(
+                f"ray://{self._target.address}",
+                allow_multiple=True,
+                namespace=self._target.namespace,
+                runtime_env=dict(self._target.runtime_env),
+                _metadata=[("authorization", f"Bearer {token}")] if token else None,
+            )
+
+        try:
+            self._session = insist(connect)
+        except NOT_CONNECTED as problem:
+            raise ConnectionError(
+                f"no Ray Client session on cluster {self._target.name!r}: {problem}"
+            ) from problem
         with self._session:
             self._context = ray_client.ray.get_context()
             name = f"raymc hub {self._target.bridge_id} for {self._target.purpose}"
