@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.builders import a_cluster
 from tests.e2e.processes import specific_servers
 
 import ray_multicluster_scheduler as raymc
-from ray_multicluster_scheduler.local import Head, Sandbox
+from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 from ray_multicluster_scheduler.ray_api.state import StateApi
 
 #: A loaded machine needs its time.
@@ -35,7 +35,8 @@ class World:
 
     sandbox: Sandbox
     folder: Path
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    #: The tokens of the clusters that have one, by the variables that the configuration names.
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config(self) -> Path:
@@ -49,7 +50,8 @@ class World:
         words = [PROGRAMS / program, config or self.config, self.folder, *arguments]
         return raymc.submit_job(
             entrypoint="python " + " ".join(map(str, words)),
-            runtime_env={"env_vars": {"PYTHONPATH": str(PROGRAMS)}},
+            # What the programs share comes from here, on other clusters too.
+            runtime_env={"working_dir": str(PROGRAMS), "env_vars": dict(self.tokens)},
             # It claims nothing itself, so the preferred cluster always has room for it.
             resource_requirements={"CPU": 0},
             preferred_cluster=cluster,
@@ -66,7 +68,7 @@ class World:
     def outside(self, program: str, *arguments: object, **environ: str) -> subprocess.Popen[str]:
         """Start a program that is no job, as a user on some machine would."""
         clean = {n: v for n, v in os.environ.items() if not n.startswith("RAY_MULTICLUSTER_CLUSTER")}
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [
                 sys.executable,
                 str(PROGRAMS / program),
@@ -80,8 +82,6 @@ class World:
             text=True,
             start_new_session=True,
         )
-        self.started.append(process)
-        return process
 
     def sessions(self, name: str) -> list[str]:
         """The Ray Client helper processes that a cluster runs now."""
@@ -120,12 +120,14 @@ def until(what: Callable[[], object], *, within_s: float = PATIENCE_S) -> Any:
 
 
 @contextmanager
-def a_world(sandbox: Sandbox, folder: Path) -> Iterator[World]:
+def a_world(sandbox: Sandbox, folder: Path, heads: Sequence[HeadSpec] = ()) -> Iterator[World]:
     """Have a scheduler for these clusters, which forgets everything in the end."""
+    tokens = {head.token_variable: head.token for head in heads if head.token_variable and head.token}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_MULTICLUSTER_HOME", str(folder / "state"))
+        for variable, value in {**tokens, "RAY_MULTICLUSTER_HOME": str(folder / "state")}.items():
+            patch.setenv(variable, value)
         scheduler = raymc.initialize_scheduler_environment(sandbox.config_path)
-        yield World(sandbox=sandbox, folder=folder)
+        yield World(sandbox=sandbox, folder=folder, tokens=tokens)
         scheduler.stop()
 
 

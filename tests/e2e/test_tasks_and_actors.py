@@ -10,14 +10,19 @@ from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
-HEADS = [HeadSpec(name="home", cpus=2), HeadSpec(name="other", cpus=4), HeadSpec(name="third", cpus=1)]
+#: Two of them have a token, each its own.
+HEADS = [
+    HeadSpec(name="home", cpus=2, token="a-token-of-home"),
+    HeadSpec(name="other", cpus=4),
+    HeadSpec(name="third", cpus=1, token="a-token-of-the-third"),
+]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("tasks")
     heed_interrupts()
-    with Sandbox(folder / "sandbox", HEADS) as sandbox, a_world(sandbox, folder) as world:
+    with Sandbox(folder / "sandbox", HEADS) as sandbox, a_world(sandbox, folder, HEADS) as world:
         yield world
 
 

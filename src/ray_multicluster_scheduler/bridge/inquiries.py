@@ -8,7 +8,11 @@ from ray_multicluster_scheduler.bridge import lazy
 from ray_multicluster_scheduler.bridge.chooser import Chooser
 from ray_multicluster_scheduler.bridge.records import ActorRecord, Records
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest
+from ray_multicluster_scheduler.ports import Clock
 
+DEAD = "DEAD"
+#: A cluster shows a new actor after this long at the latest.
+SHOWN_AFTER_S = 10.0
 #: Ray's words for a task, and ours; all others mean that it has not started.
 _STATUS = {"RUNNING": "RUNNING", "FINISHED": "SUCCEEDED", "FAILED": "FAILED"}
 
@@ -16,9 +20,10 @@ _STATUS = {"RUNNING": "RUNNING", "FINISHED": "SUCCEEDED", "FAILED": "FAILED"}
 class Inquiries:
     """Answers about what one driver has submitted."""
 
-    def __init__(self, records: Records, chooser: Chooser) -> None:
+    def __init__(self, records: Records, chooser: Chooser, clock: Clock) -> None:
         self._records = records
         self._chooser = chooser
+        self._clock = clock
 
     def cancel_task(self, task: Any, *, force: bool) -> bool:
         """Cancel a task by its id or its ref; False when the id is not known (any more)."""
@@ -75,9 +80,9 @@ class Inquiries:
         states = {name: self._states_on(name) for name in {a.decision.cluster for a in self._actors}}
         rows = []
         for record in self._actors:
-            ray_id, known = _ray_id(record), states[record.decision.cluster]
-            state = None if known is None or ray_id is None else known.get(ray_id, "DEAD")
-            if state == "DEAD":
+            ray_id = _ray_id(record)
+            state = self._state(record, ray_id, states[record.decision.cluster])
+            if state == DEAD:
                 continue
             rows.append(
                 {
@@ -111,6 +116,16 @@ class Inquiries:
     @property
     def _actors(self) -> list[ActorRecord]:
         return list(self._records.actors.values())
+
+    def _state(self, record: ActorRecord, ray_id: str | None, known: dict[str, str] | None) -> str | None:
+        """Return the state of an actor among those that its cluster shows, which has only the living."""
+        if known is None or ray_id is None:
+            return None
+        if ray_id in known:
+            record.seen = True
+            return known[ray_id]
+        may_come = ray_id and not record.seen and self._clock.now() - record.at < SHOWN_AFTER_S
+        return None if may_come else DEAD
 
     def _states_on(self, cluster: str) -> dict[str, str] | None:
         try:

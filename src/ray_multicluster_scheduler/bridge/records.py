@@ -36,12 +36,16 @@ class ActorRecord:
     name: str
     class_name: str
     decision: Decision
+    #: When it was submitted, by the wall clock.
+    at: float
     #: The handle that the user got, as long as there is one.
     handle: weak[Any]
     span: Span | None = None
     #: Ray's id at home; elsewhere `created` is a home ref that becomes it.
     ray_id: str | None = None
     created: Any = None
+    #: Its cluster has shown it.
+    seen: bool = False
 
 
 class Records:

@@ -54,7 +54,7 @@ class TaskRunner:
         self._chooser = Chooser(config, directory=directory, environ=environ, clock=clock, drains=drains)
         self._keeper = Keeper(self._tidy)
         #: What can be asked about tasks and actors, and done to them.
-        self.inquiries = Inquiries(self._records, self._chooser)
+        self.inquiries = Inquiries(self._records, self._chooser, clock)
         self._prefix = uuid.uuid4().hex[:10]
         self._numbers = itertools.count(1)
         self._closed = False
@@ -98,6 +98,7 @@ class TaskRunner:
                 name=request.name,
                 class_name=code.name,
                 decision=decision,
+                at=self._clock.now(),
                 handle=weakref.ref(handle),
                 span=span,
                 ray_id=ray_id,

@@ -17,10 +17,10 @@ import ray
 from ray import cloudpickle
 from ray._private.client_mode_hook import disable_client_hook
 
-from ray_multicluster_scheduler.bridge.wire.calls import Call, Calls, LinkLost
+from ray_multicluster_scheduler.bridge.wire.calls import Call, Calls
 from ray_multicluster_scheduler.bridge.wire.cargo import Cargo
 from ray_multicluster_scheduler.bridge.wire.faults import actor_lost, revive, task_lost
-from ray_multicluster_scheduler.bridge.wire.link import Link, Target
+from ray_multicluster_scheduler.bridge.wire.link import Link, LinkLost, Target
 from ray_multicluster_scheduler.bridge.wire.lives import Life
 
 CLOSE_TIMEOUT_S = 5.0

@@ -8,20 +8,12 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
-from ray_multicluster_scheduler.bridge.wire.link import LISTENERS, Link
+from ray_multicluster_scheduler.bridge.wire.link import LISTENERS, Link, LinkLost
 from ray_multicluster_scheduler.bridge.wire.parcel import INLINE_BYTES
 
 #: One batch has at most this much, so that the first of its calls starts soon.
 BATCH_CALLS = 256
 BATCH_BYTES = 4 * 2**20
-
-
-class LinkLost(Exception):
-    """The other cluster is gone; `sent` tells whether the call may have been executed there."""
-
-    def __init__(self, reason: str, *, sent: bool) -> None:
-        super().__init__(reason)
-        self.sent = sent
 
 
 class Call:

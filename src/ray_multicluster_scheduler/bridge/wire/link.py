@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import ray
 from ray.util import client as ray_client
+from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
 from ray_multicluster_scheduler.bridge.wire.hub import Hub
 from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
@@ -51,6 +53,14 @@ class Target(NamedTuple):
     token: Secret
 
 
+class LinkLost(Exception):
+    """The other cluster is gone; `sent` tells whether the call may have been executed there."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
 class Link:
     """A connection to a cluster, for an event loop; Ray Client itself blocks, so it works in threads."""
 
@@ -89,12 +99,14 @@ class Link:
         return answers
 
     async def put(self, value: Any) -> Any:
-        """Move a value over and return its ref there."""
-        return await self._in_thread(lambda: ray.put(value))
+        """Move a value over and return its ref there; what it is for was not sent then."""
+        with _loss(sent=False):
+            return await self._in_thread(lambda: ray.put(value))
 
     async def fetch(self, far_ref: Any) -> Any:
         """Bring a value over, which must be there."""
-        return await self._in_thread(lambda: ray.get(far_ref))
+        with _loss(sent=True):
+            return await self._in_thread(lambda: ray.get(far_ref))
 
     async def close(self) -> None:
         """Disconnect: the cluster ends the hub and all it started."""
@@ -148,3 +160,12 @@ class Link:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+
+@contextmanager
+def _loss(*, sent: bool) -> Iterator[None]:
+    """Tell the loss of the connection by our own name for it."""
+    try:
+        yield
+    except (ConnectionError, grpc.RpcError) as problem:
+        raise LinkLost(str(problem), sent=sent) from problem
