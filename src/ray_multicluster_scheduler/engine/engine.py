@@ -196,8 +196,8 @@ class Leadership:
         for job in jobs:
             if job.state is JobState.PLACED and job.cluster:
                 self.workers[job.cluster].placed_now(job)
-            elif job.final and job.cluster:
-                self._poke(job.cluster)
+        for cluster in {job.cluster for job in jobs if job.final and job.cluster}:
+            self._poke(cluster)
         self._plan.set()
 
     def _poke(self, cluster: str) -> None:

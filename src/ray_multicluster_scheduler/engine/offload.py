@@ -40,6 +40,10 @@ class Offload:
         self._work.put(work)
         return await future
 
+    def is_here(self) -> bool:
+        """Tell whether the caller runs on this thread: then it is one of the functions given to it."""
+        return threading.current_thread() is self._thread
+
     def close(self) -> None:
         """Let the thread end after what is queued."""
         self._work.put(None)

@@ -23,19 +23,27 @@ class Paces:
         self._paces = {spec.name: first_pace(most) for spec in context.config.clusters}
         #: By cluster: jobs on their way, and since when.
         self._starting: dict[str, dict[str, float]] = {name: {} for name in self._paces}
+        self._cluster_of: dict[str, str] = {}
 
     def moved(self, jobs: Sequence[Job]) -> None:
         """Take note of moves."""
         now = self._clock.monotonic()
         for job in jobs:
-            for name, starting in self._starting.items():
-                if job.state in _STARTING and job.cluster == name:
-                    starting.setdefault(job.submission_id, now)
-                elif job.submission_id in starting:
-                    if job.state in _STARTED:
-                        took_s, count = now - starting[job.submission_id], len(starting)
-                        self._paces[name] = after_start(self._paces[name], took_s, starting=count)
-                    del starting[job.submission_id]
+            before = self._cluster_of.get(job.submission_id)
+            starts_on = job.cluster if job.state in _STARTING else None
+            if before is not None and before != starts_on:
+                self._arrived(before, job, now)
+            if starts_on in self._starting:
+                self._cluster_of[job.submission_id] = starts_on
+                self._starting[starts_on].setdefault(job.submission_id, now)
+
+    def _arrived(self, cluster: str, job: Job, now: float) -> None:
+        """Count off a job that is no longer on its way to a cluster, and learn from it if it started."""
+        starting = self._starting[cluster]
+        took_s, count = now - starting.pop(job.submission_id), len(starting) + 1
+        del self._cluster_of[job.submission_id]
+        if job.state in _STARTED:
+            self._paces[cluster] = after_start(self._paces[cluster], took_s, starting=count)
 
     def limits(self) -> dict[str, int]:
         """Return how many jobs may be between placement and their driver's start, by cluster."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -16,7 +16,7 @@ async def together(jobs: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
     try:
         return await asyncio.gather(*tasks)
     finally:
-        await cancel_all(tasks)
+        await _leave_none(tasks)
 
 
 async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
@@ -25,7 +25,12 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
     try:
         return await asyncio.gather(first, second)
     finally:
-        await cancel_all([first, second])
+        await _leave_none([first, second])
+
+
+async def _leave_none(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    if not all(task.done() for task in tasks):  # nearly always they are
+        await cancel_all(tasks)
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -80,7 +80,7 @@ class EngineThread:
         self._ready.set_result((loop, context, engine))
 
         def ring() -> None:
-            if not loop.is_closed():
+            if not loop.is_closed() and not context.offload.is_here():  # what we wrote ourselves, we know
                 loop.call_soon_threadsafe(engine.ring)
 
         unsubscribe = context.store.subscribe(ring)

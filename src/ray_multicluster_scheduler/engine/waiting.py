@@ -7,7 +7,6 @@ finds. Everything else that happens to a waiting job, this leader does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.decision import QueuedJob
@@ -67,4 +66,4 @@ class WaitingJobs:
         key = env_key(job.spec)
         if key not in self._unfit:
             self._unfit[key] = unfit_clusters(job.spec, self._context.config.clusters)
-        return replace(queued_job(job, ()), unfit=self._unfit[key])
+        return queued_job(job, self._unfit[key])

@@ -20,7 +20,10 @@ class RemoteStatus(str, Enum):
     @property
     def final(self) -> bool:
         """Tell whether Ray will never change this status again."""
-        return self in {RemoteStatus.STOPPED, RemoteStatus.SUCCEEDED, RemoteStatus.FAILED}
+        return self in _FINAL
+
+
+_FINAL = frozenset({RemoteStatus.STOPPED, RemoteStatus.SUCCEEDED, RemoteStatus.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,10 +34,11 @@ def compose_submit(
         SUBMISSION_ID_VAR: submission_id,
         ATTEMPT_VAR: str(attempt),
     }
-    homes = [cluster.home_dir for cluster in clusters if cluster.home_dir]
+    home = target.home_dir
+    homes = [other for cluster in clusters if (other := cluster.home_dir)] if home else []
     return RemoteSubmit(
         submission_id=remote_id_for(submission_id, attempt),
-        entrypoint=map_paths(spec.entrypoint, homes, target.home_dir),
+        entrypoint=map_paths(spec.entrypoint, homes, home),
         runtime_env=compose(target.runtime_env, spec.runtime_env, identity=identity, overlay=True),
         metadata={**spec.metadata, ORIGIN: origin, JOB: submission_id, ATTEMPT: str(attempt)},
         entrypoint_num_cpus=spec.entrypoint_num_cpus,

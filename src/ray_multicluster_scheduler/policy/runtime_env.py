@@ -34,6 +34,8 @@ def normalise(
         return {}
     if not isinstance(runtime_env, Mapping):
         raise InvalidRuntimeEnv(f"{where}: must be a mapping, not {type(runtime_env).__name__}")
+    if not runtime_env:
+        return {}
     parsed: dict[str, Any] = {}
     problems: list[str] = []
     for option, value in runtime_env.items():
@@ -161,8 +163,7 @@ def _pip_section(env: Mapping[str, Any]) -> list[str]:
 def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> None:
     """Refuse options that Ray does not take side by side, with the ways out."""
     for image in _IMAGES:
-        others = sorted(env.keys() - _FITS_AN_IMAGE - {image})
-        if image in env and others:
+        if image in env and (others := sorted(env.keys() - _FITS_AN_IMAGE - {image})):
             raise InvalidRuntimeEnv(
                 f"{where}: {image} brings its own Python and files, so Ray takes only env_vars and config "
                 f"beside it, not {', '.join(others)}. Build them into the image, or use conda instead of it"

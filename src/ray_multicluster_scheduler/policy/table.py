@@ -52,9 +52,16 @@ class ScoreTable:
         self._free_for_others = np.zeros_like(self._capacity)
         self._ours = np.zeros_like(self._capacity)
         self._open = np.zeros(len(rooms), dtype=np.bool_)
-        self._weight = np.array([room.view.spec.weight for room in rooms], dtype=np.float64)
-        self._health = np.array([room.view.snapshot.score for room in rooms], dtype=np.float64)
-        self._bonuses = [self._bonus(part, kind, samples) for part, kind in _BONUSES]
+        #: By resource: which kinds claim it on which clusters, of those that have any.
+        self._counts = self._claimed & (self._capacity != 0)[:, None, :]
+        #: The share of what claims nothing that counts; of all others it is the least of theirs.
+        self._share = np.where(self._counts.any(axis=0), np.inf, 1.0)
+        weight = np.array([room.view.spec.weight for room in rooms], dtype=np.float64)
+        health = np.array([room.view.snapshot.score for room in rooms], dtype=np.float64)
+        #: A factor of 1 and a bonus of 0 for everybody change no bit of a total.
+        self._factors = [factor for factor in (weight, health) if (factor != 1.0).any()]
+        bonuses = [self._bonus(part, kind, samples) for part, kind in _BONUSES]
+        self._bonuses = [bonus for bonus in bonuses if bonus.any()]
         self._fixed = self._can_ever(samples)
         self.totals = np.full((len(samples), len(rooms)), -np.inf)
         for column in range(len(rooms)):
@@ -108,16 +115,14 @@ class ScoreTable:
 
     def _compute(self, columns: slice) -> None:
         fits = self._fixed[:, columns] & self._open[columns]
-        totals = np.full(fits.shape, np.inf)
+        totals = self._share[:, columns].copy()
         for number in range(len(self._names)):
             claim, claimed = self._claims[number], self._claimed[number]
             fits &= ~(claimed & (claim > self._free_for_others[number, columns] + TOLERANCE))
             share = (self._free[number, columns] - claim) / self._divisor[number, columns]
-            counts = claimed & (self._capacity[number, columns] != 0)
-            totals = np.minimum(totals, np.where(counts, share, np.inf))
-        totals[totals == np.inf] = 1.0
-        totals *= self._weight[columns]
-        totals *= self._health[columns]
+            np.minimum(totals, share, out=totals, where=self._counts[number, :, columns])
+        for factor in self._factors:
+            totals *= factor[columns]
         for bonus in self._bonuses:
             totals += bonus[:, columns]
         self.totals[:, columns] = np.where(fits, totals, -np.inf)

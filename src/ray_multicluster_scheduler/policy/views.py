@@ -40,7 +40,10 @@ class World:
 
 def cluster_views(world: World) -> tuple[ClusterView, ...]:
     """Return every configured cluster as the planner sees it."""
-    return tuple(_view(spec, world) for spec in world.specs)
+    on: dict[str | None, list[Job]] = {}
+    for job in world.live:
+        on.setdefault(job.cluster, []).append(job)
+    return tuple(_view(spec, world, on.get(spec.name, ())) for spec in world.specs)
 
 
 def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
@@ -51,8 +54,8 @@ def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
     return {user: _claims(jobs) for user, jobs in by_user.items()}
 
 
-def queued_job(job: Job, specs: Sequence[ClusterSpec]) -> QueuedJob:
-    """Return what the planner needs to know of a waiting job."""
+def queued_job(job: Job, unfit: tuple[tuple[str, str], ...]) -> QueuedJob:
+    """Return what the planner needs to know of a waiting job; `unfit` as `unfit_clusters` says."""
     return QueuedJob(
         submission_id=job.submission_id,
         seq=job.seq,
@@ -63,7 +66,7 @@ def queued_job(job: Job, specs: Sequence[ClusterSpec]) -> QueuedJob:
         tags=job.spec.tags,
         preferred_cluster=job.spec.preferred_cluster,
         avoid=job.avoid,
-        unfit=unfit_clusters(job.spec, specs),
+        unfit=unfit,
         env_key=env_key(job.spec),
     )
 
@@ -86,8 +89,7 @@ def env_key(spec: JobSpec) -> str:
     return sha256(json.dumps(spec.runtime_env, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _view(spec: ClusterSpec, world: World) -> ClusterView:
-    here = [job for job in world.live if job.cluster == spec.name]
+def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
     snapshot = world.snapshots.get(spec.name, ClusterSnapshot(name=spec.name))
     seen_at = snapshot.observed_at or 0.0
     young = [job for job in here if job.state in _STARTING or (job.placed_at or 0.0) > seen_at]

@@ -88,7 +88,7 @@ class Explainer:
             "cluster": decided.cluster if isinstance(decided, Placement) else None,
             "decision": asdict(decided),
             "environments": self._environments(submission_id, spec),
-            **self._ways_out(queued_job(job, self._config.clusters), decided, world),
+            **self._ways_out(self._queued(job), decided, world),
         }
 
     def _waiting(self, job: Job, snapshots: Snapshots | None) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Explainer:
             return {"decision": None, "waits_for": self._waits_for(job, now), "suggestions": []}
         world = self._look(ready, snapshots)
         decided = world.decide(job.submission_id, self._rules)
-        asked = queued_job(job, self._config.clusters)
+        asked = self._queued(job)
         return {"decision": asdict(decided), **self._ways_out(asked, decided, world)}
 
     def _ways_out(self, job: QueuedJob, decided: Placement | Waiting, world: _Pass) -> dict[str, Any]:
@@ -124,11 +124,14 @@ class Explainer:
             drains=self._store.drained(),
         )
         return _Pass(
-            queue=tuple(queued_job(job, self._config.clusters) for job in waiting),
+            queue=tuple(self._queued(job) for job in waiting),
             views=cluster_views(world),
             in_use=held_by_user(live),
             now=self._clock.now(),
         )
+
+    def _queued(self, job: Job) -> QueuedJob:
+        return queued_job(job, unfit_clusters(job.spec, self._config.clusters))
 
     def _environments(self, submission_id: str, spec: JobSpec) -> dict[str, Any]:
         unfit = dict(unfit_clusters(spec, self._config.clusters))
