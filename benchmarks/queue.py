@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from benchmarks.filled import submit_lines
 from benchmarks.instant import InstantRay, start_engine
 from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, ratio, summary
 from ray_multicluster_scheduler.model.job import JobSpec
@@ -206,6 +207,7 @@ def measure(size: Size) -> Report:
             ratio("ours / raw SQLite", found["ours"], found["raw"], at_least=0.15),
             _p99("submit p99, 64 submitters, each ten times a second", paced, at_most=10),
             _p99("submit p99, 64 submitters without a pause", flooded),
+            *submit_lines(size),
         ),
         notes=(f"{jobs} jobs (Huey: {huey_jobs}), {SUBMITTERS} submitters, {CLUSTERS} instant clusters.",),
     )
