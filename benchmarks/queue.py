@@ -2,8 +2,9 @@
 
 `ours`: 64 threads submit one job at a time to the real store; the real engine places, sends and completes
 them on clusters that answer at once and are looked at twenty times a second. `Huey`: 64 threads enqueue,
-eight threads dequeue, run and store the result (SQLite, `fsync=True`). `raw`: one thread writes the rows that
-we write, with prepared statements and one commit for every 64 jobs and step: what SQLite can do on this disk.
+eight threads dequeue, run and store the result (SQLite, `fsync=True`); Procrastinate likewise on PostgreSQL,
+where it is installed. `raw`: one thread writes the rows that we write, with prepared statements and one
+commit for every 64 jobs and step: what SQLite can do on this disk.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import postgres
 from benchmarks.filled import submit_lines
 from benchmarks.instant import InstantRay, start_engine
 from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, ratio, summary
@@ -28,7 +30,7 @@ ROUNDS = {Size.SMOKE: 1, Size.QUICK: 3, Size.FULL: 7}
 JOBS = {Size.SMOKE: 128, Size.QUICK: 1_920, Size.FULL: 6_400}
 #: How often it is seen whether all jobs have ended: seldom enough not to be a part of what is measured.
 LOOK_EVERY_S = 0.05
-HUEY_JOBS = {Size.SMOKE: 64, Size.QUICK: 320, Size.FULL: 960}
+PEER_JOBS = {Size.SMOKE: 64, Size.QUICK: 320, Size.FULL: 960}
 
 
 def in_threads(work: Callable[[int], None], count: int) -> None:
@@ -122,6 +124,12 @@ def huey(jobs: int) -> float:
         return jobs / took
 
 
+def procrastinate(jobs: int) -> float:
+    """Return jobs per second through Procrastinate, on a new PostgreSQL."""
+    with postgres.server() as address:
+        return postgres.procrastinate(address, jobs, submitters=SUBMITTERS, workers=WORKERS)
+
+
 #: The statements of one job's life, as our store has them: accept, place, submit, end.
 _STEPS = (
     (
@@ -186,15 +194,16 @@ def submit_latencies(jobs: int, *, pause_s: float) -> list[float]:
 
 def measure(size: Size) -> Report:
     """Measure the durable queue."""
-    jobs, huey_jobs = JOBS[size], HUEY_JOBS[size]
-    found = in_turns(
-        {
-            "ours": lambda: ours(jobs),
-            "huey": lambda: huey(huey_jobs),
-            "raw": lambda: raw(jobs),
-        },
-        rounds=ROUNDS[size],
-    )
+    jobs, peer_jobs = JOBS[size], PEER_JOBS[size]
+    sides = {
+        "ours": lambda: ours(jobs),
+        "huey": lambda: huey(peer_jobs),
+        "raw": lambda: raw(jobs),
+    }
+    lacking = postgres.missing()
+    if lacking is None:
+        sides["procrastinate"] = lambda: procrastinate(peer_jobs)
+    found = in_turns(sides, rounds=ROUNDS[size])
     flooded = submit_latencies(jobs, pause_s=0.0)
     paced = submit_latencies(jobs, pause_s=0.1)
     return Report(
@@ -202,6 +211,7 @@ def measure(size: Size) -> Report:
         lines=(
             summary("ours: submit to done", found["ours"], unit="jobs/s"),
             summary("Huey, fsync: enqueue to result stored", found["huey"], unit="jobs/s"),
+            *_of_procrastinate(found),
             summary("raw SQLite, fsync: the same rows, 64 jobs a commit", found["raw"], unit="jobs/s"),
             ratio("ours / Huey", found["ours"], found["huey"], at_least=10),
             ratio("ours / raw SQLite", found["ours"], found["raw"], at_least=0.15),
@@ -209,7 +219,20 @@ def measure(size: Size) -> Report:
             _p99("submit p99, 64 submitters without a pause", flooded),
             *submit_lines(size),
         ),
-        notes=(f"{jobs} jobs (Huey: {huey_jobs}), {SUBMITTERS} submitters, {CLUSTERS} instant clusters.",),
+        notes=(
+            f"{jobs} jobs (peers: {peer_jobs}), {SUBMITTERS} submitters, {CLUSTERS} instant clusters.",
+            *([f"Procrastinate on PostgreSQL was not measured; {lacking}."] if lacking else []),
+        ),
+    )
+
+
+def _of_procrastinate(found: Mapping[str, Sequence[float]]) -> tuple[Line, ...]:
+    theirs = found.get("procrastinate")
+    if theirs is None:
+        return ()
+    return (
+        summary("Procrastinate on PostgreSQL: defer to done", theirs, unit="jobs/s"),
+        ratio("ours / Procrastinate", found["ours"], theirs),
     )
 
 
