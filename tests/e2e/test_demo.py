@@ -66,6 +66,10 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
         assert f"{number}. {title}" in demo.printed
     predictions = re.findall(r"indx_\w+ +SUCCEEDED +(centos +…/home|mac +…/Users)/zorro/", demo.printed)
     assert len(set(predictions)) == 2
+    assert re.search(r"000300 \(test\) on (\w+), 000905 \(test\) on \1; home_dir=", demo.printed)
+    assert re.search(r"000300 \(train\) on (\w+), 000905 \(train\) on \1; home_dir=", demo.printed)
+    assert re.search(r"one ray.get: actor 0 on (\w+), actor 1 on \1, actor 2 on (?!\1)", demo.printed)
+    assert len(re.findall(r"specific-server", demo.printed)) == 1
     assert "needs 16 CPU; free: " in demo.printed
     assert re.search(
         r"survivor +SUCCEEDED +(mac, then centos +…/home|centos, then mac +…/Users)", demo.printed

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler import (
     wait_for_all_jobs,
 )
 from ray_multicluster_scheduler.demo.narrator import Narrator
-from ray_multicluster_scheduler.demo.programs import BROKEN, LONG, PREDICTIONS, SHARD
+from ray_multicluster_scheduler.demo.programs import BROKEN, LONG, PREDICTIONS, SHARD, SPREAD
 from ray_multicluster_scheduler.demo.stage import CPUS, Stage
 from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -61,7 +61,7 @@ class Show:
         """Fill both clusters with one job each, submitted with the paths of one of them."""
         self._say.line(
             f"Both ask for {CPUS} CPUs, so one fills a cluster and the other goes to the next. Both are "
-            "submitted with the Mac's paths."
+            "submitted with the Mac's paths. Each starts its actors on its own cluster, with `submit_actor`."
         )
         ids = [
             submit_job(
@@ -78,6 +78,24 @@ class Show:
             self._say.fact(f"{each} ran on {info['cluster']}")
             self._say.fact(f"  as   {info['entrypoint']}")
             self._say.fact(f"  said {info['logs'].strip().splitlines()[-1]}")
+
+    def spread_actors(self) -> None:
+        """Run a program with more actors than its cluster can hold, and look at what is where meanwhile."""
+        at_work, go_on = self._stage.folder / "all-at-work", self._stage.folder / "go-on"
+        self._say.line(
+            f"It starts three actors of {CPUS // 2} CPUs with `submit_actor`. Its cluster has {CPUS} CPUs, "
+            "so the third one goes to the other cluster."
+        )
+        spread = submit_job(
+            f"python {self._here}/{SPREAD} {CPUS // 2} {at_work} {go_on}", submission_id="spread"
+        )
+        while not at_work.exists() and get_job_info(spread)["status"] in {"PENDING", "RUNNING"}:
+            get_unified_scheduler().check()
+            time.sleep(0.2)
+        self._say.raymc("ps")
+        go_on.touch()
+        self._finish([spread])
+        self._say.fact(f"one ray.get: {get_job_info(spread)['logs'].strip().splitlines()[-1]}")
 
     def share_an_array(self) -> None:
         """Submit everything at once, ask why the large job waits, and count who did what."""
@@ -151,6 +169,7 @@ class Show:
 STEPS: tuple[tuple[str, Callable[[Show], None]], ...] = (
     ("Two independent Ray clusters, each with its own environment", Show.start_clusters),
     ("The two jobs of the report, each with its own cluster's environment", Show.send_predictions),
+    ("Actors of one job on both clusters, and one ray.get over all of them", Show.spread_actors),
     ("An array of small jobs over both clusters, and a large one that waits", Show.share_an_array),
     ("A job that fails: the error says where, why, and its last words", Show.let_one_fail),
     ("A job that is stopped: its id is enough, wherever it runs", Show.stop_one),

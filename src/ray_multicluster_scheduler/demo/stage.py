@@ -50,10 +50,11 @@ class Stage:
         return self.folder / HOMES[cluster]
 
     def write_config(self) -> None:
-        """Complete what the sandbox wrote by the settings of the demo."""
+        """Complete what the sandbox wrote by the settings of the demo; the programs find it at home too."""
         document: dict[str, Any] = yaml.safe_load(self.sandbox.config_path.read_text())
         document["scheduler"] = dict(SETTINGS)
-        self.config.write_text(yaml.safe_dump(document, sort_keys=False))
+        for path in (self.config, *(self.home(cluster) / programs.CONFIG for cluster in HOMES)):
+            path.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
 @contextmanager
