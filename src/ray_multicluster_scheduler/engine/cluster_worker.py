@@ -111,12 +111,10 @@ class ClusterWorker:
         self._sending[job.submission_id] = asyncio.create_task(self._send(job, look_first=look_first))
 
     async def _send(self, job: Job, *, look_first: bool) -> None:
-        try:
-            refusal = await self._sender.send(job, look_first=look_first)
-            if refusal is not None:
-                self._refusals.setdefault(_key(job), []).append(refusal)
-        finally:
-            self._wake.set()
+        """Send one job. What comes of it waits for the next look, which is near while a job is starting."""
+        refusal = await self._sender.send(job, look_first=look_first)
+        if refusal is not None:
+            self._refusals.setdefault(_key(job), []).append(refusal)
 
     def _reap(self) -> None:
         """Forget what has ended. A bug in a send, or a lost lease, ends the engine's loops here."""

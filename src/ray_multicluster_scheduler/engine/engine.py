@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 RENEWALS = 3
 #: Nothing happens for this long: look again all the same.
 IDLE_PLACE_S = 5.0
+#: What was seen of a cluster is published this often at most, unless it can change a decision.
+PUBLISH_EVERY_S = 0.5
 #: A package stays this long after its last use, for the next job from the same directory.
 KEEP_PACKAGES_S = 24 * 3600.0
 
@@ -111,6 +113,8 @@ class Leadership:
         self._plan = asyncio.Event()
         self._place_pause_s = IDLE_PLACE_S
         self._publish = asyncio.Event()
+        self._published_at = float("-inf")
+        self._unpublished = False
         self._pokes: set[asyncio.Task[object]] = set()
         self.workers = {
             spec.name: ClusterWorker(context, self.board, spec, self._throttles)
@@ -130,7 +134,7 @@ class Leadership:
                     self._renew_lease(),
                     repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
                     repeat(self._place, self._plan, lambda: self._place_pause_s),
-                    repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
+                    repeat(self._publish_snapshots, self._publish, self._publish_pause_s),
                     self._collect_packages(),
                     *(worker.run() for worker in self.workers.values()),
                 ]
@@ -166,8 +170,12 @@ class Leadership:
 
     async def _publish_snapshots(self) -> None:
         context = self._context
+        self._published_at, self._unpublished = context.clock.monotonic(), False
         snapshots = list(self._throttles.snapshots().values())
         await context.offload(context.store.save_snapshots, snapshots, epoch=self.board.lease.epoch)
+
+    def _publish_pause_s(self) -> float:
+        return PUBLISH_EVERY_S if self._unpublished else self._context.settings.probe_interval_s
 
     async def _collect_packages(self) -> None:
         """Remove packages that no open job needs, from time to time."""
@@ -186,7 +194,10 @@ class Leadership:
             worker.listed(probed.jobs)
         if probed.changed:
             worker.look_now()
-        self._publish.set()
+        recent = self._context.clock.monotonic() - self._published_at < PUBLISH_EVERY_S
+        if probed.changed or not recent:
+            self._publish.set()
+        self._unpublished = True
         self._plan.set()
 
     def _on_moved(self, jobs: Sequence[Job]) -> None:

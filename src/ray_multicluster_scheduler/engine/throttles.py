@@ -38,7 +38,8 @@ class Throttles:
         """Return what was last seen of every cluster, with what it may be given."""
         seen, now = self._context.watch.snapshots(), self._context.clock.now()
         able = {name: self._streaks[name] for name, each in seen.items() if each.health is Health.HEALTHY}
-        held = {name: throttle(name, able, self._board.all(), now=now, rules=self._rules) for name in able}
+        live = self._board.all()
+        held = {name: throttle(name, able, live, now=now, rules=self._rules) for name in able}
         return {
             name: replace(snapshot, throttle=found.allowance, throttle_reason=found.reason)
             if (found := held.get(name))

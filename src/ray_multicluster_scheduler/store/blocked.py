@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.queue import (
     DEPENDENCY_FAILED,
     JOB_COLUMNS,
+    QUEUED_BY_THE_WAY,
     TARGET_STOPPED,
     get_many,
     read_jobs,
@@ -25,7 +26,7 @@ MAX_REASON = 1000
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _OVERDUE = select(*JOB_COLUMNS).where(jobs.c.queue_deadline <= bindparam("now"))
 _FAILED_NEED = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
-_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(_QUEUED, jobs.c.submission_id.in_(_FAILED_NEED))
+_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(QUEUED_BY_THE_WAY, jobs.c.submission_id.in_(_FAILED_NEED))
 _STOPPING = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
 
 

@@ -37,6 +37,8 @@ JOB_COLUMNS = tuple(
     type_coerce(column, Text).label(column.name) if isinstance(column.type, JSON) else column
     for column in (jobs.c[name] for name in JOB_FIELDS)
 )
+#: For statements that find few jobs by something else: `coalesce` keeps them from going through the queue.
+QUEUED_BY_THE_WAY = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value
 WRITE_EVENTS = Prepared(insert(events))
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _IS_LIVE = jobs.c.state.in_(sorted(state.value for state in LIVE))
@@ -50,8 +52,7 @@ _ARRIVALS = (
 )
 _ALL_ARRIVALS = _ARRIVALS.where(_QUEUED)
 #: Beyond a number there are only new jobs, nearly all of them queued; from the start it is the history.
-#: `coalesce` keeps the state's index out of it, so that the number is looked up.
-_NEW_ARRIVALS = _ARRIVALS.where(func.coalesce(jobs.c.state, "") == JobState.QUEUED.value)
+_NEW_ARRIVALS = _ARRIVALS.where(QUEUED_BY_THE_WAY)
 _NEXT_RETRY = select(func.min(jobs.c.not_before)).where(
     IS_DELAYED, jobs.c.not_before > bindparam("now"), _QUEUED
 )

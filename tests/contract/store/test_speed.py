@@ -77,6 +77,20 @@ def test_new_jobs_are_found_by_their_number_and_not_among_all_that_wait(filled: 
     assert plan.startswith("SEARCH jobs USING INTEGER PRIMARY KEY (rowid>?)")
 
 
+@pytest.mark.parametrize("name", ["blocked", "next_due", "stopping"])
+def test_what_a_pass_asks_for_does_not_go_through_all_that_wait(filled: Leader, name: str) -> None:
+    """Their own partial indexes hold the few jobs that they are about."""
+    store = filled.store
+    calls = {
+        "blocked": lambda: store.blocked(now=NOW),
+        "next_due": lambda: store.next_due(now=NOW),
+        "stopping": store.stopping,
+    }
+    plans = plans_of(store, calls[name])
+    assert plans
+    assert not [plan for plan in plans if "ix_jobs_queue " in plan or plan.startswith("SCAN jobs")]
+
+
 def test_adding_many_jobs_takes_as_many_statements_as_adding_one(filled: Leader) -> None:
     counted: list[str] = []
     event.listen(
