@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests without Ray wait more than they compute.
+WORKERS ?= 4
 
 .PHONY: help setup demo test check unit e2e bench docs clean
 .DEFAULT_GOAL := help
@@ -22,15 +24,16 @@ demo: $(READY)  ## start two real local clusters, show what the scheduler does, 
 	$(BIN)/python -m ray_multicluster_scheduler.demo
 
 test: check  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not ray and not slow" --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest -m "ray and not slow"
 
 check: $(READY)  ## linters and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(READY)  ## the tests that need no Ray: seconds
-	$(BIN)/python -m pytest -m "not ray and not slow"
+unit: $(READY)  ## the tests that need no Ray
+	$(BIN)/python -m pytest -m "not ray and not slow" --numprocesses $(WORKERS)
 
 e2e: $(READY)  ## only the tests on real Ray clusters, the slowest included
 	$(BIN)/python -m pytest -m ray
