@@ -198,6 +198,7 @@ def test_a_mistake_is_one_clear_message(words: list[str], said: str, sample: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("over_client", [False, True])
 @pytest.mark.parametrize(
     ("env", "said"),
     [
@@ -206,9 +207,10 @@ def test_a_mistake_is_one_clear_message(words: list[str], said: str, sample: Pat
     ],
 )
 def test_an_environment_that_cannot_be_set_up_says_why(
-    env: dict[str, Any], said: str, real_head: Head, sample: Path, tmp_path: Path
+    env: dict[str, Any], said: str, over_client: bool, real_head: Head, sample: Path, tmp_path: Path
 ) -> None:
-    words = ["--ray-address", real_head.gcs_address, "--ray-runtime-env-json", json.dumps(env)]
+    address = client(real_head) if over_client else real_head.gcs_address
+    words = ["--ray-address", address, "--ray-runtime-env-json", json.dumps(env)]
     done = raymc("--operators", "StandardScaler", "--input", str(sample), *words, home=tmp_path)
     assert done.returncode == 2
     assert "the cluster cannot set this environment up" in done.stderr

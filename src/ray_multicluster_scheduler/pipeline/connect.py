@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import RuntimeEnvSetupError
 
+from ray_multicluster_scheduler.bridge.wire.patience import BAD_ENVIRONMENT, insist
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
@@ -67,8 +68,10 @@ def init_ray(
     return connect(address, parse_environment(runtime_env_json), namespace)
 
 
-def connect(address: str | None, env: dict[str, Any], namespace: str | None) -> Connection:
-    """Do what `init_ray` does, with an environment that has been checked."""
+def connect(
+    address: str | None, env: dict[str, Any], namespace: str | None, *, worker_logs: bool = True
+) -> Connection:
+    """Do what `init_ray` does, with a checked environment; the logs of workers may be kept away."""
     if ray.is_initialized():
         if not env and namespace is None and _is_at(address):
             return _connection(address)
@@ -76,8 +79,10 @@ def connect(address: str | None, env: dict[str, Any], namespace: str | None) -> 
         ray.shutdown()
     _check_listening(address)
     try:
-        ray.init(address=address, runtime_env=env or None, namespace=namespace)
+        _init(address, env, namespace, worker_logs=worker_logs)
     except Exception as problem:  # a bare one is what Ray raises for a node that is slow to start
+        if BAD_ENVIRONMENT in str(problem):
+            raise _bad_environment(problem) from None
         raise ClusterError(
             address or "local", f"Ray cannot connect: {_advice(address, problem)}"
         ) from problem
@@ -89,6 +94,16 @@ def connect(address: str | None, env: dict[str, Any], namespace: str | None) -> 
     if connection.nodes == 1 and address is not None and not _on_this_machine(address):
         log.warning("%s has one node only: all work runs there. Have the others joined it?", address)
     return connection
+
+
+def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, worker_logs: bool) -> None:
+    def init() -> None:
+        ray.init(address=address, runtime_env=env or None, namespace=namespace, log_to_driver=worker_logs)
+
+    if str(address).startswith(_CLIENT):
+        insist(init)
+    else:
+        init()
 
 
 def parse_environment(text: str | None, *, cwd: Path | None = None) -> dict[str, Any]:
@@ -119,9 +134,7 @@ def first_task() -> float:
     try:
         _, seconds = timed(lambda: ray.get(ray.remote(_nothing).options(num_cpus=0).remote()))
     except RuntimeEnvSetupError as problem:
-        raise InvalidRuntimeEnv(
-            f"the cluster cannot set this environment up: {_setup_cause(problem)}"
-        ) from None
+        raise _bad_environment(problem) from None
     return seconds
 
 
@@ -232,6 +245,10 @@ def _advice(address: str | None, problem: BaseException) -> str:
             "ray://host:10001, or --cluster to run the pipeline as a job"
         )
     return words
+
+
+def _bad_environment(problem: BaseException) -> InvalidRuntimeEnv:
+    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {_setup_cause(problem)}")
 
 
 def _setup_cause(problem: BaseException) -> str:

@@ -46,7 +46,8 @@ def _on_ray(plan: Plan, target: RayTarget) -> RunReport:
     env = parse_environment(target.runtime_env_json)
     # Ray Data needs a driver inside of the cluster; over Ray Client a task is the driver.
     outside = (target.address or "").startswith("ray://")
-    connect(target.address, with_own_code(env) if outside else env, target.namespace)
+    # That task's progress is in its log. Here inside, workers only log what Ray itself reports again.
+    connect(target.address, with_own_code(env) if outside else env, target.namespace, worker_logs=outside)
     try:
         environment_s = first_task()
         if not outside:

@@ -35,6 +35,12 @@ def test_after_its_time_the_problem_is_told() -> None:
         insist(Cluster(ConnectionError("nobody there"), times=3).connect, timeout_s=0, pause_s=0)
 
 
+def test_an_environment_that_cannot_be_set_up_is_told_at_once() -> None:
+    problem = ConnectionAbortedError("Failed to create runtime_env for Ray client server: no such package")
+    with pytest.raises(ConnectionError, match="no such package"):
+        insist(Cluster(problem, times=1).connect, pause_s=0)
+
+
 def test_any_other_mistake_is_told_at_once() -> None:
     with pytest.raises(TypeError):
         insist(Cluster(TypeError("no such option"), times=1).connect, pause_s=0)

@@ -12,6 +12,8 @@ CONNECT_TIMEOUT_S = 120.0
 CONNECT_PAUSE_S = 2.0
 #: What Ray Client raises when a session could not be started.
 NOT_CONNECTED = (ConnectionError, RuntimeError)
+#: What it says when the environment of the session cannot be set up: the next try would fail as well.
+BAD_ENVIRONMENT = "Failed to create runtime_env"
 
 
 def insist(
@@ -22,7 +24,7 @@ def insist(
     while True:
         try:
             return connect()
-        except NOT_CONNECTED:
-            if time.monotonic() >= ends_at:
+        except NOT_CONNECTED as problem:
+            if BAD_ENVIRONMENT in str(problem) or time.monotonic() >= ends_at:
                 raise
             time.sleep(pause_s)
