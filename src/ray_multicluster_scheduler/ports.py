@@ -141,11 +141,19 @@ class JobStore(Protocol):
     def next_due(self, *, now: float) -> float | None:
         """Return when the next QUEUED job's `not_before` or queue time-out passes; None: never."""
 
-    def apply(self, transitions: Sequence[Transition], *, epoch: int, now: float) -> tuple[Job, ...]:
+    def apply(
+        self,
+        transitions: Sequence[Transition],
+        *,
+        epoch: int,
+        now: float,
+        logs: Sequence[tuple[str, int, str]] = (),
+    ) -> tuple[Job, ...]:
         """Make all moves that still hold, in one transaction with their events; return the moved jobs.
 
         A job that somebody else moved meanwhile is left alone and missing in the answer. A move that the
-        state table forbids is a bug and raises ValueError before anything is written.
+        state table forbids is a bug and raises ValueError before anything is written. The (bounded) `logs` of
+        attempts, as (submission_id, attempt, text), are kept with it and replace what was kept.
         """
 
     def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
@@ -166,9 +174,6 @@ class JobStore(Protocol):
         self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000
     ) -> tuple[Event, ...]:
         """Return events in order, of one job or of all."""
-
-    def save_logs(self, logs: Sequence[tuple[str, int, str]], *, epoch: int) -> None:
-        """Keep the (bounded) logs of attempts, as (submission_id, attempt, text), replacing what was kept."""
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ray_multicluster_scheduler.engine.batch import Batch
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.job import Job, Lease, Transition
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.policy.views import env_key
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one caller wants written."""
+
+    moves: Sequence[Transition]
+    log: str | None
 
 
 class Board:
@@ -27,8 +36,7 @@ class Board:
         self._on: dict[str, dict[str, Job]] = {}
         #: Environments that a driver has started with, by cluster and its incarnation.
         self._warm: dict[tuple[str, str | None], set[str]] = {}
-        self._apply = Batch(self._apply_all, keys=lambda moves: {each.submission_id for each in moves})
-        self._save_log = Batch(self._save_logs, keys=lambda log: {log[:2]})
+        self._apply = Batch(self._apply_all, keys=lambda call: {each.submission_id for each in call.moves})
 
     async def load(self) -> None:
         """Read all live jobs."""
@@ -48,7 +56,6 @@ class Board:
     async def close(self) -> None:
         """Wait for what is being written."""
         await self._apply.close()
-        await self._save_log.close()
 
     def leads(self) -> bool:
         """Tell whether the lease still holds, as far as this process knows.
@@ -74,18 +81,25 @@ class Board:
         sessions = {name: seen.session_name for name, seen in self._context.watch.snapshots().items()}
         return {name: frozenset(self._warm.get((name, session), ())) for name, session in sessions.items()}
 
-    async def apply(self, transitions: Sequence[Transition]) -> tuple[Job, ...]:
-        """Write moves and take over what was really moved. Raises `LeaseLost` when another one leads."""
-        return await self._apply(transitions) if transitions else ()
+    async def apply(self, transitions: Sequence[Transition], *, log: str | None = None) -> tuple[Job, ...]:
+        """Write moves and take over what was really moved. Raises `LeaseLost` when another one leads.
 
-    async def save_log(self, job: Job, text: str) -> None:
-        """Keep the log of a job's current attempt."""
-        await self._save_log((job.submission_id, job.attempt, text))
+        `log` is kept with them: that of the attempt which the first of them is about.
+        """
+        return await self._apply(_Call(transitions, log)) if transitions else ()
 
-    async def _apply_all(self, calls: Sequence[Sequence[Transition]]) -> list[tuple[Job, ...]]:
-        context, transitions = self._context, [each for call in calls for each in call]
+    async def _apply_all(self, calls: Sequence[_Call]) -> list[tuple[Job, ...]]:
+        context = self._context
         moved = await context.offload(
-            context.store.apply, transitions, epoch=self.lease.epoch, now=context.clock.now()
+            context.store.apply,
+            [each for call in calls for each in call.moves],
+            epoch=self.lease.epoch,
+            now=context.clock.now(),
+            logs=[
+                (call.moves[0].submission_id, call.moves[0].attempt, call.log)
+                for call in calls
+                if call.log is not None
+            ],
         )
         for job in moved:
             self._take_over(job)
@@ -95,16 +109,12 @@ class Board:
             tuple(
                 {
                     each.submission_id: by_id[each.submission_id]
-                    for each in call
+                    for each in call.moves
                     if each.submission_id in by_id
                 }.values()
             )
             for call in calls
         ]
-
-    async def _save_logs(self, logs: Sequence[tuple[str, int, str]]) -> list[None]:
-        await self._context.offload(self._context.store.save_logs, logs, epoch=self.lease.epoch)
-        return [None] * len(logs)
 
     def _take_over(self, job: Job) -> None:
         known = self._live.pop(job.submission_id, None)

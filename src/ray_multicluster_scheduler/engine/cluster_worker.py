@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.logs import LogKeeper
+from ray_multicluster_scheduler.engine.logs import LogReader
 from ray_multicluster_scheduler.engine.look import Look, Looker
 from ray_multicluster_scheduler.engine.rules import judge_rules, retry_rules
 from ray_multicluster_scheduler.engine.send import Sender
@@ -36,6 +36,8 @@ EAGER = 4
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 
 _Key = tuple[str, int]
+#: The moves that follow for a job, and the log of an attempt that has ended.
+_Outcome = tuple[Sequence[Transition], str | None]
 
 
 class ClusterWorker:
@@ -52,7 +54,7 @@ class ClusterWorker:
         self._sender = Sender(context, board, spec, api)
         self._looker = Looker(context, spec, api)
         self._stops = Stops(context, api)
-        self._logs = LogKeeper(context, board, api)
+        self._logs = LogReader(context, api)
         self._sweeper = Sweeper(context, board, spec.name, self._stops)
         self._sending: dict[str, asyncio.Task[None]] = {}
         #: Attempts that this leader placed and has not tried to send: nothing can be there yet.
@@ -142,42 +144,44 @@ class ClusterWorker:
                 for job, verdict in verdicts
             ]
         news = [(job, verdict) for job, verdict in verdicts if verdict.act is not Act.KEEP]
-        groups = await together(self._follow(job, verdict) for job, verdict in news)
-        moves = [transition for group in groups for transition in group]
-        for transition in moves:
-            self._context.crash_point(f"seen:{transition.new.value}")
-        await self._board.apply(moves)
+        await together(self._follow(job, verdict) for job, verdict in news)
         return look.answered
 
     def _judge(self, job: Job, look: Look) -> Verdict:
         sight = look.sight(job, stopping_s=self._stops.stopping_s(job.remote_id or ""))
         return judge(job, sight, rules=self._judge_rules, now=self._context.clock.now())
 
-    async def _follow(self, job: Job, verdict: Verdict) -> Sequence[Transition]:
+    async def _follow(self, job: Job, verdict: Verdict) -> None:
+        """Write what follows for one job, with its log when the attempt has ended."""
+        moves, log = await self._outcome(job, verdict)
+        for transition in moves:
+            self._context.crash_point(f"seen:{transition.new.value}")
+        await self._board.apply(moves, log=log)
+
+    async def _outcome(self, job: Job, verdict: Verdict) -> _Outcome:
         if verdict.act is Act.SEND:
             return await self._send_again(job)
         if verdict.act in {Act.FAIL, Act.REPLACE}:
             return await self._failed(job, verdict)
         if verdict.act is not Act.MOVE:
-            return ()
+            return (), None
         assert verdict.state is not None
-        if verdict.state in FINAL:
-            await self._logs.keep(job)
+        log = await self._logs.read(job) if verdict.state in FINAL else None
         if verdict.state is JobState.SUCCEEDED:
             self._throttles.ended(job, None)
-        return (move(job, verdict.state, verdict.reason, **verdict.changes),)
+        return (move(job, verdict.state, verdict.reason, **verdict.changes),), log
 
-    async def _send_again(self, job: Job) -> Sequence[Transition]:
+    async def _send_again(self, job: Job) -> _Outcome:
         if job.target is Target.STOPPED:
-            return (move(job, JobState.STOPPED, "stopped by the user; the cluster never received it"),)
+            return (move(job, JobState.STOPPED, "stopped by the user; the cluster never received it"),), None
         refusals = self._refusals.get(_key(job), [])
         if len(refusals) >= MAX_REFUSED_SENDS:
             reason = f"cluster {self.name!r} refused it {len(refusals)} times: {refusals[-1]}"
             return await self._failed(job, Verdict(act=Act.FAIL, failure=FailureKind.REFUSED, reason=reason))
         await self._begin(job)
-        return ()
+        return (), None
 
-    async def _failed(self, job: Job, verdict: Verdict) -> Sequence[Transition]:
+    async def _failed(self, job: Job, verdict: Verdict) -> _Outcome:
         assert verdict.failure is not None
         kind, context = verdict.failure, self._context
         retry = decide_retry(
@@ -188,13 +192,12 @@ class ClusterWorker:
             least_delay_s=self._throttles.next_turn_s() if kind in _WHOLE_CLUSTER else 0.0,
         )
         if verdict.act is Act.REPLACE:
-            return replace_silent(job, verdict, retry, now=context.clock.now())
+            return replace_silent(job, verdict, retry, now=context.clock.now()), None
         self._throttles.ended(job, kind)
-        if kind is not FailureKind.LOST:
-            await self._logs.keep(job)
+        log = None if kind is FailureKind.LOST else await self._logs.read(job)
         reason = redact_text(verdict.reason, secrets_of(job.spec.runtime_env))
         clean = Verdict(act=verdict.act, failure=kind, reason=reason, changes=verdict.changes)
-        return after_failure(job, clean, retry, now=context.clock.now())
+        return after_failure(job, clean, retry, now=context.clock.now()), log
 
     # -- stopping
 

@@ -1,11 +1,10 @@
-"""Keeping the end of each job's log, so that history outlives the cluster."""
+"""Reading the end of each job's log, which is kept so that history outlives the cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
@@ -17,26 +16,25 @@ log = logging.getLogger(__name__)
 AT_ONCE = 4
 
 
-class LogKeeper:
-    """Copies logs of one cluster into the store."""
+class LogReader:
+    """Reads logs of one cluster."""
 
-    def __init__(self, context: EngineContext, board: Board, api: RayApi) -> None:
+    def __init__(self, context: EngineContext, api: RayApi) -> None:
         self._context = context
-        self._board = board
         self._api = api
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def keep(self, job: Job) -> None:
-        """Keep the end of a job's log; without it the job still ends."""
+    async def read(self, job: Job) -> str | None:
+        """Return the end of a job's log; None when it cannot be had: the job still ends."""
         if job.remote_id is None:
-            return
+            return None
         async with self._slots:
             try:
                 text = await self._api.job_logs(job.remote_id)
             except ClusterError as error:
                 log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
-                return
-        await self._board.save_log(job, bounded(text, self._context.settings.log_keep_bytes))
+                return None
+        return bounded(text, self._context.settings.log_keep_bytes)
 
 
 def bounded(text: str, keep_bytes: int) -> str:

@@ -108,11 +108,19 @@ class SqlStore:
         with self._database.read() as tx:
             return queue.next_due(tx, now=now)
 
-    def apply(self, transitions: Sequence[Transition], *, epoch: int, now: float) -> tuple[Job, ...]:
-        """Make all moves that still hold, in one transaction with their events; return the moved jobs."""
+    def apply(
+        self,
+        transitions: Sequence[Transition],
+        *,
+        epoch: int,
+        now: float,
+        logs: Sequence[tuple[str, int, str]] = (),
+    ) -> tuple[Job, ...]:
+        """Make all moves that still hold, in one transaction with events and logs; return the moved jobs."""
         for transition in transitions:
             moves.check(transition)
         with self._write(epoch=epoch) as tx:
+            history.save_logs(tx, logs)
             return apply.apply(tx, transitions, now=now)
 
     def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
@@ -145,11 +153,6 @@ class SqlStore:
         """Return events in order, of one job or of all."""
         with self._database.read() as tx:
             return history.list_events(tx, submission_id, after=after, limit=limit)
-
-    def save_logs(self, logs: Sequence[tuple[str, int, str]], *, epoch: int) -> None:
-        """Keep the (bounded) logs of attempts, as (submission_id, attempt, text), replacing what was kept."""
-        with self._write(epoch=epoch) as tx:
-            history.save_logs(tx, logs)
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""

@@ -83,15 +83,15 @@ def test_an_event_back_to_the_queue_names_the_cluster_that_was_left(store: JobSt
 def test_the_log_of_an_attempt_is_kept_and_replaced(store: JobStore, leader: Leader) -> None:
     leader.add("job", S.RUNNING)
 
-    store.save_logs([("job", 1, "half")], epoch=leader.lease.epoch)
-    store.save_logs([("job", 1, "整个日志\n")], epoch=leader.lease.epoch)
+    store.apply([], logs=[("job", 1, "half")], epoch=leader.lease.epoch, now=NOW)
+    store.apply([], logs=[("job", 1, "整个日志\n")], epoch=leader.lease.epoch, now=NOW)
 
     assert store.load_log("job", 1) == store.load_log("job") == "整个日志\n"
 
 
 def test_the_log_is_that_of_the_last_attempt_by_default(store: JobStore, leader: Leader) -> None:
     leader.add("job", S.RUNNING)
-    store.save_logs([("job", 1, "first")], epoch=leader.lease.epoch)
+    store.apply([], logs=[("job", 1, "first")], epoch=leader.lease.epoch, now=NOW)
     leader.move("job", S.QUEUED, S.PLACED)
 
     assert store.load_log("job") is None
@@ -101,7 +101,7 @@ def test_the_log_is_that_of_the_last_attempt_by_default(store: JobStore, leader:
 def test_there_is_no_log_of_an_unknown_job(store: JobStore, leader: Leader) -> None:
     assert store.load_log("nobody") is None
     with pytest.raises(JobNotFound):
-        store.save_logs([("nobody", 1, "text")], epoch=leader.lease.epoch)
+        store.apply([], logs=[("nobody", 1, "text")], epoch=leader.lease.epoch, now=NOW)
 
 
 def test_drain_marks_are_kept_by_cluster_and_an_unmark_is_a_mark_too(store: JobStore) -> None:

@@ -118,7 +118,7 @@ FENCED: dict[str, Write] = {
     "mark_attempt": lambda store, epoch: store.mark_attempt(
         "again", 1, outcome="SUPERSEDED", reason="", epoch=epoch, now=NOW
     ),
-    "save_logs": lambda store, epoch: store.save_logs([("job", 1, "text")], epoch=epoch),
+    "logs": lambda store, epoch: store.apply([], logs=[("job", 1, "text")], epoch=epoch, now=NOW),
     "save_snapshots": lambda store, epoch: store.save_snapshots([a_snapshot("a")], epoch=epoch),
 }
 

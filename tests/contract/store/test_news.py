@@ -21,7 +21,9 @@ CHANGES: dict[str, Callable[[Leader], object]] = {
     "add": lambda leader: leader.store.add([("new", a_spec())], now=NOW),
     "apply": lambda leader: leader.move("job", S.SUCCEEDED),
     "request_stop": lambda leader: leader.store.request_stop(["job"], now=NOW, reason="stop"),
-    "save_logs": lambda leader: leader.store.save_logs([("job", 1, "text")], epoch=leader.lease.epoch),
+    "logs": lambda leader: leader.store.apply(
+        [], logs=[("job", 1, "text")], epoch=leader.lease.epoch, now=NOW
+    ),
     "set_drained": lambda leader: leader.store.set_drained("a", drained=True, reason="", now=NOW),
     "release_lease": lambda leader: leader.store.release_lease(leader.lease),
 }

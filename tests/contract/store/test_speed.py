@@ -36,7 +36,9 @@ CALLS: dict[str, Callable[[Leader], object]] = {
         epoch=leader.lease.epoch,
         now=NOW,
     ),
-    "save_logs": lambda leader: leader.store.save_logs([("old", 1, "text")], epoch=leader.lease.epoch),
+    "logs": lambda leader: leader.store.apply(
+        [], logs=[("old", 1, "text")], epoch=leader.lease.epoch, now=NOW
+    ),
     "request_stop": lambda leader: leader.store.request_stop(["old"], now=NOW, reason="enough"),
 }
 
