@@ -114,7 +114,7 @@ class Leadership:
         self._place_pause_s = IDLE_PLACE_S
         self._publish = asyncio.Event()
         self._published_at = float("-inf")
-        self._unpublished = False
+        self._publishes_soon = False
         self._pokes: set[asyncio.Task[object]] = set()
         self.workers = {
             spec.name: ClusterWorker(context, self.board, spec, self._throttles)
@@ -134,7 +134,7 @@ class Leadership:
                     self._renew_lease(),
                     repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
                     repeat(self._place, self._plan, lambda: self._place_pause_s),
-                    repeat(self._publish_snapshots, self._publish, self._publish_pause_s),
+                    repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
                     self._collect_packages(),
                     *(worker.run() for worker in self.workers.values()),
                 ]
@@ -170,12 +170,9 @@ class Leadership:
 
     async def _publish_snapshots(self) -> None:
         context = self._context
-        self._published_at, self._unpublished = context.clock.monotonic(), False
+        self._published_at, self._publishes_soon = context.clock.monotonic(), False
         snapshots = list(self._throttles.snapshots().values())
         await context.offload(context.store.save_snapshots, snapshots, epoch=self.board.lease.epoch)
-
-    def _publish_pause_s(self) -> float:
-        return PUBLISH_EVERY_S if self._unpublished else self._context.settings.probe_interval_s
 
     async def _collect_packages(self) -> None:
         """Remove packages that no open job needs, from time to time."""
@@ -194,11 +191,15 @@ class Leadership:
             worker.listed(probed.jobs)
         if probed.changed:
             worker.look_now()
-        recent = self._context.clock.monotonic() - self._published_at < PUBLISH_EVERY_S
-        if probed.changed or not recent:
-            self._publish.set()
-        self._unpublished = True
+        self._publish_in_time(urgent=probed.changed)
         self._plan.set()
+
+    def _publish_in_time(self, *, urgent: bool) -> None:
+        if urgent or self._context.clock.monotonic() - self._published_at >= PUBLISH_EVERY_S:
+            self._publish.set()
+        elif not self._publishes_soon:
+            self._publishes_soon = True
+            asyncio.get_running_loop().call_later(PUBLISH_EVERY_S, self._publish.set)
 
     def _on_moved(self, jobs: Sequence[Job]) -> None:
         """Wake whoever has something to do now."""

@@ -99,4 +99,5 @@ class ForIds:
     def _compile(self, dialect: Dialect, size: int) -> tuple[str, list[str] | None]:
         names = [f"id_{number}" for number in range(size)]
         compiled = self._make([bindparam(name) for name in names]).compile(dialect=dialect)
+        assert len(compiled.binds) == size, "only the ids may be parameters"
         return str(compiled), None if compiled.positional else names
