@@ -1,1 +1,1 @@
-"""`make demo`: what the scheduler does with jobs, tasks and actors, on two real Ray clusters on this machine."""
+"""`make demo`: what the scheduler does with jobs, tasks and actors, on two real Ray clusters."""
