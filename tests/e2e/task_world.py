@@ -52,8 +52,8 @@ class World:
             entrypoint="python " + " ".join(map(str, words)),
             # What the programs share comes from here, on other clusters too.
             runtime_env={"working_dir": str(PROGRAMS), "env_vars": dict(self.tokens)},
-            # It claims nothing itself, so the preferred cluster always has room for it.
-            resource_requirements={"CPU": 0},
+            # It claims no CPU, so its cluster has room for it even where the last work still shows.
+            resource_requirements={"memory": 0.001},
             preferred_cluster=cluster,
         )
 
