@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -129,11 +128,6 @@ def a_world(sandbox: Sandbox, folder: Path, heads: Sequence[HeadSpec] = ()) -> I
         scheduler = raymc.initialize_scheduler_environment(sandbox.config_path)
         yield World(sandbox=sandbox, folder=folder, tokens=tokens)
         scheduler.stop()
-
-
-def heed_interrupts() -> None:
-    """Undo what a shell does to what it starts in the background: Ray cancels a task by SIGINT."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Watch:

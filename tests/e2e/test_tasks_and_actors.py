@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.task_world import World, a_world, finish, heed_interrupts, until
+from tests.e2e.task_world import World, a_world, finish, until
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
@@ -21,7 +21,6 @@ HEADS = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("tasks")
-    heed_interrupts()
     with Sandbox(folder / "sandbox", HEADS) as sandbox, a_world(sandbox, folder, HEADS) as world:
         yield world
 

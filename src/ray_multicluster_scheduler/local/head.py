@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -44,7 +45,13 @@ def launch(
             stderr=subprocess.STDOUT,
             cwd=head.temp_dir.parent,
             start_new_session=True,
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509 - it takes no lock
         )
+
+
+def _heed_interrupts() -> None:
+    """Undo what a shell does to programs in the background: `ray.cancel` interrupts workers by SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def command(spec: HeadSpec, head: Head) -> list[str]:
