@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
+from ray_multicluster_scheduler.bridge.wire.hub import Answer
 from ray_multicluster_scheduler.bridge.wire.link import LISTENERS, Link, LinkLost
 from ray_multicluster_scheduler.bridge.wire.parcel import INLINE_BYTES
 
@@ -38,7 +39,7 @@ class Calls:
         self._open: dict[int, Call] = {}
         self._outbox: deque[Call] = deque()
         self._wake = asyncio.Event()
-        self._loops: list[asyncio.Task[None]] = []
+        self._working: set[asyncio.Task[None]] = set()
         #: Why the other cluster is lost, once it is.
         self.lost: asyncio.Future[str] = asyncio.get_event_loop().create_future()
 
@@ -64,7 +65,7 @@ class Calls:
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        for running in self._loops:
+        for running in self._working:
             running.cancel()
         for call in self._open.values():
             if not call.answer.done():
@@ -73,15 +74,15 @@ class Calls:
         self._open.clear()
         self._outbox.clear()
 
-    def _keep_running(self, loop: Coroutine[Any, Any, None]) -> None:
-        running = asyncio.get_running_loop().create_task(loop)
+    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        running = asyncio.get_running_loop().create_task(work)
+        self._working.add(running)
         running.add_done_callback(self._ended)
-        self._loops.append(running)
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        """A loop ends only when the link does, whatever that raises."""
-        if not running.cancelled():
-            error = running.exception()
+        """Work fails only when the link does, whatever that raises."""
+        self._working.discard(running)
+        if not running.cancelled() and (error := running.exception()) is not None:
             self.give_up(f"{type(error).__name__}: {error}")
 
     async def _send(self) -> None:
@@ -95,11 +96,21 @@ class Calls:
                     call.sent = True
                     batch.append(call.message)
                     total += call.size
-                await self._link.send(batch, heavy=total > INLINE_BYTES)
+                reply = await self._link.send(batch)
+                if total > INLINE_BYTES:  # so that a flood of data does not fill our memory
+                    self._complete(await reply)
+                else:
+                    self._keep_running(self._receive(reply))
+
+    async def _receive(self, reply: Awaitable[list[Answer]]) -> None:
+        self._complete(await reply)
 
     async def _listen(self) -> None:
         while True:
-            for number, good, content in await self._link.listen():
-                call = self._open.pop(number, None)
-                if call is not None and not call.answer.done():
-                    call.answer.set_result((good, content))
+            self._complete(await self._link.listen())
+
+    def _complete(self, answers: list[Answer]) -> None:
+        for number, good, content in answers:
+            call = self._open.pop(number, None)
+            if call is not None and not call.answer.done():
+                call.answer.set_result((good, content))

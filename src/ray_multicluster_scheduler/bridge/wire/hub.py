@@ -1,8 +1,8 @@
 """The hub: one actor without CPUs on the other cluster, which starts our work there and collects the results.
 
 It owns what it starts, so everything ends with it; and it ends with the Ray Client session of the bridge.
-Calls come in batches (`submit`), results go out in batches (`take`), and neither waits for the other: a slow
-call delays no fast one.
+Calls come in batches. What is done soon goes back with the reply to `submit`: one round trip. The rest goes
+out in batches through `take`, where the bridge always waits: a slow call delays no fast one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,13 @@ from ray_multicluster_scheduler.bridge.wire.parcel import INLINE_BYTES, Parcel, 
 TAKE_BYTES = 8 * 2**20
 #: Answers that come this close to each other go out together, if that holds up none of them for long.
 PAUSE_S = 0.001
+#: So long a reply to `submit` waits for answers.
+SOON_S = 0.05
 LINGER_S = 0.02
 BATCH_ANSWERS = 200
+
+#: The number of a call, whether it went well, and its values or its error.
+Answer = tuple[int, bool, Any]
 
 
 class Hub:
@@ -47,15 +52,21 @@ class Hub:
         #: Why actors could not be created, for whoever calls them.
         self._stillborn: dict[str, str] = {}
         self._running: dict[int, Sequence[Any]] = {}
-        self._answers: deque[tuple[int, bool, Any]] = deque()
-        self._news = asyncio.Event()
+        self._answers: deque[Answer] = deque()
+        #: Replies that wait for answers; while there are some, answers are left to them.
+        self._replies = 0
+        self._for_replies = asyncio.Event()
+        self._for_takers = asyncio.Event()
 
     async def about(self) -> dict[str, Any]:
         """Return which process this is, and whether it had to import our package."""
         return {"pid": os.getpid(), "imported": "ray_multicluster_scheduler" in sys.modules}
 
-    async def submit(self, batch_number: int, batch: Sequence[Any]) -> None:
-        """Start calls. Batches are numbered, because Ray may run those of an async actor out of order."""
+    async def submit(self, batch_number: int, batch: Sequence[Any]) -> list[Answer]:
+        """Start calls, and return answers if there are some soon.
+
+        Batches are numbered, because Ray may run those of an async actor out of order.
+        """
         self._early[batch_number] = batch
         while self._next_batch in self._early:
             for number, verb, *details in self._early.pop(self._next_batch):
@@ -63,16 +74,26 @@ class Hub:
                 step = self._loop.create_task(getattr(self, f"_{verb}")(number, *details))
                 step.add_done_callback(partial(self._finish, number))
             self._next_batch += 1
+        self._replies += 1
+        try:
+            return await self._next_answers(self._for_replies, SOON_S)
+        finally:
+            self._replies -= 1
+            if self._answers and not self._replies:
+                self._for_takers.set()
 
-    async def take(self, patience_s: float) -> list[tuple[int, bool, Any]]:
+    async def take(self, patience_s: float) -> list[Answer]:
         """Return answers as soon as there are some; nothing after `patience_s`: a sign of life."""
+        return await self._next_answers(self._for_takers, patience_s)
+
+    async def _next_answers(self, news: asyncio.Event, patience_s: float) -> list[Answer]:
         ends_at = self._loop.time() + patience_s
         while not self._answers and (left_s := ends_at - self._loop.time()) > 0:
-            self._news.clear()
+            news.clear()
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left_s)
+                await asyncio.wait_for(news.wait(), left_s)
         await self._gather()
-        taken, total = [], 0
+        taken, total = list[Answer](), 0
         while self._answers and total < TAKE_BYTES:
             taken.append(self._answers.popleft())
             total += _weight(taken[-1])
@@ -91,7 +112,7 @@ class Hub:
         self._answers.append(
             (number, True, done.result()) if error is None else (number, False, portable(error))
         )
-        self._news.set()
+        (self._for_replies if self._replies else self._for_takers).set()
 
     async def _learn(self, _number: int, digest: str, code: bytes) -> list[Any]:
         """Keep a function or a class, which is sent once and used often."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ import ray
 from ray.util import client as ray_client
 from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
-from ray_multicluster_scheduler.bridge.wire.hub import Hub
+from ray_multicluster_scheduler.bridge.wire.hub import Answer, Hub
 from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
 
 T = TypeVar("T")
@@ -77,26 +77,18 @@ class Link:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as connecting:
             await loop.run_in_executor(connecting, self._connect)
-        about: dict[str, Any] = await self._answer(self._first_call)
+        about: dict[str, Any] = await (await self._ask(self._first_call))
         return about
 
-    async def send(self, batch: Sequence[Any], *, heavy: bool) -> None:
-        """Send calls; a heavy batch is waited for, so that a flood of data does not fill our memory."""
+    async def send(self, batch: Sequence[Any]) -> Awaitable[list[Answer]]:
+        """Send calls, and return the reply that will come: the answers that are there soon."""
         number, self._batches = self._batches, self._batches + 1
+        return await self._ask(lambda: self._hub.submit.remote(number, batch))
 
-        def submit() -> Any:
-            return self._hub.submit.remote(number, batch)
-
-        if heavy:
-            await self._answer(submit)
-        else:
-            await self._in_thread(submit)
-
-    async def listen(self) -> list[tuple[int, bool, Any]]:
+    async def listen(self) -> list[Answer]:
         """Return the next answers; raises what ended the connection."""
-        taking = self._answer(lambda: self._hub.take.remote(HEARTBEAT_S))
-        answers: list[tuple[int, bool, Any]] = await asyncio.wait_for(taking, SILENCE_S)
-        return answers
+        taking = await self._ask(lambda: self._hub.take.remote(HEARTBEAT_S))
+        return await asyncio.wait_for(taking, SILENCE_S)
 
     async def put(self, value: Any) -> Any:
         """Move a value over and return its ref there; what it is for was not sent then."""
@@ -149,14 +141,14 @@ class Link:
         asked._on_completed(lambda _: self._enter())
         return asked
 
-    async def _answer(self, call: Callable[[], Any]) -> Any:
-        """Make a call and wait for its answer, without `ray.get`.
+    async def _ask(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        """Make a call and return what its answer will be, without `ray.get`.
 
         For that one, a thread of Ray's helper process waits on the cluster. If the session ends meanwhile,
         the thread waits for ever, with all of a CPU, and the process never ends (seen on Ray 2.60).
         """
         answer = await self._in_thread(lambda: call().future())
-        return await asyncio.shield(asyncio.wrap_future(answer))  # Ray must not find it cancelled
+        return asyncio.shield(asyncio.wrap_future(answer))  # Ray must not find it cancelled
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
