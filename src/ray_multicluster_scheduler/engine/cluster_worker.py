@@ -29,9 +29,9 @@ MAX_REFUSED_SENDS = 3
 #: A silent cluster is looked at after this many poll intervals; the watch calls us when it answers again.
 UNREACHABLE_POLLS = 5
 #: What has run for an hour does not end in this second, but what has just begun may: looks are as far apart
-#: as a tenth of the youngest job's run, from a fourth of the poll interval on.
-PATIENCE = 10
-EAGER = 4
+#: as a sixteenth of the time since the last change, from an eighth of the poll interval on.
+PATIENCE = 16
+EAGER = 8
 #: The cluster is gone or silent, with all its jobs: they are started anew one after another.
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 
@@ -231,10 +231,10 @@ class ClusterWorker:
         heard = [job for job in jobs if job.state is not JobState.UNREACHABLE]
         if not heard:
             return settings.poll_interval_s * UNREACHABLE_POLLS
-        if any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard):
-            return settings.poll_interval_s / 2
+        moving = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard)
+        longest_s = settings.poll_interval_s / 2 if moving else settings.poll_interval_s
         age_s = self._context.clock.now() - max(job.changed_at for job in heard)
-        return min(settings.poll_interval_s, max(settings.poll_interval_s / EAGER, age_s / PATIENCE))
+        return min(longest_s, max(settings.poll_interval_s / EAGER, age_s / PATIENCE))
 
 
 def _key(job: Job) -> _Key:

@@ -19,7 +19,7 @@ SHRINK = 0.7
 #: The shortest start is forgotten by this part with each flight of further starts: clusters change.
 FORGET = 0.002
 #: Differences below this may come from us: from when we look, or from how busy this machine is.
-NOISE_S = 2.0
+NOISE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
