@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.tasks import together
+from ray_multicluster_scheduler.engine.tasks import together, within
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
@@ -124,7 +124,7 @@ class Looker:
         """Tell whether nobody listens at the head's own address either. Opens no session there."""
         host, _, port = self._spec.head_address.rpartition(":")
         try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), CONNECT_TIMEOUT_S)
+            _, writer = await within(CONNECT_TIMEOUT_S, asyncio.open_connection(host, int(port)))
         except ConnectionRefusedError:
             return True
         except (OSError, asyncio.TimeoutError):

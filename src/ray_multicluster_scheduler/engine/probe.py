@@ -11,11 +11,11 @@ open files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.engine.tasks import both
+from ray_multicluster_scheduler.engine.tasks import both, within
 from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout
 from ray_multicluster_scheduler.model.cluster import Node, Usage
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteVersion
@@ -54,7 +54,7 @@ async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: floa
     """Look at a cluster; raise `ClusterError` when version, nodes or job list fail or are late."""
     started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
     try:
-        (version, nodes), jobs = await asyncio.wait_for(_needed(api), deadline_s)
+        (version, nodes), jobs = await within(deadline_s, _needed(api))
     except asyncio.TimeoutError:
         raise ClusterTimeout(name, f"no answer to nodes and job list within {deadline_s:g} s") from None
     latency_s = clock.monotonic() - started
@@ -78,8 +78,8 @@ async def _version_and_nodes(api: RayApi) -> tuple[RemoteVersion, tuple[Node, ..
     return await api.version(), await api.nodes()
 
 
-async def _if_told(ask: Callable[[], Awaitable[T]], timeout_s: float) -> T | None:
+async def _if_told(ask: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T | None:
     try:
-        return await asyncio.wait_for(ask(), timeout_s)
+        return await within(timeout_s, ask())
     except (ClusterError, asyncio.TimeoutError):
         return None

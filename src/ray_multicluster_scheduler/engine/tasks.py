@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -41,13 +42,27 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*pending, return_exceptions=True)
 
 
+async def within(timeout_s: float, work: Coroutine[Any, Any, A]) -> A:
+    """Return what `work` returns, or raise `asyncio.TimeoutError` and leave nothing of it running.
+
+    Before Python 3.12, `asyncio.wait_for` forgets that it was cancelled if the work ends in that moment: a
+    loop around it would go on for ever, and with it whoever waits for its end.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task}, timeout=timeout_s)
+        if not task.done():
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        await cancel_all([task])
+
+
 async def wait_for(event: asyncio.Event, timeout_s: float) -> bool:
     """Wait until the event is set or the time is over; tell which."""
-    try:
-        await asyncio.wait_for(event.wait(), timeout_s)
-    except asyncio.TimeoutError:
-        return False
-    return True
+    with suppress(asyncio.TimeoutError):
+        await within(timeout_s, event.wait())
+    return event.is_set()
 
 
 async def repeat(

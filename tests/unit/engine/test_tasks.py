@@ -1,0 +1,31 @@
+"""Waiting that can be ended."""
+
+import asyncio
+
+import pytest
+
+from ray_multicluster_scheduler.engine.tasks import repeat, wait_for
+
+
+async def test_an_event_and_the_end_of_the_time_are_told_apart() -> None:
+    event = asyncio.Event()
+    assert not await wait_for(event, 0.0)
+    event.set()
+    assert await wait_for(event, 60.0)
+
+
+async def test_a_loop_that_is_woken_and_cancelled_in_the_same_moment_ends() -> None:
+    wake, steps = asyncio.Event(), 0
+
+    async def step() -> None:
+        nonlocal steps
+        steps += 1
+        assert steps < 10, "it goes on for ever"
+
+    loop = asyncio.create_task(repeat(step, wake, lambda: 0.01))
+    await asyncio.sleep(0.001)
+    wake.set()
+    await asyncio.sleep(0)  # the waiter is done, the loop has not heard of it yet
+    loop.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loop
