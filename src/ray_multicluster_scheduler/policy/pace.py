@@ -45,8 +45,11 @@ def first_pace(most: int) -> Pace:
     return Pace(limit=float(min(FIRST_LIMIT, most)), most=most)
 
 
-def after_start(pace: Pace, took_s: float, *, starting: int) -> Pace:
-    """Learn from a start that took this long, while so many were starting, itself included."""
+def after_start(pace: Pace, took_s: float, *, starting: int, full: bool) -> Pace:
+    """Learn from a start that took this long, while so many were starting, itself included.
+
+    `full`: the limit was used up meanwhile, so that a larger one would have let more jobs start.
+    """
     known_s = took_s if pace.shortest_s is None else pace.shortest_s * (1 + FORGET / starting)
     shortest = min(known_s, took_s)
     seen = replace(pace, shortest_s=shortest, old_news=max(0, pace.old_news - 1))
@@ -55,7 +58,7 @@ def after_start(pace: Pace, took_s: float, *, starting: int) -> Pace:
             return seen
         limit = max(1.0, pace.limit * SHRINK)
         return replace(seen, limit=limit, unknown=False, old_news=starting - 1)
-    if starting < pace.starts or took_s > max(shortest * FAST, shortest + NOISE_S / 2):
+    if not full or took_s > max(shortest * FAST, shortest + NOISE_S / 2):
         return seen  # the limit was not what held it back, or it is about right
     step = 1.0 if pace.unknown else 1.0 / pace.limit
     return replace(seen, limit=min(float(pace.most), pace.limit + step))

@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.policy.pace import FIRST_LIMIT, Pace, after_star
 def after(pace: Pace, *starts_s: float) -> Pace:
     """Let jobs start one after another, each while the limit is used up."""
     for took_s in starts_s:
-        pace = after_start(pace, took_s, starting=pace.starts)
+        pace = after_start(pace, took_s, starting=pace.starts, full=True)
     return pace
 
 
@@ -41,16 +41,16 @@ def test_a_cluster_that_gets_slower_is_given_less() -> None:
 
 def test_one_slow_flight_counts_once() -> None:
     pace = after(first_pace(16), *[2.0] * 6)
-    slow = after_start(pace, 6.0, starting=8)
+    slow = after_start(pace, 6.0, starting=8, full=True)
     for _ in range(7):
-        slow = after_start(slow, 6.0, starting=8)
-    assert slow.limit == after_start(pace, 6.0, starting=8).limit
+        slow = after_start(slow, 6.0, starting=8, full=True)
+    assert slow.limit == after_start(pace, 6.0, starting=8, full=True).limit
 
 
 def test_starts_that_did_not_use_the_limit_do_not_raise_it() -> None:
     pace = first_pace(16)
     for _ in range(50):
-        pace = after_start(pace, 2.0, starting=1)
+        pace = after_start(pace, 2.0, starting=1, full=False)
     assert pace.starts == FIRST_LIMIT
 
 
@@ -70,10 +70,11 @@ def test_a_cluster_that_was_slow_for_a_while_gets_its_starts_back() -> None:
 
 
 @given(
-    starts=st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 200)), max_size=200), most=st.integers(1, 50)
+    starts=st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 200), st.booleans()), max_size=200),
+    most=st.integers(1, 50),
 )
-def test_the_limit_never_leaves_its_bounds(starts: list[tuple[float, int]], most: int) -> None:
+def test_the_limit_never_leaves_its_bounds(starts: list[tuple[float, int, bool]], most: int) -> None:
     pace = first_pace(most)
-    for took_s, starting in starts:
-        pace = after_start(pace, took_s, starting=starting)
+    for took_s, starting, full in starts:
+        pace = after_start(pace, took_s, starting=starting, full=full)
         assert 1 <= pace.starts <= most
