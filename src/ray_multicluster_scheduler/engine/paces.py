@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.pace import after_start, first_pace
@@ -17,7 +19,7 @@ _STARTED = frozenset({JobState.RUNNING, JobState.SUCCEEDED})
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """One job on its way: since when, and whether the limit was used up when it set out."""
+    """One job on its way: since when, and whether it was of those that used the limit up."""
 
     since: float
     full: bool
@@ -33,44 +35,36 @@ class Paces:
         #: By cluster: jobs on their way.
         self._starting: dict[str, dict[str, _Start]] = {name: {} for name in self._paces}
         self._cluster_of: dict[str, str] = {}
-
-    def moved(self, jobs: Sequence[Job]) -> None:
-        """Take note of moves. Those that one look has found were all starting until then."""
-        now = self._clock.monotonic()
-        before = {name: len(starting) for name, starting in self._starting.items()}
-        full = self._full()
-        setting_out = []
-        for job in jobs:
-            cluster = self._cluster_of.get(job.submission_id)
-            starts_on = job.cluster if job.state in _STARTING else None
-            if cluster is not None and cluster != starts_on:
-                self._arrived(cluster, job, now, starting=before[cluster], full=full[cluster])
-            if starts_on in self._starting and cluster != starts_on:
-                self._cluster_of[job.submission_id] = starts_on
-                self._starting[starts_on][job.submission_id] = _Start(now, full=False)
-                setting_out.append(job.submission_id)
-        self._note_full(setting_out, now)
+        #: Clusters that were given all that they may start, in the last pass.
+        self._used_up: frozenset[str] = frozenset()
 
     def limits(self) -> dict[str, int]:
         """Return how many jobs may be between placement and their driver's start, by cluster."""
         return {name: pace.starts for name, pace in self._paces.items()}
 
-    def _full(self) -> dict[str, bool]:
-        """Tell of which clusters the limit is used up now."""
-        return {name: len(here) >= self._paces[name].starts for name, here in self._starting.items()}
+    def planned(self, decided: Iterable[Placement], views: Iterable[ClusterView]) -> None:
+        """Take note of what a pass is about to place: the limit may be what kept it from more."""
+        given = Counter(placement.cluster for placement in decided)
+        allowed = {view.spec.name: view.allowance for view in views if view.allowance is not None}
+        self._used_up = frozenset(name for name, most in allowed.items() if given[name] >= most)
 
-    def _note_full(self, setting_out: Sequence[str], now: float) -> None:
-        full = self._full()
-        for submission_id in setting_out:
-            cluster = self._cluster_of[submission_id]
-            if full[cluster]:
-                self._starting[cluster][submission_id] = _Start(now, full=True)
+    def moved(self, jobs: Sequence[Job]) -> None:
+        """Take note of moves. Those that one look has found were all starting until then."""
+        now = self._clock.monotonic()
+        starting = {name: len(here) for name, here in self._starting.items()}
+        for job in jobs:
+            before = self._cluster_of.get(job.submission_id)
+            starts_on = job.cluster if job.state in _STARTING else None
+            if before is not None and before != starts_on:
+                self._arrived(before, job, now, starting=starting[before])
+            if starts_on in self._starting and before != starts_on:
+                self._cluster_of[job.submission_id] = starts_on
+                self._starting[starts_on][job.submission_id] = _Start(now, starts_on in self._used_up)
 
-    def _arrived(self, cluster: str, job: Job, now: float, *, starting: int, full: bool) -> None:
+    def _arrived(self, cluster: str, job: Job, now: float, *, starting: int) -> None:
         """Count off a job that is no longer on its way to a cluster, and learn from it if it started."""
         start = self._starting[cluster].pop(job.submission_id)
         del self._cluster_of[job.submission_id]
         if job.state in _STARTED:
-            self._paces[cluster] = after_start(
-                self._paces[cluster], now - start.since, starting=starting, full=full or start.full
-            )
+            took_s, pace = now - start.since, self._paces[cluster]
+            self._paces[cluster] = after_start(pace, took_s, starting=starting, full=start.full)

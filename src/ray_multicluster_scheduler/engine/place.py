@@ -50,6 +50,7 @@ class Placer:
         decided = list(  # 3. decide: pure, no await
             placements(lines, views, now=now, rules=self._rules, in_use=in_use)
         )
+        self._paces.planned(decided, views)
         context.crash_point("place:decided")
         moved = await self._board.apply(await self._transitions(decided, views))  # 4. compare-and-set
         context.crash_point("place:written")

@@ -48,7 +48,7 @@ def first_pace(most: int) -> Pace:
 def after_start(pace: Pace, took_s: float, *, starting: int, full: bool) -> Pace:
     """Learn from a start that took this long, while so many were starting, itself included.
 
-    `full`: the limit was used up meanwhile, so that a larger one would have let more jobs start.
+    `full`: it was of those that used the limit up, so that a larger one might have let more jobs start.
     """
     known_s = took_s if pace.shortest_s is None else pace.shortest_s * (1 + FORGET / starting)
     shortest = min(known_s, took_s)
