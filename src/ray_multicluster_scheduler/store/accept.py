@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared, chunks
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many
-from ray_multicluster_scheduler.store.rows import event_row, job_row, new_job
+from ray_multicluster_scheduler.store.rows import ACCEPTED, event_row, new_job, new_job_row
 from ray_multicluster_scheduler.store.tables import dependencies, jobs, tags
 
 #: What `remote_id_for` appends for further attempts: no job may look like the retry of another one.
@@ -34,6 +34,8 @@ _STATES = ForIds(lambda ids: select(jobs.c.submission_id, jobs.c.state).where(jo
 
 #: Submission id, what is asked for, and when.
 _Request = tuple[str, JobSpec, float]
+#: The same of those that are new, by submission id.
+_New = dict[str, tuple[JobSpec, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,30 +73,28 @@ def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
     new, ids = _tell_new_from_known(tx, requests)
     _check_ids(tx, new)
     aliases = {asked: known for (asked, *_), known in zip(requests, ids, strict=True) if asked != known}
-    jobs_made = [
-        new_job(submission_id, _with_known_ids(spec, aliases) if aliases else spec, now=now)
-        for submission_id, (spec, now) in new.items()
-    ]
-    states = _check_dependencies(tx, {job.submission_id: job.spec for job in jobs_made})
-    _insert(tx, jobs_made, states)
+    if aliases:
+        new = {each: (_with_known_ids(spec, aliases), now) for each, (spec, now) in new.items()}
+    states = _check_dependencies(tx, {submission_id: spec for submission_id, (spec, _) in new.items()})
+    _insert(tx, new, states)
     known_ids = [submission_id for submission_id in ids if submission_id not in new]
-    found = {**get_many(tx, known_ids), **_numbered(tx, jobs_made)}
+    found = {**get_many(tx, known_ids), **_numbered(tx, new)}
     return tuple(found[submission_id] for submission_id in ids)
 
 
-def _numbered(tx: Connection, made: Sequence[Job]) -> dict[str, Job]:
+def _numbered(tx: Connection, new: _New) -> dict[str, Job]:
     """Return new jobs with the numbers that the database has given them; the rest of them is known."""
-    by_id = {job.submission_id: job for job in made}
-    numbers = _NUMBERS.rows(tx, list(by_id))
-    return {submission_id: replace(by_id[submission_id], seq=seq) for submission_id, seq in numbers}
+    found = {}
+    for submission_id, seq in _NUMBERS.rows(tx, list(new)):
+        spec, now = new[submission_id]
+        found[submission_id] = new_job(submission_id, spec, seq=seq, now=now)
+    return found
 
 
-def _tell_new_from_known(
-    tx: Connection, requests: Sequence[_Request]
-) -> tuple[dict[str, tuple[JobSpec, float]], list[str]]:
+def _tell_new_from_known(tx: Connection, requests: Sequence[_Request]) -> tuple[_New, list[str]]:
     """Return the requests that are new by their id, and for every request the id of its job."""
     known = _known_keys(tx, requests)
-    new: dict[str, tuple[JobSpec, float]] = {}
+    new: _New = {}
     ids = []
     for asked, spec, now in requests:
         key = (spec.user, spec.idempotency_key)
@@ -167,32 +167,32 @@ def _check_dependencies(tx: Connection, new: Mapping[str, JobSpec]) -> dict[str,
     return states
 
 
-def _insert(tx: Connection, made: Sequence[Job], states: Mapping[str, JobState]) -> None:
+def _insert(tx: Connection, new: _New, states: Mapping[str, JobState]) -> None:
     waits = [
-        {"submission_id": job.submission_id, "needs": need, "failed": states.get(need) in FINAL}
-        for job in made
-        for need in job.spec.depends_on
+        {"submission_id": submission_id, "needs": need, "failed": states.get(need) in FINAL}
+        for submission_id, (spec, _) in new.items()
+        for need in spec.depends_on
         if states.get(need) is not JobState.SUCCEEDED
     ]
     tagged = [
-        {"submission_id": job.submission_id, "tag": tag}
-        for job in made
-        for tag in dict.fromkeys(job.spec.tags)
+        {"submission_id": submission_id, "tag": tag}
+        for submission_id, (spec, _) in new.items()
+        for tag in dict.fromkeys(spec.tags)
     ]
-    _INSERT_JOBS.run(tx, [job_row(job) for job in made])
+    _INSERT_JOBS.run(tx, [new_job_row(each, spec, now=now) for each, (spec, now) in new.items()])
     _INSERT_WAITS.run(tx, waits)
     _INSERT_TAGS.run(tx, tagged)
-    WRITE_EVENTS.run(tx, [event_row(_accepted(job)) for job in made])
+    WRITE_EVENTS.run(tx, [event_row(_accepted(each, now=now)) for each, (_, now) in new.items()])
 
 
-def _accepted(job: Job) -> Event:
+def _accepted(submission_id: str, *, now: float) -> Event:
     return Event(
         id=0,
-        submission_id=job.submission_id,
-        at=job.accepted_at,
+        submission_id=submission_id,
+        at=now,
         old=None,
-        new=job.state,
-        attempt=job.attempt,
+        new=JobState.QUEUED,
+        attempt=0,
         cluster=None,
-        reason=job.reason,
+        reason=ACCEPTED,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, true, update
@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.store import moves
 from ray_multicluster_scheduler.store.moves import Move
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many
-from ray_multicluster_scheduler.store.rows import attempt_row, event_row, moving_values
+from ray_multicluster_scheduler.store.rows import attempt_row, changed_values, event_row
 from ray_multicluster_scheduler.store.tables import attempts, dependencies, jobs
 
 _MOVE_JOB = Prepared(
@@ -55,16 +55,25 @@ def apply(tx: Connection, transitions: Sequence[Transition], *, now: float) -> t
 
 
 def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
+    """Write each job once, from where it was before the first of its moves, and only what was changed."""
+    first: dict[str, Move] = {}
+    last: dict[str, Move] = {}
+    changed: dict[str, frozenset[str]] = {}
+    for move in made:
+        job_id = move.before.submission_id
+        first.setdefault(job_id, move)
+        last[job_id] = move
+        changed[job_id] = changed.get(job_id, frozenset()) | move.changed
     rows = [
         {
-            "of_job": move.before.submission_id,
+            "of_job": job_id,
             "from_state": move.before.state.value,
             "from_attempt": move.before.attempt,
-            **moving_values(move.after),
+            **changed_values(move.before, last[job_id].after, changed[job_id]),
         }
-        for move in made
+        for job_id, move in first.items()
     ]
-    if _MOVE_JOB.run(tx, rows) != len(rows):
+    if _run_alike(tx, _MOVE_JOB, rows) != len(rows):
         raise StaleTransition("a job was moved by somebody else while it was locked; nothing was written")
 
 
@@ -75,12 +84,16 @@ def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
         if move.attempt_values:
             key = move.after.submission_id, move.after.attempt
             changes.setdefault(key, {}).update(move.attempt_values)
+    rows = [{"of_job": job, "of_number": number, **values} for (job, number), values in changes.items()]
+    _run_alike(tx, _CHANGE_ATTEMPT, rows)
+
+
+def _run_alike(tx: Connection, statement: Prepared, rows: Iterable[dict[str, Any]]) -> int:
+    """Run a statement for rows with different keys, those with the same ones together."""
     alike: dict[frozenset[str], list[dict[str, Any]]] = {}
-    for (submission_id, number), values in changes.items():
-        row = {"of_job": submission_id, "of_number": number, **values}
-        alike.setdefault(frozenset(values), []).append(row)
-    for rows in alike.values():
-        _CHANGE_ATTEMPT.run(tx, rows)
+    for row in rows:
+        alike.setdefault(frozenset(row), []).append(row)
+    return sum(statement.run(tx, same) for same in alike.values())
 
 
 def _settle_dependencies(tx: Connection, ended: Sequence[Job]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, insert, select
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.store.rows import plain, snapshot_from
+from ray_multicluster_scheduler.store.rows import snapshot_from
 from ray_multicluster_scheduler.store.tables import drained_clusters, snapshots
 
 _DRAINED = select(drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
@@ -26,7 +26,7 @@ def list_drained(tx: Connection) -> dict[str, tuple[bool, str]]:
 
 def save_snapshots(tx: Connection, seen: Sequence[ClusterSnapshot]) -> None:
     """Replace the snapshots of these clusters; others stay."""
-    rows = [{"cluster": snapshot.name, "snapshot": plain(snapshot)} for snapshot in seen]
+    rows = [{"cluster": snapshot.name, "snapshot": snapshot} for snapshot in seen]
     if rows:
         tx.execute(delete(snapshots).where(snapshots.c.cluster.in_([row["cluster"] for row in rows])))
         tx.execute(insert(snapshots), rows)

@@ -34,6 +34,8 @@ class Move:
 
     before: Job
     after: Job
+    #: The fields in which it may differ from before.
+    changed: frozenset[str]
     event: Event
     #: The attempt that this move starts.
     new_attempt: Attempt | None = None
@@ -66,7 +68,8 @@ def holds(job: Job, move: Transition) -> bool:
 
 def make(job: Job, move: Transition, *, now: float) -> Move:
     """Work out everything that follows from a transition that holds."""
-    after = _after(job, move, now=now)
+    values = _values(job, move, now=now)
+    after = replace(job, **values)
     event = Event(
         id=0,
         submission_id=job.submission_id,
@@ -79,9 +82,20 @@ def make(job: Job, move: Transition, *, now: float) -> Move:
     )
     if _is_placing(move):
         attempt = _new_attempt(after, move.attempt_changes)
-        return Move(before=job, after=after, event=event, new_attempt=attempt, attempt_values={})
+        return Move(
+            before=job,
+            after=after,
+            changed=frozenset(values),
+            event=event,
+            new_attempt=attempt,
+            attempt_values={},
+        )
     return Move(
-        before=job, after=after, event=event, attempt_values=_attempt_values(job, after, move, now=now)
+        before=job,
+        after=after,
+        changed=frozenset(values),
+        event=event,
+        attempt_values=_attempt_values(job, after, move, now=now),
     )
 
 
@@ -89,9 +103,10 @@ def _is_placing(move: Transition) -> bool:
     return move.new is JobState.PLACED and move.expected is not JobState.PLACED
 
 
-def _after(job: Job, move: Transition, *, now: float) -> Job:
+def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
+    """Return the fields of the job that the move sets."""
     if move.new is move.expected:  # a note; the reason why a job ended is not overwritten by one
-        return replace(job, **{"reason": job.reason if job.final else move.reason, **move.changes})
+        return {"reason": job.reason if job.final else move.reason, **move.changes}
     derived: dict[str, Any] = {"state": move.new, "changed_at": now, "reason": move.reason}
     if move.new is JobState.PLACED:
         number = job.attempt + 1
@@ -109,7 +124,7 @@ def _after(job: Job, move: Transition, *, now: float) -> Job:
         derived["started_at"] = now
     elif move.new in FINAL:
         derived["ended_at"] = now
-    return replace(job, **{**derived, **move.changes})
+    return {**derived, **move.changes}
 
 
 def _new_attempt(job: Job, changes: Mapping[str, Any]) -> Attempt:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from functools import cache, lru_cache
 from typing import Any
 
@@ -17,39 +16,37 @@ from ray_multicluster_scheduler.model.states import JobState
 
 #: A whole job is read as these columns, in this order.
 JOB_FIELDS = tuple(field.name for field in fields(Job))
-#: What a move may change; the rest of a row is written once, or by a stop request.
-_MOVING = tuple(
-    name for name in JOB_FIELDS if name not in {"seq", "submission_id", "spec", "target", "accepted_at"}
-)
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
 _EVENT_FIELDS = tuple(field.name for field in fields(Event))
 
 #: A job is read at each of its moves and its spec never changes: the last ones are not parsed again.
 KNOWN_SPECS = 4096
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+ACCEPTED = "accepted"
+#: The columns in which all new jobs are the same: the defaults of the record.
+_NEW = {
+    **{field.name: field.default for field in fields(Job) if field.default is not MISSING},
+    "state": JobState.QUEUED.value,
+    "target": Target.FINISHED.value,
+    "reason": ACCEPTED,
+}
 
 
 def to_json(value: Any) -> str:
-    """Write what a JSON column holds. Only what JSON does not know by itself is turned into plain values."""
+    """Write what a JSON column holds: JSON by itself, and records and mappings of any kind."""
     return _ENCODER.encode(value)
 
 
-def plain(value: Any) -> Any:
-    """Turn records, enums, tuples and mappings of any kind into what JSON has."""
-    if type(value) in _SCALARS:  # nearly all values are; a state is a str too, but not of exactly that type
-        return value
-    if isinstance(value, Enum):
-        return value.value
+def _plain(value: Any) -> Any:
+    """Turn what JSON does not know into something it knows; what is inside comes here by itself."""
     if isinstance(value, Mapping):
-        return {str(plain(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
-    return value
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    record: Any = type(value)
+    return {name: getattr(value, name) for name in _field_names(record)}
 
 
-_ENCODER = json.JSONEncoder(default=plain)
+_ENCODER = json.JSONEncoder(default=_plain)
 
 
 @cache
@@ -57,35 +54,37 @@ def _field_names(record: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(record))
 
 
-def new_job(submission_id: str, spec: JobSpec, *, now: float) -> Job:
-    """Return a job that is being accepted; the database gives it its `seq`."""
+def new_job(submission_id: str, spec: JobSpec, *, seq: int, now: float) -> Job:
+    """Return a job that was just accepted, with the number that the database has given it."""
     return Job(
-        seq=0, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now, reason="accepted"
+        seq=seq, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now, reason=ACCEPTED
     )
 
 
-def job_row(job: Job) -> dict[str, Any]:
-    """Return the row of a new job."""
-    spec = job.spec
+def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, Any]:
+    """Return the row of a job that is being accepted: one in the queue that nothing has happened to yet."""
     return {
-        "submission_id": job.submission_id,
+        **_NEW,
+        "submission_id": submission_id,
         "spec": spec,
         "user": spec.user,
         "priority": spec.priority,
         "group": spec.group,
         "idempotency_key": spec.idempotency_key,
-        "target": job.target.value,
-        "accepted_at": job.accepted_at,
-        **moving_values(job),
+        "accepted_at": now,
+        "changed_at": now,
+        "queue_deadline": None if spec.queue_timeout_s is None else now + spec.queue_timeout_s,
     }
 
 
-def moving_values(job: Job) -> dict[str, Any]:
-    """Return the columns that a move may change."""
-    values = {name: getattr(job, name) for name in _MOVING}
-    values["state"] = job.state.value
-    limit = job.spec.queue_timeout_s if job.state is JobState.QUEUED else None
-    values["queue_deadline"] = None if limit is None else job.changed_at + limit
+def changed_values(before: Job, after: Job, names: Iterable[str]) -> dict[str, Any]:
+    """Return the columns that a move writes when it sets the fields of these names."""
+    values = {name: getattr(after, name) for name in names}
+    if "state" in values:
+        values["state"] = after.state.value
+    if after.state is JobState.QUEUED or before.state is JobState.QUEUED:
+        limit = after.spec.queue_timeout_s if after.state is JobState.QUEUED else None
+        values["queue_deadline"] = None if limit is None else after.changed_at + limit
     return values
 
 
