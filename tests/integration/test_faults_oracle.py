@@ -26,14 +26,14 @@ def broken_letters(system: System, job_id: str) -> set[str]:
 async def test_sending_again_under_a_new_id_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request_of, numbers = Sender._request, itertools.count(100)
+    composed, numbers = Sender._with_code, itertools.count(100)
 
-    def another_id(self: Sender, job: Job) -> RemoteSubmit:
-        return replace(request_of(self, job), submission_id=f"{job.submission_id}--r{next(numbers)}")
+    def another_id(self: Sender, request: RemoteSubmit) -> RemoteSubmit:
+        return replace(composed(self, request), submission_id=f"{request.submission_id}--r{next(numbers)}")
 
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo the first probe is over"))
-        monkeypatch.setattr(Sender, "_request", another_id)
+        monkeypatch.setattr(Sender, "_with_code", another_id)
         system.ray["a"].lose_reply(only="POST /api/jobs/")
         job_id = await system.submit("sleep 2")
         await eventually(lambda: len(runs_of(system.ray.values(), job_id)) == 2)
@@ -60,9 +60,9 @@ async def test_starting_elsewhere_after_a_mere_time_out_is_noticed(
 ) -> None:
     send = Sender._send
 
-    async def give_up(self: Sender, job: Job, *, look_first: bool) -> None:
+    async def give_up(self: Sender, job: Job, fresh: RemoteSubmit | None) -> None:
         try:
-            await send(self, job, look_first=look_first)
+            await send(self, job, fresh)
         except ClusterTimeout:
             await self._back(job, "no answer: try another cluster", delay_s=0.0)
 

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
-from ray_multicluster_scheduler.model.remote import RemoteJob
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
 from ray_multicluster_scheduler.policy.moves import after_failure, move, replace_silent
@@ -58,16 +58,16 @@ class ClusterWorker:
         self._sweeper = Sweeper(context, board, spec.name, self._stops)
         self._sending: dict[str, asyncio.Task[None]] = {}
         #: Attempts that this leader placed and has not tried to send: nothing can be there yet.
-        self._fresh: set[_Key] = set()
+        self._fresh: dict[_Key, RemoteSubmit] = {}
         self._refusals: dict[_Key, list[str]] = {}
         self._listed: tuple[RemoteJob, ...] | None = None
         self._strays: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
         self._wake = asyncio.Event()
 
-    def placed_now(self, job: Job) -> None:
+    def placed_now(self, job: Job, request: RemoteSubmit) -> None:
         """Take note of a job that was placed here in this very leadership: it can be sent without a look."""
-        self._fresh.add(_key(job))
+        self._fresh[_key(job)] = request
         self._wake.set()
 
     def look_now(self) -> None:
@@ -105,16 +105,15 @@ class ClusterWorker:
     # -- sending
 
     async def _begin(self, job: Job) -> None:
-        look_first = _key(job) not in self._fresh
-        self._fresh.discard(_key(job))
-        if job.target is Target.STOPPED and not look_first:
+        fresh = self._fresh.pop(_key(job), None)
+        if job.target is Target.STOPPED and fresh is not None:
             await self._board.apply([move(job, JobState.STOPPED, "stopped by the user before it was sent")])
             return
-        self._sending[job.submission_id] = asyncio.create_task(self._send(job, look_first=look_first))
+        self._sending[job.submission_id] = asyncio.create_task(self._send(job, fresh))
 
-    async def _send(self, job: Job, *, look_first: bool) -> None:
+    async def _send(self, job: Job, fresh: RemoteSubmit | None) -> None:
         """Send one job. What comes of it waits for the next look, which is near while a job is starting."""
-        refusal = await self._sender.send(job, look_first=look_first)
+        refusal = await self._sender.send(job, fresh)
         if refusal is not None:
             self._refusals.setdefault(_key(job), []).append(refusal)
 
@@ -126,7 +125,7 @@ class ClusterWorker:
                 task.result()
         here = self._board.on(self.name)
         keys = {_key(job) for job in here}
-        self._fresh &= keys
+        self._fresh = {key: request for key, request in self._fresh.items() if key in keys}
         self._refusals = {key: said for key, said in self._refusals.items() if key in keys}
         self._stops.keep_only(self._strays | {job.remote_id or "" for job in here})
 

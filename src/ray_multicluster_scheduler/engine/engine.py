@@ -207,7 +207,7 @@ class Leadership:
         self._paces.moved(jobs)
         for job in jobs:
             if job.state is JobState.PLACED and job.cluster:
-                self.workers[job.cluster].placed_now(job)
+                self.workers[job.cluster].placed_now(job, self.placer.request_of(job))
         for cluster in {job.cluster for job in jobs if job.final and job.cluster}:
             self._poke(cluster)
         self._plan.set()

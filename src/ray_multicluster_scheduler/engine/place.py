@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.placing import placements
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
@@ -37,6 +38,12 @@ class Placer:
         self._throttles = throttles
         self._paces = paces
         self._rules = rules
+        #: What the last pass has composed, by submission id.
+        self._requests: dict[str, RemoteSubmit] = {}
+
+    def request_of(self, job: Job) -> RemoteSubmit:
+        """Return what is to be sent for a job that the last pass has placed."""
+        return self._requests[job.submission_id]
 
     async def step(self) -> int:
         """Return how many jobs were placed."""
@@ -65,6 +72,7 @@ class Placer:
         jobs = await context.offload(context.store.get_many, ids) if ids else {}
         gone = [each for each in ids if each not in jobs or jobs[each].state is not JobState.QUEUED]
         self._waiting.forget(gone)
+        self._requests = {}
         sessions = {view.spec.name: view.snapshot.session_name for view in views}
         return [
             self._placed(jobs[placement.submission_id], placement, sessions[placement.cluster])
@@ -101,6 +109,7 @@ class Placer:
             context.config.clusters,
             origin=context.store.store_id,
         )
+        self._requests[job.submission_id] = request
         return Transition(
             submission_id=job.submission_id,
             expected=JobState.QUEUED,

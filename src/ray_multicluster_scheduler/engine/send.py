@@ -47,14 +47,14 @@ class Sender:
         self._api = api
         self._uploader = Uploader(api, context.packages)
 
-    async def send(self, job: Job, *, look_first: bool) -> str | None:
-        """Send one job; `look_first` when an earlier send may have arrived.
+    async def send(self, job: Job, fresh: RemoteSubmit | None) -> str | None:
+        """Send one job: `fresh` is what was composed when it was placed; None: an earlier send may be there.
 
         Leaves the job as it is when the outcome is unknown: the next look at the cluster tells. Returns
         why Ray refused it this time (it may take it later), else None.
         """
         try:
-            await self._send(job, look_first=look_first)
+            await self._send(job, fresh)
         except (ClusterTimeout, ClusterBadAnswer):
             return None  # it may be there, now or soon: the next look at this id tells
         except ClusterRefused as error:
@@ -62,17 +62,17 @@ class Sender:
                 return error.detail
             await self._board.apply([move(job, JobState.FAILED, f"refused for good: {error.detail}")])
         except ClusterError as error:  # no connection, or no permission: this time nothing was executed
-            if not look_first:
+            if fresh is not None:
                 await self._context.watch.probe(self._spec.name)  # or it would be placed here again at once
                 await self._back(job, f"not sent: {error}", delay_s=RETRY_UNSENT_S)
         except PackageProblem as error:
             await self._board.apply([move(job, JobState.FAILED, f"cannot be sent: {error}")])
         return None
 
-    async def _send(self, job: Job, *, look_first: bool) -> None:
-        if look_first and await self._is_there(job):
+    async def _send(self, job: Job, fresh: RemoteSubmit | None) -> None:
+        if fresh is None and await self._is_there(job):
             return
-        request = self._request(job)
+        request = self._with_code(fresh or self._composed(job))
         self._context.crash_point("send:before-upload")
         await self._uploader.ensure(package_names(request.runtime_env))
         if not self._still_wanted(job):
@@ -87,8 +87,9 @@ class Sender:
         self._context.crash_point("send:after-post")
         await self._accepted(job, f"cluster {self._spec.name!r} accepted it")
 
-    def _request(self, job: Job) -> RemoteSubmit:
-        request = compose_submit(
+    def _composed(self, job: Job) -> RemoteSubmit:
+        """Compose the request anew: the same comes out as when the job was placed."""
+        return compose_submit(
             job.submission_id,
             job.spec,
             job.attempt,
@@ -96,6 +97,8 @@ class Sender:
             self._context.config.clusters,
             origin=self._context.store.store_id,
         )
+
+    def _with_code(self, request: RemoteSubmit) -> RemoteSubmit:
         return replace(request, runtime_env=with_overlay_code(request.runtime_env, self._context.packages))
 
     def _still_wanted(self, job: Job) -> bool:
