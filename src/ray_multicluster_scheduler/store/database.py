@@ -57,6 +57,8 @@ class Database:
         self._broken: StoreError | None = None
         self._closed = False
         self._engine = _new_engine(path)
+        #: Kept open: writers take turns anyway, and taking a connection is a good part of a small write.
+        self._writer: Connection | None = None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
@@ -69,8 +71,10 @@ class Database:
         """Open a transaction that writes: alone from its first statement, on disk when it ends."""
         with self._writing, self._translated():
             self._check_may_write()
-            with self._engine.connect().execution_options(**_WRITE) as connection, connection.begin():
-                yield connection
+            if self._writer is None:
+                self._writer = self._engine.connect().execution_options(**_WRITE)
+            with self._writer.begin():
+                yield self._writer
 
     def use_wal(self) -> None:
         """Let readers and the writer work side by side; kept in the file once it is set."""
@@ -88,6 +92,8 @@ class Database:
         """Close all connections; later calls raise `StoreError`."""
         with self._writing:
             self._closed = True
+            if self._writer is not None:
+                self._writer.close()
             self._engine.dispose()
 
     def _check_may_write(self) -> None:

@@ -8,10 +8,11 @@ from sqlalchemy import Connection, select, update
 
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Lease
+from ray_multicluster_scheduler.store.prepared import Fixed
 from ray_multicluster_scheduler.store.rows import lease_from
 from ray_multicluster_scheduler.store.tables import lease as table
 
-_LEASE = select(table)
+_LEASE = Fixed(select(table.c.holder, table.c.epoch, table.c.expires_at))
 
 
 def acquire(tx: Connection, holder: str, *, ttl_s: float, now: float) -> Lease | None:
@@ -56,7 +57,7 @@ def require(tx: Connection, epoch: int) -> None:
 
 
 def _held(tx: Connection) -> Lease | None:
-    return lease_from(tx.execute(_LEASE).mappings().one())
+    return lease_from(_LEASE.run(tx).one())
 
 
 def _update_if_mine(tx: Connection, lease: Lease, **values: object) -> bool:

@@ -72,6 +72,18 @@ class Prepared:
         return str(compiled), by_name if placed is None else by_place
 
 
+class Fixed:
+    """A statement without values."""
+
+    def __init__(self, statement: Select[Any] | Update) -> None:
+        self._compiled = lru_cache(maxsize=_COMPILED)(lambda dialect: str(statement.compile(dialect=dialect)))
+        assert not statement.compile().binds, "literal values only"
+
+    def run(self, tx: Connection) -> CursorResult[Any]:
+        """Run it; of a SELECT, return what it found."""
+        return tx.exec_driver_sql(self._compiled(tx.dialect))
+
+
 class ForIds:
     """A statement about jobs `IN` a list of ids; it is made from the parameters that stand for them."""
 

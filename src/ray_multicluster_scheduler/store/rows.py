@@ -154,11 +154,10 @@ def event_from(row: RowMapping) -> Event:
     return Event(**values)
 
 
-def lease_from(row: RowMapping) -> Lease | None:
-    """Read the row of `lease`; None when nobody holds it."""
-    if row["holder"] is None:
-        return None
-    return Lease(holder=row["holder"], epoch=row["epoch"], expires_at=row["expires_at"])
+def lease_from(row: Sequence[Any]) -> Lease | None:
+    """Read the row of `lease` as (holder, epoch, expires_at); None when nobody holds it."""
+    holder, epoch, expires_at = row
+    return None if holder is None else Lease(holder=holder, epoch=epoch, expires_at=expires_at)
 
 
 def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, literal_column, select, update
 
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
@@ -25,10 +25,11 @@ from ray_multicluster_scheduler.store import (
 from ray_multicluster_scheduler.store.bell import Bell
 from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.group import GroupCommit
+from ray_multicluster_scheduler.store.prepared import Fixed
 from ray_multicluster_scheduler.store.tables import meta
 
-_CHANGES = select(meta.c.changes)
-_COUNT_CHANGE = update(meta).values(changes=meta.c.changes + 1)
+_CHANGES = Fixed(select(meta.c.changes))
+_COUNT_CHANGE = Fixed(update(meta).values(changes=meta.c.changes + literal_column("1")))
 
 
 class SqlStore:
@@ -233,7 +234,7 @@ class SqlStore:
 
     def _mark(self) -> int:
         with self._database.read() as tx:
-            mark: int = tx.execute(_CHANGES).scalar_one()
+            mark: int = _CHANGES.run(tx).scalar_one()
             return mark
 
     def _add_calls(self, calls: Sequence[accept.Call]) -> list[tuple[Job, ...] | SchedulerError]:
@@ -241,7 +242,7 @@ class SqlStore:
             outcomes = accept.add_calls(tx, calls)
             accepted = any(isinstance(outcome, tuple) for outcome in outcomes)
             if accepted:
-                tx.execute(_COUNT_CHANGE)
+                _COUNT_CHANGE.run(tx)
         if accepted:
             self._bell.ring()
         return outcomes
@@ -254,6 +255,6 @@ class SqlStore:
                 leadership.require(tx, epoch)
             yield tx
             if news:
-                tx.execute(_COUNT_CHANGE)
+                _COUNT_CHANGE.run(tx)
         if news:
             self._bell.ring()
