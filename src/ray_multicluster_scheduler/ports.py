@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -148,12 +148,15 @@ class JobStore(Protocol):
         epoch: int,
         now: float,
         logs: Sequence[tuple[str, int, str]] = (),
+        known: Mapping[str, Job] = ...,
     ) -> tuple[Job, ...]:
         """Make all moves that still hold, in one transaction with their events; return the moved jobs.
 
         A job that somebody else moved meanwhile is left alone and missing in the answer. A move that the
         state table forbids is a bug and raises ValueError before anything is written. The (bounded) `logs` of
         attempts, as (submission_id, attempt, text), are kept with it and replace what was kept.
+        `known` are jobs as the leader of this epoch has last read or written them: what nobody has changed
+        since is not read again.
         """
 
     def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:

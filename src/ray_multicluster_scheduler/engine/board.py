@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ray_multicluster_scheduler.engine.batch import Batch
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -18,6 +19,7 @@ class _Call:
 
     moves: Sequence[Transition]
     log: str | None
+    known: Mapping[str, Job]
 
 
 class Board:
@@ -81,18 +83,30 @@ class Board:
         sessions = {name: seen.session_name for name, seen in self._context.watch.snapshots().items()}
         return {name: frozenset(self._warm.get((name, session), ())) for name, session in sessions.items()}
 
-    async def apply(self, transitions: Sequence[Transition], *, log: str | None = None) -> tuple[Job, ...]:
+    async def apply(
+        self,
+        transitions: Sequence[Transition],
+        *,
+        log: str | None = None,
+        known: Mapping[str, Job] = MappingProxyType({}),
+    ) -> tuple[Job, ...]:
         """Write moves and take over what was really moved. Raises `LeaseLost` when another one leads.
 
-        `log` is kept with them: that of the attempt which the first of them is about.
+        `log` is kept with them: that of the attempt which the first of them is about. `known` are jobs in
+        the queue as they were just read; those on clusters are known here.
         """
-        return await self._apply(_Call(transitions, log)) if transitions else ()
+        return await self._apply(_Call(transitions, log, known)) if transitions else ()
 
     async def _apply_all(self, calls: Sequence[_Call]) -> list[tuple[Job, ...]]:
         context = self._context
+        moves = [each for call in calls for each in call.moves]
+        known = {job_id: job for call in calls for job_id, job in call.known.items()}
+        known |= {
+            job_id: self._live[job_id] for each in moves if (job_id := each.submission_id) in self._live
+        }
         moved = await context.offload(
             context.store.apply,
-            [each for call in calls for each in call.moves],
+            moves,
             epoch=self.lease.epoch,
             now=context.clock.now(),
             logs=[
@@ -100,6 +114,7 @@ class Board:
                 for call in calls
                 if call.log is not None
             ],
+            known=known,
         )
         for job in moved:
             self._take_over(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.engine.board import Board
@@ -59,25 +59,29 @@ class Placer:
         )
         self._paces.planned(decided, views)
         context.crash_point("place:decided")
-        moved = await self._board.apply(await self._transitions(decided, views))  # 4. compare-and-set
+        jobs = await self._whole(decided)
+        transitions = self._transitions(decided, jobs, views)
+        moved = await self._board.apply(transitions, known=jobs)  # 4. compare-and-set
         context.crash_point("place:written")
         return len(moved)
 
-    async def _transitions(
-        self, decided: Sequence[Placement], views: Sequence[ClusterView]
-    ) -> list[Transition]:
+    async def _whole(self, decided: Sequence[Placement]) -> dict[str, Job]:
         """Read the whole jobs of those that got a place; who waits no more is forgotten."""
-        context = self._context
-        ids = [placement.submission_id for placement in decided]
-        jobs = await context.offload(context.store.get_many, ids) if ids else {}
-        gone = [each for each in ids if each not in jobs or jobs[each].state is not JobState.QUEUED]
-        self._waiting.forget(gone)
+        context, ids = self._context, [placement.submission_id for placement in decided]
+        found = await context.offload(context.store.get_many, ids) if ids else {}
+        waiting = {each: job for each, job in found.items() if job.state is JobState.QUEUED}
+        self._waiting.forget([each for each in ids if each not in waiting])
+        return waiting
+
+    def _transitions(
+        self, decided: Sequence[Placement], jobs: Mapping[str, Job], views: Sequence[ClusterView]
+    ) -> list[Transition]:
         self._requests = {}
         sessions = {view.spec.name: view.snapshot.session_name for view in views}
         return [
             self._placed(jobs[placement.submission_id], placement, sessions[placement.cluster])
             for placement in decided
-            if placement.submission_id not in gone
+            if placement.submission_id in jobs
         ]
 
     async def _world(self) -> World:

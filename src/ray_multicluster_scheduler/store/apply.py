@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, true, update
@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import moves
 from ray_multicluster_scheduler.store.moves import Move
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
-from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many
+from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_changed
 from ray_multicluster_scheduler.store.rows import attempt_row, changed_values, event_row
 from ray_multicluster_scheduler.store.tables import attempts, dependencies, jobs
 
@@ -37,15 +37,17 @@ _FAIL_WAITING = ForIds(
 )
 
 
-def apply(tx: Connection, transitions: Sequence[Transition], *, now: float) -> tuple[Job, ...]:
+def apply(
+    tx: Connection, transitions: Sequence[Transition], *, now: float, known: Mapping[str, Job]
+) -> tuple[Job, ...]:
     """Make the moves that still hold; return each moved job once, as it is after the last of its moves."""
-    known = get_many(tx, list({transition.submission_id for transition in transitions}))
+    current = get_changed(tx, {transition.submission_id for transition in transitions}, known)
     made: list[Move] = []
     for transition in transitions:
-        job = known.get(transition.submission_id)
+        job = current.get(transition.submission_id)
         if job is not None and moves.holds(job, transition):
             made.append(moves.make(job, transition, now=now))
-            known[job.submission_id] = made[-1].after
+            current[job.submission_id] = made[-1].after
     if made:
         _write_jobs(tx, made)
         _write_attempts(tx, made)

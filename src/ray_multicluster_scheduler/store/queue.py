@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -58,6 +58,11 @@ _NEXT_RETRY = select(func.min(jobs.c.not_before)).where(
 )
 _NEXT_OVERDUE = select(func.min(jobs.c.queue_deadline)).where(jobs.c.queue_deadline > bindparam("now"))
 _JOBS = ForIds(lambda ids: select(*JOB_COLUMNS).where(jobs.c.submission_id.in_(ids)))
+_MARKS = ForIds(
+    lambda ids: select(jobs.c.submission_id, jobs.c.state, jobs.c.attempt, jobs.c.target).where(
+        jobs.c.submission_id.in_(ids)
+    )
+)
 _KNOWN_IDS = ForIds(lambda ids: select(jobs.c.submission_id).where(jobs.c.submission_id.in_(ids)))
 _OPEN_NEEDS = ForIds(
     lambda ids: select(dependencies.c.submission_id, dependencies.c.needs).where(
@@ -82,6 +87,21 @@ def get(tx: Connection, submission_id: str) -> Job:
 def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
     """Return the known ones among these ids."""
     return {job.submission_id: job for job in map(job_from, _JOBS.rows(tx, submission_ids))}
+
+
+def get_changed(tx: Connection, submission_ids: Collection[str], known: Mapping[str, Job]) -> dict[str, Job]:
+    """Return the same as `get_many`, where the leader knows some jobs as they were after his last look.
+
+    Besides him only a request to stop changes a job, and it changes the target: what has the same state,
+    attempt and target is the same, and is not read as a whole.
+    """
+    compared = [submission_id for submission_id in submission_ids if submission_id in known]
+    same = {
+        submission_id: job
+        for submission_id, *marks in _MARKS.rows(tx, compared)
+        if marks == [(job := known[submission_id]).state.value, job.attempt, job.target.value]
+    }
+    return {**same, **get_many(tx, [each for each in submission_ids if each not in same])}
 
 
 def require(tx: Connection, submission_ids: Sequence[str]) -> None:

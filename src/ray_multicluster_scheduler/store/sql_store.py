@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from sqlalchemy import Connection, literal_column, select, update
 
@@ -116,13 +117,14 @@ class SqlStore:
         epoch: int,
         now: float,
         logs: Sequence[tuple[str, int, str]] = (),
+        known: Mapping[str, Job] = MappingProxyType({}),
     ) -> tuple[Job, ...]:
         """Make all moves that still hold, in one transaction with events and logs; return the moved jobs."""
         for transition in transitions:
             moves.check(transition)
         with self._write(epoch=epoch) as tx:
             history.save_logs(tx, logs)
-            return apply.apply(tx, transitions, now=now)
+            return apply.apply(tx, transitions, now=now, known=known)
 
     def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
         """Set the target of these jobs to STOPPED; an unknown id is `JobNotFound`, and none is stopped."""

@@ -1,5 +1,7 @@
 """A stand-in for the engine: holds the lease and moves jobs."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tests.builders import NOW, a_spec
@@ -48,8 +50,10 @@ class Leader:
             attempt_changes=attempt_changes,
         )
 
-    def apply(self, *transitions: Transition, now: float = NOW) -> tuple[Job, ...]:
-        return self.store.apply(transitions, epoch=self.lease.epoch, now=now)
+    def apply(
+        self, *transitions: Transition, now: float = NOW, known: Mapping[str, Job] = MappingProxyType({})
+    ) -> tuple[Job, ...]:
+        return self.store.apply(transitions, epoch=self.lease.epoch, now=now, known=known)
 
     @staticmethod
     def apply_as(store: JobStore, epoch: int, submission_id: str, new: JobState) -> tuple[Job, ...]:

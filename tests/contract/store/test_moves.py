@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.builders import NOW
 from tests.contract.store.leader import Leader
 
-from ray_multicluster_scheduler.model.job import Job, Transition
+from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, TRANSITIONS, JobState
 from ray_multicluster_scheduler.ports import JobStore
 
@@ -249,3 +250,36 @@ def test_of_racing_threads_exactly_one_claims_a_job(store: JobStore, leader: Lea
         job.submission_id: job.cluster for job in store.live()
     }
     assert all(len(store.attempts(job.submission_id)) == 1 for job in jobs)
+
+
+def test_what_the_leader_knows_of_a_job_gives_the_same_as_reading_it(store: JobStore, leader: Leader) -> None:
+    known = leader.add("known", S.SUBMITTED)
+
+    (job,) = leader.apply(leader.wanted(known, S.RUNNING), known={"known": known})
+
+    assert job == store.get("known")
+    assert job.state is S.RUNNING
+
+
+def test_a_stop_that_the_leader_has_not_seen_stays_when_he_moves_the_job(
+    store: JobStore, leader: Leader
+) -> None:
+    known = leader.add("known", S.SUBMITTED)
+    store.request_stop(["known"], now=NOW, reason="enough")
+
+    (job,) = leader.apply(leader.wanted(known, S.RUNNING), known={"known": known})
+
+    assert job == store.get("known")
+    assert job.target is Target.STOPPED
+
+
+def test_a_job_that_is_known_wrongly_is_left_alone(store: JobStore, leader: Leader) -> None:
+    known, gone = leader.add("known"), replace(leader.add("other"), submission_id="gone")
+    moved = leader.move("known", S.STOPPED)
+
+    answer = leader.apply(
+        leader.wanted(known, S.PLACED), leader.wanted(gone, S.PLACED), known={"known": known, "gone": gone}
+    )
+
+    assert answer == ()
+    assert store.get("known") == moved
