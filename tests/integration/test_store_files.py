@@ -1,5 +1,6 @@
 """The files of a store: private, identified, of the right version, and clear about what is wrong."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -17,6 +18,7 @@ from tests.builders import NOW, a_spec
 from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import SqlStore, open_store
 from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.migrate import MIGRATIONS
@@ -198,6 +200,26 @@ def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path:
     assert schema(directory / "jobs.db") == schema(declared)
 
 
+def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directory: Path) -> None:
+    store = open_store(directory)
+    store.add([("old", a_spec())], now=NOW)
+    store.close()
+    wanted = schema(directory / "jobs.db")
+    with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        connection.execute("DROP INDEX ix_jobs_state")
+        connection.execute("CREATE INDEX ix_jobs_queue ON jobs (state, priority DESC, seq)")
+        connection.execute("DROP INDEX ix_jobs_stopping")
+        connection.execute("CREATE INDEX ix_jobs_stopping ON jobs (state) WHERE target = 'STOPPED'")
+        connection.execute("UPDATE alembic_version SET version_num = '0001_pre'")
+        connection.commit()
+
+    store = open_store(directory)
+
+    assert [job.submission_id for job in store.list_jobs(states=[JobState.QUEUED])] == ["old"]
+    store.close()
+    assert schema(directory / "jobs.db") == wanted
+
+
 def test_the_declared_revision_is_the_last_migration_and_names_say_pre_or_post() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
@@ -284,10 +306,11 @@ def test_a_full_disk_is_said_plainly_and_what_was_accepted_stays(small_disk: Pat
     store.close()
 
 
-#: Each query of the engine's loops, and the index that must serve it however long the history is.
+#: Each query that is asked all the time, and the index that must serve it however long the history is.
 PLANS = {
-    "runnable": "ix_jobs_queue",
-    "live": "ix_jobs_queue",
+    "runnable": "ix_jobs_state",
+    "live": "ix_jobs_state",
+    "list_jobs": "ix_jobs_state",
     "blocked": "ix_jobs_stopping",
     "next_due": "ix_jobs_not_before",
     "live_remote_ids": "ix_attempts_live",
@@ -295,11 +318,12 @@ PLANS = {
 
 
 @pytest.mark.parametrize("query", PLANS)
-def test_the_queries_of_the_engine_use_an_index(store: SqlStore, query: str) -> None:
+def test_what_is_asked_all_the_time_uses_an_index(store: SqlStore, query: str) -> None:
     Leader(store).add("job", user="ann")
     calls = {
         "runnable": lambda: store.runnable(now=NOW),
         "live": store.live,
+        "list_jobs": lambda: store.list_jobs(states=[JobState.FAILED, JobState.STOPPED], limit=5),
         "blocked": lambda: store.blocked(now=NOW),
         "next_due": lambda: store.next_due(now=NOW),
         "live_remote_ids": lambda: store.live_remote_ids("a"),
@@ -318,4 +342,4 @@ def test_the_queries_of_the_engine_use_an_index(store: SqlStore, query: str) -> 
 
     assert any(PLANS[query] in plan for plan in plans)
     assert not [plan for plan in plans if plan.startswith("SCAN") and "INDEX" not in plan]
-    assert not [plan for plan in plans if "TEMP B-TREE" in plan and query == "runnable"]
+    assert not [plan for plan in plans if "TEMP B-TREE" in plan and query == "list_jobs"]

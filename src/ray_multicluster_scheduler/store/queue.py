@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
@@ -124,8 +125,6 @@ def list_jobs(
 ) -> tuple[Job, ...]:
     """Return jobs, newest first, that match every given filter."""
     statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc()).limit(limit)
-    if states is not None:
-        statement = statement.where(jobs.c.state.in_([state.value for state in states]))
     for column, wanted in ((jobs.c.user, user), (jobs.c.cluster, cluster), (jobs.c.group, group)):
         if wanted is not None:
             statement = statement.where(column == wanted)
@@ -133,7 +132,11 @@ def list_jobs(
         statement = statement.where(
             jobs.c.submission_id.in_(select(tags.c.submission_id).where(tags.c.tag == tag))
         )
-    return read_jobs(tx, statement)
+    if states is None:
+        return read_jobs(tx, statement)
+    # One state after the other: each is read from its end and no further than the limit, without sorting.
+    each = [read_jobs(tx, statement.where(jobs.c.state == state.value)) for state in dict.fromkeys(states)]
+    return tuple(sorted(chain.from_iterable(each), key=lambda job: job.seq, reverse=True)[:limit])
 
 
 def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...]:

@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0001_pre"
+REVISION = "0002_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -112,12 +112,13 @@ jobs = Table(
     Column("avoid", JSON, nullable=False),
     _one_of("state", JobState),
     _one_of("target", Target),
-    Index("ix_jobs_queue", "state", text("priority DESC"), "seq"),
+    Index("ix_jobs_state", "state", "seq"),
     _partial_index(
         "uq_jobs_idempotency", "user", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True
     ),
     _partial_index("ix_jobs_group", "group", where='"group" IS NOT NULL'),
-    _partial_index("ix_jobs_stopping", "state", where="target = 'STOPPED'"),
+    # With both columns, so that SQLite prefers it to the one above.
+    _partial_index("ix_jobs_stopping", "state", "target", where="target = 'STOPPED'"),
     _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
     _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
     sqlite_autoincrement=True,

@@ -90,7 +90,7 @@ def test_what_a_pass_asks_for_does_not_go_through_all_that_wait(filled: Leader, 
     }
     plans = plans_of(store, calls[name])
     assert plans
-    assert not [plan for plan in plans if "ix_jobs_queue " in plan or plan.startswith("SCAN jobs")]
+    assert not [plan for plan in plans if "ix_jobs_state " in plan or plan.startswith("SCAN jobs")]
 
 
 def test_adding_many_jobs_takes_as_many_statements_as_adding_one(filled: Leader) -> None:
