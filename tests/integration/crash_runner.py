@@ -83,7 +83,7 @@ def send_before_writing() -> None:
     """Plant a bug: a job is sent first, and where it was sent is written down afterwards."""
     apply = Board.apply
 
-    async def send_and_apply(self: Board, moves: Sequence[Transition]) -> tuple[Job, ...]:
+    async def send_and_apply(self: Board, moves: Sequence[Transition], **more: Any) -> tuple[Job, ...]:
         context = self._context
         for move in moves:
             if move.new is JobState.PLACED:
@@ -93,7 +93,7 @@ def send_before_writing() -> None:
                 request = compose_submit(move.submission_id, spec, number, target, clusters, origin=origin)
                 await context.apis[target.name].submit_job(request)
                 context.crash_point("send:after-post")
-        return await apply(self, moves)
+        return await apply(self, moves, **more)
 
     Board.apply = send_and_apply
 

@@ -106,7 +106,8 @@ class Leadership:
         self.board = Board(context, lease, moved=self._on_moved)
         self._throttles = Throttles(context, self.board, ThrottleRules(), replacement_bucket(settings))
         self._waiting = WaitingJobs(context)
-        self._paces = Paces(context)
+        clusters = [spec.name for spec in context.config.clusters]
+        self._paces = Paces(clusters, context.clock, most=settings.max_starts_in_flight)
         self.placer = Placer(
             context, self.board, self._waiting, self._throttles, self._paces, plan_rules(settings)
         )

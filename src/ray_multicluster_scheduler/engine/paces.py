@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.pace import after_start, first_pace
+from ray_multicluster_scheduler.ports import Clock
 
 _STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
 #: The program ran; an attempt that never did says nothing about how fast the cluster is.
@@ -28,10 +28,9 @@ class _Start:
 class Paces:
     """Watches jobs on their way from placement to their start."""
 
-    def __init__(self, context: EngineContext) -> None:
-        most = context.settings.max_starts_in_flight
-        self._clock = context.clock
-        self._paces = {spec.name: first_pace(most) for spec in context.config.clusters}
+    def __init__(self, clusters: Iterable[str], clock: Clock, *, most: int) -> None:
+        self._clock = clock
+        self._paces = {name: first_pace(most) for name in clusters}
         #: By cluster: jobs on their way.
         self._starting: dict[str, dict[str, _Start]] = {name: {} for name in self._paces}
         self._cluster_of: dict[str, str] = {}
