@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.store import moves
 from ray_multicluster_scheduler.store.moves import Move
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_changed
-from ray_multicluster_scheduler.store.rows import attempt_row, changed_values, event_row
+from ray_multicluster_scheduler.store.rows import attempt_row, changed_values, move_event_row
 from ray_multicluster_scheduler.store.tables import attempts, dependencies, jobs
 
 _MOVE_JOB = Prepared(
@@ -51,7 +51,9 @@ def apply(
     if made:
         _write_jobs(tx, made)
         _write_attempts(tx, made)
-        WRITE_EVENTS.run(tx, [event_row(move.event) for move in made])
+        WRITE_EVENTS.run(
+            tx, [move_event_row(move.before, move.after, now=now, reason=move.reason) for move in made]
+        )
         _settle_dependencies(tx, [move.after for move in made if move.after.final])
     return tuple({move.after.submission_id: move.after for move in made}.values())
 

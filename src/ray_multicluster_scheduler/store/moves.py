@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Transition, remote_id_for
+from ray_multicluster_scheduler.model.job import Attempt, Job, Transition, remote_id_for
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
 
 #: Fields that a transition may set; everything else is derived from the move or never changes.
@@ -36,7 +36,8 @@ class Move:
     after: Job
     #: The fields in which it may differ from before.
     changed: frozenset[str]
-    event: Event
+    #: Why, for its event: the job may keep another reason.
+    reason: str
     #: The attempt that this move starts.
     new_attempt: Attempt | None = None
     #: Fields of the current attempt that change.
@@ -45,20 +46,26 @@ class Move:
 
 def check(move: Transition) -> None:
     """Raise ValueError for a transition that can only come from a bug."""
-    name = f"{move.submission_id!r}: {move.expected.value} -> {move.new.value}"
+    problem = _problem(move)
+    if problem is not None:
+        raise ValueError(f"{move.submission_id!r}: {move.expected.value} -> {move.new.value}{problem}")
+
+
+def _problem(move: Transition) -> str | None:
     if move.new is not move.expected and not may_move(move.expected, move.new):
-        raise ValueError(f"{name} is not in the state table")
-    unknown = sorted((set(move.changes) - JOB_FIELDS) | (set(move.attempt_changes) - ATTEMPT_FIELDS))
-    if unknown:
-        raise ValueError(f"{name}: a transition cannot set {', '.join(unknown)}")
+        return " is not in the state table"
+    if not (move.changes.keys() <= JOB_FIELDS and move.attempt_changes.keys() <= ATTEMPT_FIELDS):
+        unknown = sorted((move.changes.keys() - JOB_FIELDS) | (move.attempt_changes.keys() - ATTEMPT_FIELDS))
+        return f": a transition cannot set {', '.join(unknown)}"
     placing = _is_placing(move)
     if placing and not move.changes.get("cluster"):
-        raise ValueError(f"{name}: changes must name the cluster")
+        return ": changes must name the cluster"
     number = move.attempt + 1 if placing else move.attempt
     if move.changes.get("attempt", number) != number:
-        raise ValueError(f"{name}: the attempt number is {number}, it cannot be set to another")
+        return f": the attempt number is {number}, it cannot be set to another"
     if move.attempt_changes and not placing and move.expected is JobState.QUEUED:
-        raise ValueError(f"{name}: a queued job has no attempt to change")
+        return ": a queued job has no attempt to change"
+    return None
 
 
 def holds(job: Job, move: Transition) -> bool:
@@ -70,32 +77,14 @@ def make(job: Job, move: Transition, *, now: float) -> Move:
     """Work out everything that follows from a transition that holds."""
     values = _values(job, move, now=now)
     after = replace(job, **values)
-    event = Event(
-        id=0,
-        submission_id=job.submission_id,
-        at=now,
-        old=job.state,
-        new=after.state,
-        attempt=after.attempt,
-        cluster=after.cluster or job.cluster,  # a job that goes back to the queue says what it left
-        reason=move.reason,
-    )
-    if _is_placing(move):
-        attempt = _new_attempt(after, move.attempt_changes)
-        return Move(
-            before=job,
-            after=after,
-            changed=frozenset(values),
-            event=event,
-            new_attempt=attempt,
-            attempt_values={},
-        )
+    placing = _is_placing(move)
     return Move(
         before=job,
         after=after,
         changed=frozenset(values),
-        event=event,
-        attempt_values=_attempt_values(job, after, move, now=now),
+        reason=move.reason,
+        new_attempt=_new_attempt(after, move.attempt_changes) if placing else None,
+        attempt_values={} if placing else _attempt_values(job, after, move, now=now),
     )
 
 

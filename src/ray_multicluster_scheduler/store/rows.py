@@ -46,7 +46,7 @@ def _plain(value: Any) -> Any:
     return {name: getattr(value, name) for name in _field_names(record)}
 
 
-_ENCODER = json.JSONEncoder(default=_plain)
+_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))
 
 
 @cache
@@ -143,6 +143,19 @@ def event_row(event: Event) -> dict[str, Any]:
         "attempt": event.attempt,
         "cluster": event.cluster,
         "reason": event.reason,
+    }
+
+
+def move_event_row(before: Job, after: Job, *, now: float, reason: str) -> dict[str, Any]:
+    """Return the row of the event that tells of a move."""
+    return {
+        "submission_id": after.submission_id,
+        "at": now,
+        "old": before.state.value,
+        "new": after.state.value,
+        "attempt": after.attempt,
+        "cluster": after.cluster or before.cluster,  # a job that goes back to the queue says what it left
+        "reason": reason,
     }
 
 

@@ -1,6 +1,5 @@
 """A prepared statement does what SQLAlchemy does with the same rows, however the driver takes them."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -79,7 +78,7 @@ def test_a_list_of_any_length_finds_each_of_its_ids_once(tx: Connection, count: 
 def test_a_driver_that_takes_values_by_name_gets_them_by_name() -> None:
     text, values = ADD._compile(psycopg.dialect(), ("id", "data"))
     assert text == "INSERT INTO things (id, data) VALUES (%(id)s::VARCHAR, %(data)s::JSON)"
-    assert values({"id": "a", "data": {"x": 1}}) == {"id": "a", "data": json.dumps({"x": 1})}
+    assert values({"id": "a", "data": {"x": 1}}) == {"id": "a", "data": '{"x":1}'}
     text, names = FIND._compile(psycopg.dialect(), 2)
     assert names == ["id_0", "id_1"]
     assert text.endswith("WHERE things.id IN (%(id_0)s, %(id_1)s)")
