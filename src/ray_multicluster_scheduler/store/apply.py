@@ -60,22 +60,19 @@ def apply(
 
 def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
     """Write each job once, from where it was before the first of its moves, and only what was changed."""
-    first: dict[str, Move] = {}
-    last: dict[str, Move] = {}
-    changed: dict[str, frozenset[str]] = {}
+    merged: dict[str, tuple[Job, Job, frozenset[str]]] = {}
     for move in made:
         job_id = move.before.submission_id
-        first.setdefault(job_id, move)
-        last[job_id] = move
-        changed[job_id] = changed.get(job_id, frozenset()) | move.changed
+        before, _, changed = merged.get(job_id, (move.before, move.after, frozenset()))
+        merged[job_id] = before, move.after, changed | move.changed
     rows = [
         {
             "of_job": job_id,
-            "from_state": move.before.state.value,
-            "from_attempt": move.before.attempt,
-            **changed_values(move.before, last[job_id].after, changed[job_id]),
+            "from_state": before.state.value,
+            "from_attempt": before.attempt,
+            **changed_values(before, after, changed),
         }
-        for job_id, move in first.items()
+        for job_id, (before, after, changed) in merged.items()
     ]
     if _run_alike(tx, _MOVE_JOB, rows) != len(rows):
         raise StaleTransition("a job was moved by somebody else while it was locked; nothing was written")
