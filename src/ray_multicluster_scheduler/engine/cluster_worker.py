@@ -20,18 +20,13 @@ from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
+from ray_multicluster_scheduler.policy.looks import look_interval_s
 from ray_multicluster_scheduler.policy.moves import after_failure, move, replace_silent
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
-#: A silent cluster is looked at after this many poll intervals; the watch calls us when it answers again.
-UNREACHABLE_POLLS = 5
-#: What has run for an hour does not end in this second, but what has just begun may: looks are as far apart
-#: as a sixteenth of the time since the last change, from an eighth of the poll interval on.
-PATIENCE = 16
-EAGER = 8
 #: The cluster is gone or silent, with all its jobs: they are started anew one after another.
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 
@@ -63,6 +58,7 @@ class ClusterWorker:
         self._listed: tuple[RemoteJob, ...] | None = None
         self._strays: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
+        self._look_took_s = 0.0
         self._wake = asyncio.Event()
 
     def placed_now(self, job: Job, request: RemoteSubmit) -> None:
@@ -133,7 +129,9 @@ class ClusterWorker:
 
     async def _reconcile(self, jobs: Sequence[Job]) -> bool:
         """Look at these jobs and write what follows; tell whether the cluster answered."""
+        began_at = self._context.clock.monotonic()
         look = await self._looker.look(jobs)
+        self._look_took_s = self._context.clock.monotonic() - began_at
         verdicts = [(job, self._judge(job, look)) for job in jobs]
         doubtful = [job for job, verdict in verdicts if verdict.act is Act.CONFIRM]
         if doubtful:
@@ -223,17 +221,14 @@ class ClusterWorker:
         return max(0.0, self._looked_at + self._interval_s() - self._context.clock.monotonic())
 
     def _interval_s(self) -> float:
-        """Return how much time is between two looks: little while something is about to change."""
-        jobs, settings = self._board.on(self.name), self._context.settings
-        if not jobs:
-            return settings.probe_interval_s
-        heard = [job for job in jobs if job.state is not JobState.UNREACHABLE]
-        if not heard:
-            return settings.poll_interval_s * UNREACHABLE_POLLS
-        moving = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard)
-        longest_s = settings.poll_interval_s / 2 if moving else settings.poll_interval_s
-        age_s = self._context.clock.now() - max(job.changed_at for job in heard)
-        return min(longest_s, max(settings.poll_interval_s / EAGER, age_s / PATIENCE))
+        settings = self._context.settings
+        return look_interval_s(
+            self._board.on(self.name),
+            now=self._context.clock.now(),
+            look_took_s=self._look_took_s,
+            poll_interval_s=settings.poll_interval_s,
+            probe_interval_s=settings.probe_interval_s,
+        )
 
 
 def _key(job: Job) -> _Key:
