@@ -306,6 +306,22 @@ def test_a_full_disk_is_said_plainly_and_what_was_accepted_stays(small_disk: Pat
     store.close()
 
 
+def test_a_write_that_is_interrupted_as_it_begins_leaves_nothing_open(store: SqlStore) -> None:
+    store.add([("first", a_spec())], now=NOW)
+    engine = store._database._engine
+
+    def interrupt(_: object) -> None:
+        event.remove(engine, "begin", interrupt)
+        raise KeyboardInterrupt
+
+    event.listen(engine, "begin", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.add([("second", a_spec())], now=NOW)
+
+    store.add([("third", a_spec())], now=NOW)
+    assert [job.submission_id for job in store.list_jobs()] == ["third", "first"]
+
+
 #: Each query that is asked all the time, and the index that must serve it however long the history is.
 PLANS = {
     "runnable": "ix_jobs_state",

@@ -57,7 +57,7 @@ class Database:
         self._broken: StoreError | None = None
         self._closed = False
         self._engine = _new_engine(path)
-        #: Kept open: writers take turns anyway, and taking a connection is a good part of a small write.
+        #: Kept after a commit: writers take turns anyway, and taking one is a good part of a small write.
         self._writer: Connection | None = None
 
     @contextlib.contextmanager
@@ -71,10 +71,14 @@ class Database:
         """Open a transaction that writes: alone from its first statement, on disk when it ends."""
         with self._writing, self._translated():
             self._check_may_write()
-            if self._writer is None:
-                self._writer = self._engine.connect().execution_options(**_WRITE)
-            with self._writer.begin():
-                yield self._writer
+            connection, self._writer = self._writer or self._engine.connect(), None
+            try:
+                with connection.execution_options(**_WRITE).begin():
+                    yield connection
+            except BaseException:
+                connection.close()  # not kept: wherever it was interrupted, nothing of it is left open
+                raise
+            self._writer = connection
 
     def use_wal(self) -> None:
         """Let readers and the writer work side by side; kept in the file once it is set."""
