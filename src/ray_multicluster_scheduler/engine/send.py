@@ -99,7 +99,8 @@ class Sender:
         )
 
     def _with_code(self, request: RemoteSubmit) -> RemoteSubmit:
-        return replace(request, runtime_env=with_overlay_code(request.runtime_env, self._context.packages))
+        env = with_overlay_code(request.runtime_env, self._context.packages)
+        return request if env == request.runtime_env else replace(request, runtime_env=env)
 
     def _still_wanted(self, job: Job) -> bool:
         current = self._board.get(job.submission_id)

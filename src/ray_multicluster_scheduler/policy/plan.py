@@ -24,7 +24,14 @@ from ray_multicluster_scheduler.model.decision import (
     Waiting,
 )
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
-from ray_multicluster_scheduler.policy.feasible import GOES_BY, WORTH_A_WAIT, heed_avoid, objection
+from ray_multicluster_scheduler.policy.feasible import (
+    GOES_BY,
+    LASTING,
+    PASSING,
+    WORTH_A_WAIT,
+    heed_avoid,
+    objection,
+)
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of, total_capacity
 from ray_multicluster_scheduler.policy.order import FairOrder
 from ray_multicluster_scheduler.policy.rules import PlanRules
@@ -93,6 +100,8 @@ class Opinion:
     def __init__(self, job: QueuedJob, rooms: Sequence[Room]) -> None:
         self._job = job
         self._versions = [-1] * len(rooms)
+        #: What no placement changes is asked once.
+        self._lasting: list[Refusal | None] = [None] * len(rooms)
         self._verdicts: list[Refusal | Score | None] = [None] * len(rooms)
         self.refusals: Mapping[str, Refusal] = {}
         self.scores: Mapping[str, Score] = {}
@@ -103,9 +112,13 @@ class Opinion:
         if not changed:
             return
         for i in changed:
-            room = rooms[i]
+            room, job = rooms[i], self._job
+            if self._versions[i] < 0:
+                self._lasting[i] = objection(job, room, rules, LASTING)
             self._versions[i] = room.version
-            self._verdicts[i] = objection(self._job, room, rules) or score(self._job, room, rules)
+            self._verdicts[i] = (
+                self._lasting[i] or objection(job, room, rules, PASSING) or score(job, room, rules)
+            )
         said = [(room.name, verdict) for room, verdict in zip(rooms, self._verdicts, strict=True)]
         self.refusals = {name: verdict for name, verdict in said if isinstance(verdict, Refusal)}
         self.scores = {name: verdict for name, verdict in said if isinstance(verdict, Score)}

@@ -14,7 +14,6 @@ from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR
 from ray_multicluster_scheduler.policy.runtime_env import compose
@@ -113,5 +112,6 @@ def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
 def _claims(jobs: Iterable[Job]) -> dict[str, float]:
     total: dict[str, float] = {}
     for job in jobs:
-        total = plus(total, job.spec.claim)
+        for name, amount in job.spec.claim.items():
+            total[name] = total.get(name, 0.0) + amount
     return total
