@@ -6,11 +6,12 @@ gets its next job when one of its two before has ended, as a careful script woul
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ray.job_submission import JobSubmissionClient
@@ -26,6 +27,7 @@ ROUNDS = {Size.SMOKE: 1, Size.QUICK: 2, Size.FULL: 4}
 ENDED = {"SUCCEEDED", "FAILED", "STOPPED"}
 CAREFUL = 2
 POLL_S = 0.5
+CORES = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,20 @@ class Outcome:
     #: From the moment Ray was asked to start a job to its end as seen by the same side, in the median.
     dispatch_to_done_s: float
     failures: int
+    #: What all cores of the machine worked meanwhile, in seconds.
+    cpu_s: float = 0.0
+
+
+def busy_s() -> float:
+    """Return how long the cores of this machine have worked since it started, all of them together."""
+    user, nice, system, _idle, _waiting, *interrupts = Path("/proc/stat").read_text().split()[1:9]
+    return sum(map(int, (user, nice, system, *interrupts))) / os.sysconf("SC_CLK_TCK")
+
+
+def with_cpu(side: Callable[[], Outcome]) -> Outcome:
+    """Measure what a burst costs the machine, whoever does the work."""
+    before = busy_s()
+    return replace(side(), cpu_s=busy_s() - before)
 
 
 def by_hand(dashboards: Mapping[str, str], jobs: int, *, in_flight: int) -> Outcome:
@@ -96,7 +112,7 @@ def measure(size: Size) -> Report:
         }
         for number in range(ROUNDS[size]):
             for name in sides if number % 2 == 0 else reversed(sides):
-                found[name].append(sides[name]())
+                found[name].append(with_cpu(sides[name]))
     spans = {name: [each.makespan_s for each in rounds] for name, rounds in found.items()}
     taken = {name: [each.dispatch_to_done_s for each in rounds] for name, rounds in found.items()}
     lines = [summary(f"{name}: makespan of {jobs} jobs", values, unit="s") for name, values in spans.items()]
@@ -105,6 +121,18 @@ def measure(size: Size) -> Report:
         ratio("makespan: ours / flood", spans["ours"], spans["flood"], at_most=0.75),
         ratio("makespan: ours / round robin", spans["ours"], spans["round robin"]),
         ratio("dispatch to done: ours / flood", taken["ours"], taken["flood"], at_most=0.3),
+        *(
+            summary(f"{name}: CPU time per job", [each.cpu_s / jobs for each in rounds], unit="s")
+            for name, rounds in found.items()
+        ),
+        *(
+            summary(
+                f"{name}: how busy the {CORES} cores were",
+                [each.cpu_s / each.makespan_s / CORES for each in rounds],
+                unit="×",
+            )
+            for name, rounds in found.items()
+        ),
         Line(what="ours: failures", value=sum(each.failures for each in found["ours"]), at_most=0),
         Line(what="flood: failures", value=sum(each.failures for each in found["flood"])),
     ]

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -57,12 +58,18 @@ class Report:
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
 
-def in_turns(sides: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:
-    """Measure every side once per round, so that a busy moment hits all of them; who begins alternates."""
+def in_turns(
+    sides: Mapping[str, Callable[[], float]], *, rounds: int, pause_s: float = 0.0
+) -> dict[str, list[float]]:
+    """Measure every side once per round, so that a busy moment hits all of them; who begins alternates.
+
+    The pause before each side is for what the one before it leaves behind.
+    """
     results: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds):
         names = list(sides) if number % 2 == 0 else list(reversed(sides))
         for name in names:
+            time.sleep(pause_s)
             results[name].append(sides[name]())
     return results
 

@@ -103,6 +103,10 @@ def test_async_methods_do_not_hold_each_other_up(found: Any) -> None:
     assert found["async_methods"] == "opened"
 
 
+def test_slow_calls_hold_up_no_fast_ones_and_get_their_answers_when_they_are_done(found: Any) -> None:
+    assert found["slow_and_fast"] == [500, 0, ["opened"]]
+
+
 def test_a_method_that_yields_is_refused_at_the_call(found: Any) -> None:
     assert "TypeError" in found["generators"]
 

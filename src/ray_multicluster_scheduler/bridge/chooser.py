@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import socket
@@ -28,6 +29,8 @@ from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state import StateApi
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 HOME_HAS_ROOM = "home has room"
 #: A cluster to which no bridge could be opened is left alone for this long.
@@ -201,6 +204,7 @@ class Chooser:
         return None if self._home is None else self._home.read_package(name)
 
     def _avoid(self, cluster: str, reason: str) -> None:
+        log.warning("cluster %r gets no tasks and actors for %.0f s: %s", cluster, AVOID_S, reason)
         self._unusable[cluster] = (reason, self._clock.now() + AVOID_S)
 
     def _unfit(self) -> dict[str, str]:

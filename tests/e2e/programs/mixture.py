@@ -202,6 +202,14 @@ class Checks:
         ray.get(patient.open.remote())
         return ray.get(waiting)
 
+    def slow_and_fast(self) -> Any:
+        _, patient = submit_actor(Patient, preferred_cluster="other")
+        slow = [patient.wait.remote() for _ in range(50)]
+        fast = ray.get([self.far.add.remote(number) for number in range(500)], timeout=60)
+        ready, _ = ray.wait(slow, num_returns=50, timeout=0)
+        patient.open.remote()
+        return [len(fast), len(ready), sorted(set(ray.get(slow, timeout=60)))]
+
     def generators(self) -> Any:
         return caught(self.far.yielding.remote)
 

@@ -1,56 +1,40 @@
-"""How answers leave the hub: soon ones with the reply to their batch, late ones to whoever listens."""
+"""How the hub takes batches and answers at once what it can; what takes time is tested on real clusters."""
 
-import asyncio
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
-from ray_multicluster_scheduler.bridge.wire import hub as hub_module
-from ray_multicluster_scheduler.bridge.wire.hub import Hub
+from ray_multicluster_scheduler.bridge.wire.faults import revive
+from ray_multicluster_scheduler.bridge.wire.hub import Answer, Hub
 
 
-class Workshop(Hub):
-    """A hub whose work ends when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done = asyncio.Event()
-
-    async def _slow(self, _number: int) -> list[Any]:
-        await self.done.wait()
-        return []
+def test_what_is_done_at_once_comes_with_the_reply() -> None:
+    assert Hub().submit(0, [(7, "learn", "digest", b"code")]) == [(7, True, [])]
 
 
-async def test_what_is_done_soon_comes_with_the_reply() -> None:
-    assert await Hub().submit(0, [(7, "learn", "digest", b"code")]) == [(7, True, [])]
+def test_what_cannot_be_started_is_an_answer_and_holds_up_no_other() -> None:
+    arguments: tuple[Any, ...] = ((pickle.dumps(((), {})), []), [])
+    answers = Hub().submit(0, [(1, "call", "nobody", "method", {}, *arguments), (2, "learn", "a", b"")])
+    (number, good, content), second = answers
+    assert (number, good) == (1, False)
+    assert "nobody was given up" in str(revive(content))
+    assert second == (2, True, [])
 
 
-async def test_what_is_late_comes_to_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "SOON_S", 0.0)
-    hub = Workshop()
-    listening = asyncio.create_task(hub.take(60.0))
-    assert await hub.submit(0, [(7, "slow")]) == []
-    hub.done.set()
-    assert await listening == [(7, True, [])]
+def test_batches_start_in_the_order_of_their_numbers_whichever_thread_is_first() -> None:
+    begun: list[int] = []
+
+    class Watched(Hub):
+        def _begin(self, number: int, verb: str, *details: Any) -> Answer | None:
+            begun.append(number)
+            return super()._begin(number, verb, *details)
+
+    hub = Watched()
+    with ThreadPoolExecutor(8) as threads:
+        replies = [threads.submit(hub.submit, n, [(n, "learn", "a", b"")]) for n in reversed(range(8))]
+    assert begun == list(range(8))
+    assert [reply.result() for reply in replies] == [[(n, True, [])] for n in reversed(range(8))]
 
 
-async def test_a_reply_that_waits_gets_the_answer_before_the_listener_does() -> None:
-    hub = Workshop()
-    listening = asyncio.create_task(hub.take(60.0))
-    await asyncio.sleep(0)
-    hub.done.set()
-    assert await hub.submit(0, [(7, "slow")]) == [(7, True, [])]
-    assert not listening.done()
-    listening.cancel()
-
-
-async def test_batches_start_in_the_order_of_their_numbers() -> None:
-    hub = Hub()
-    second = asyncio.create_task(hub.submit(1, [(2, "learn", "b", b"")]))
-    await asyncio.sleep(0)
-    first = await hub.submit(0, [(1, "learn", "a", b"")])
-    assert [number for number, _, _ in first + await second] == [1, 2]
-
-
-async def test_a_listener_to_whom_nothing_comes_returns_a_sign_of_life() -> None:
-    assert await Hub().take(0.0) == []
+def test_a_listener_to_whom_nothing_comes_returns_a_sign_of_life() -> None:
+    assert Hub().take(0.0) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from ray_multicluster_scheduler.bridge.wire.hub import Answer
@@ -15,6 +15,8 @@ from ray_multicluster_scheduler.bridge.wire.parcel import INLINE_BYTES
 #: One batch has at most this much, so that the first of its calls starts soon.
 BATCH_CALLS = 256
 BATCH_BYTES = 4 * 2**20
+#: Batches without a reply. The hub replies soon: this keeps nothing back for long, and makes batches large.
+BATCHES = 2
 
 
 class Call:
@@ -83,27 +85,38 @@ class Calls:
         """Work fails only when the link does, whatever that raises."""
         self._working.discard(running)
         if not running.cancelled() and (error := running.exception()) is not None:
-            self.give_up(f"{type(error).__name__}: {error}")
+            self.give_up(_told(error))
 
     async def _send(self) -> None:
+        unanswered: set[asyncio.Future[list[Answer]]] = set()
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._outbox:
-                batch, total = list[Any](), 0
-                while self._outbox and len(batch) < BATCH_CALLS and total < BATCH_BYTES:
-                    call = self._outbox.popleft()
-                    call.sent = True
-                    batch.append(call.message)
-                    total += call.size
-                reply = await self._link.send(batch)
-                if total > INLINE_BYTES:  # so that a flood of data does not fill our memory
-                    self._complete(await reply)
-                else:
-                    self._keep_running(self._receive(reply))
+                batch, total = self._next_batch()
+                reply = self._link.send(batch)
+                reply.add_done_callback(self._replied)
+                unanswered.add(reply)
+                # What is posted meanwhile goes together; and a flood of data must not fill our memory.
+                while len(unanswered) >= (BATCHES if total <= INLINE_BYTES else 1):
+                    _, unanswered = await asyncio.wait(unanswered, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _receive(self, reply: Awaitable[list[Answer]]) -> None:
-        self._complete(await reply)
+    def _next_batch(self) -> tuple[list[Any], int]:
+        batch, total = list[Any](), 0
+        while self._outbox and len(batch) < BATCH_CALLS and total < BATCH_BYTES:
+            call = self._outbox.popleft()
+            call.sent = True
+            batch.append(call.message)
+            total += call.size
+        return batch, total
+
+    def _replied(self, reply: asyncio.Future[list[Answer]]) -> None:
+        if reply.cancelled():
+            return
+        if (error := reply.exception()) is None:
+            self._complete(reply.result())
+        else:
+            self.give_up(_told(error))
 
     async def _listen(self) -> None:
         while True:
@@ -114,3 +127,7 @@ class Calls:
             call = self._open.pop(number, None)
             if call is not None and not call.answer.done():
                 call.answer.set_result((good, content))
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

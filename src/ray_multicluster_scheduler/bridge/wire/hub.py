@@ -3,17 +3,20 @@
 It owns what it starts, so everything ends with it; and it ends with the Ray Client session of the bridge.
 Calls come in batches. What is done soon goes back with the reply to `submit`: one round trip. The rest goes
 out in batches through `take`, where the bridge always waits: a slow call delays no fast one.
+
+It is an actor with threads and not an async one: Ray wakes those up with less work, and one `ray.wait` for a
+batch is cheaper than an `await` for each of its calls.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections import deque
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
@@ -24,14 +27,16 @@ from ray.exceptions import RayActorError
 from ray_multicluster_scheduler.bridge.wire.faults import portable
 from ray_multicluster_scheduler.bridge.wire.parcel import INLINE_BYTES, Parcel, in_band, pack, size_of, unpack
 
+#: Enough for the listeners and for all batches whose replies wait for answers.
+THREADS = 32
 #: One answer carries at most this much, so that it does not keep later ones waiting.
 TAKE_BYTES = 8 * 2**20
-#: Answers that come this close to each other go out together, if that holds up none of them for long.
-PAUSE_S = 0.001
-#: So long a reply to `submit` waits for answers.
-SOON_S = 0.05
-LINGER_S = 0.02
 BATCH_ANSWERS = 200
+#: So long a reply to `submit` waits for the first answer; only for a pause if the last one waited in vain.
+SOON_S = 0.02
+#: Answers that come this close to each other go out together, if that holds up none of them for long.
+PAUSE_S = 0.002
+LINGER_S = 0.1
 
 #: The number of a call, whether it went well, and its values or its error.
 Answer = tuple[int, bool, Any]
@@ -44,96 +49,105 @@ class Hub:
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_event_loop()
+        self._turn = threading.Condition()
         self._next_batch = 0
-        self._early: dict[int, Sequence[Any]] = {}
         self._code: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
         #: Why actors could not be created, for whoever calls them.
         self._stillborn: dict[str, str] = {}
-        self._running: dict[int, Sequence[Any]] = {}
-        self._answers: deque[Answer] = deque()
-        #: Replies that wait for answers; while there are some, answers are left to them.
-        self._replies = 0
-        self._for_replies = asyncio.Event()
-        self._for_takers = asyncio.Event()
+        self._hope = True
+        #: What was started and has no answer.
+        self._running: dict[int, list[Any]] = {}
+        #: Calls that ended too late for the reply. Ray's own threads fill it, and they must never wait for
+        #: a lock: a thread that holds one may itself wait for them.
+        self._late: SimpleQueue[int] = SimpleQueue()
 
-    async def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """Return which process this is, and whether it had to import our package."""
         return {"pid": os.getpid(), "imported": "ray_multicluster_scheduler" in sys.modules}
 
-    async def submit(self, batch_number: int, batch: Sequence[Any]) -> list[Answer]:
+    def submit(self, batch_number: int, batch: Sequence[Any]) -> list[Answer]:
         """Start calls, and return answers if there are some soon.
 
-        Batches are numbered, because Ray may run those of an async actor out of order.
+        Batches are numbered, because threads take them at the same time and calls start in their order.
         """
-        self._early[batch_number] = batch
-        while self._next_batch in self._early:
-            for number, verb, *details in self._early.pop(self._next_batch):
-                # The steps begin in this order, and nothing is awaited before Ray has the call.
-                step = self._loop.create_task(getattr(self, f"_{verb}")(number, *details))
-                step.add_done_callback(partial(self._finish, number))
+        with self._turn:
+            self._turn.wait_for(lambda: self._next_batch == batch_number)
+            at_once = [answer for call in batch if (answer := self._begin(*call)) is not None]
             self._next_batch += 1
-        self._replies += 1
-        try:
-            return await self._next_answers(self._for_replies, SOON_S)
-        finally:
-            self._replies -= 1
-            if self._answers and not self._replies:
-                self._for_takers.set()
+            self._turn.notify_all()
+        started = [number for number, *_ in batch if number in self._running]
+        return at_once + self._answers(self._done_soon(started)) if started else at_once
 
-    async def take(self, patience_s: float) -> list[Answer]:
+    def take(self, patience_s: float) -> list[Answer]:
         """Return answers as soon as there are some; nothing after `patience_s`: a sign of life."""
-        return await self._next_answers(self._for_takers, patience_s)
+        done: list[int] = []
+        with suppress(Empty):
+            done.append(self._late.get(timeout=patience_s))
+            ends_at = time.monotonic() + LINGER_S
+            while len(done) < min(len(self._running), BATCH_ANSWERS) and time.monotonic() < ends_at:
+                done.append(self._late.get(timeout=PAUSE_S))
+        return self._answers(done)
 
-    async def _next_answers(self, news: asyncio.Event, patience_s: float) -> list[Answer]:
-        ends_at = self._loop.time() + patience_s
-        while not self._answers and (left_s := ends_at - self._loop.time()) > 0:
-            news.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(news.wait(), left_s)
-        await self._gather()
-        taken, total = list[Answer](), 0
-        while self._answers and total < TAKE_BYTES:
-            taken.append(self._answers.popleft())
-            total += _weight(taken[-1])
-        return taken
+    def _begin(self, number: int, verb: str, *details: Any) -> Answer | None:
+        """Do what a call asks for, and return its answer unless that has to be waited for."""
+        try:
+            returned = getattr(self, f"_{verb}")(*details)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller
+            return number, False, portable(error)
+        if verb not in {"run", "call"}:
+            return number, True, returned
+        if returned:
+            self._running[number] = returned
+            return None
+        return number, True, []
 
-    async def _gather(self) -> None:
-        """Wait for more answers while they keep coming and others are under way: large batches are cheap."""
-        ends_at, before = self._loop.time() + LINGER_S, 0
-        while self._running and before < len(self._answers) < BATCH_ANSWERS and self._loop.time() < ends_at:
-            before = len(self._answers)
-            await asyncio.sleep(PAUSE_S)
+    def _done_soon(self, started: Sequence[int]) -> list[int]:
+        """Wait a moment for calls and return those that are done; the others will tell the listeners."""
+        calls = {self._running[number][0]: number for number in started}
+        done, rest = ray.wait(list(calls), num_returns=1, timeout=SOON_S if self._hope else PAUSE_S)
+        self._hope = bool(done)
+        more, ends_at = done, time.monotonic() + LINGER_S
+        while more and rest and time.monotonic() < ends_at:
+            more, rest = ray.wait(rest, num_returns=len(rest), timeout=PAUSE_S)
+            done = done + more
+        for ref in rest:
+            ref.future().add_done_callback(lambda _, number=calls[ref]: self._late.put(number))
+        return [calls[ref] for ref in done]
 
-    def _finish(self, number: int, done: asyncio.Task[list[Any]]) -> None:
-        self._running.pop(number, None)
-        error = done.exception()
-        self._answers.append(
-            (number, True, done.result()) if error is None else (number, False, portable(error))
-        )
-        (self._for_replies if self._replies else self._for_takers).set()
+    def _answers(self, done: Iterable[int]) -> list[Answer]:
+        """Return the answers of calls that are done, as many as may travel together."""
+        answers, total = list[Answer](), 0
+        for number in done:
+            if total < TAKE_BYTES:
+                answers.append(self._answer(number))
+                total += _weight(answers[-1])
+            else:
+                self._late.put(number)
+        return answers
 
-    async def _learn(self, _number: int, digest: str, code: bytes) -> list[Any]:
+    def _answer(self, number: int) -> Answer:
+        try:
+            return number, True, [_value(ref) for ref in self._running[number]]
+        except BaseException as error:  # noqa: BLE001 - what the user's code raised
+            return number, False, portable(error)
+        finally:
+            del self._running[number]
+
+    def _learn(self, digest: str, code: bytes) -> list[Any]:
         """Keep a function or a class, which is sent once and used often."""
         self._code[digest] = code
         return []
 
-    async def _run(
-        self, number: int, digest: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
+    def _run(
+        self, digest: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
     ) -> list[Any]:
-        """Start a task and return its values."""
+        """Start a task and return the refs of its values."""
         args, kwargs = self._unpack(parcel, contents)
-        return await self._values(number, self._startable(digest).options(**options).remote(*args, **kwargs))
+        return _refs(self._startable(digest).options(**options).remote(*args, **kwargs))
 
-    async def _create(
-        self,
-        _number: int,
-        key: str,
-        digest: str,
-        options: Mapping[str, Any],
-        parcel: Parcel,
-        contents: Sequence[Any],
+    def _create(
+        self, key: str, digest: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
     ) -> list[Any]:
         """Start an actor and return its id; whether its constructor works shows in its first call."""
         try:
@@ -145,35 +159,27 @@ class Hub:
         self._actors[key] = actor
         return [(in_band(pack(actor._actor_id.hex(), {})), [])]
 
-    async def _call(
-        self,
-        number: int,
-        key: str,
-        method: str,
-        options: Mapping[str, Any],
-        parcel: Parcel,
-        contents: Sequence[Any],
+    def _call(
+        self, key: str, method: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
     ) -> list[Any]:
-        """Call a method of an actor and return its values."""
+        """Call a method of an actor and return the refs of its values."""
         args, kwargs = self._unpack(parcel, contents)
         bound = getattr(self._actor(key), method)
-        return await self._values(
-            number, (bound.options(**options) if options else bound).remote(*args, **kwargs)
-        )
+        return _refs((bound.options(**options) if options else bound).remote(*args, **kwargs))
 
-    async def _cancel(self, _number: int, call: int, force: bool) -> list[Any]:  # noqa: FBT001
+    def _cancel(self, call: int, force: bool) -> list[Any]:  # noqa: FBT001
         """Cancel a call that has not ended."""
         for ref in self._running.get(call, ()):
             ray.cancel(ref, force=force)
         return []
 
-    async def _kill(self, _number: int, key: str, no_restart: bool) -> list[Any]:  # noqa: FBT001
+    def _kill(self, key: str, no_restart: bool) -> list[Any]:  # noqa: FBT001
         """End an actor at once; one that is not here has ended."""
         if key in self._actors:
             ray.kill(self._actors[key], no_restart=no_restart)
         return []
 
-    async def _release(self, _number: int, key: str) -> list[Any]:
+    def _release(self, key: str) -> list[Any]:
         """Forget an actor: Ray ends it when the calls that it has are done."""
         self._actors.pop(key, None)
         return []
@@ -198,24 +204,23 @@ class Hub:
         args, kwargs = unpack(parcel, here)
         return args, kwargs
 
-    async def _values(self, number: int, returned: Any) -> list[Any]:
-        refs = returned if isinstance(returned, list) else [] if returned is None else [returned]
-        if not all(isinstance(ref, ray.ObjectRef) for ref in refs):
-            raise TypeError("generators do not cross clusters; return a list, or keep the actor at home")
-        self._running[number] = refs
-        return [await _value(ref) for ref in refs]
+
+def _refs(returned: Any) -> list[Any]:
+    refs = returned if isinstance(returned, list) else [] if returned is None else [returned]
+    if not all(isinstance(ref, ray.ObjectRef) for ref in refs):
+        raise TypeError("generators do not cross clusters; return a list, or keep the actor at home")
+    return refs
 
 
-async def _value(ref: Any) -> Any:
-    """Wait for a value, and return its ref when it is large: then it is sent alone and not copied here."""
-    value = await ref
+def _value(ref: Any) -> Any:
+    """Return a value that is there; its ref when it is large: then it is sent alone and not copied here."""
     mentioned: list[Any] = []
 
     def number_ref(inner: Any) -> int:
         mentioned.append(inner)
         return len(mentioned) - 1
 
-    parcel = pack(value, {ray.ObjectRef: number_ref, ActorHandle: _refuse_actor})
+    parcel = pack(ray.get(ref), {ray.ObjectRef: number_ref, ActorHandle: _refuse_actor})
     if size_of(parcel) > INLINE_BYTES and not mentioned:
         return ref
     return in_band(parcel), mentioned

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import ray
 from ray.util import client as ray_client
 from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
-from ray_multicluster_scheduler.bridge.wire.hub import Answer, Hub
+from ray_multicluster_scheduler.bridge.wire.hub import THREADS, Answer, Hub
 from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
 
 T = TypeVar("T")
@@ -62,11 +62,15 @@ class LinkLost(Exception):
 
 
 class Link:
-    """A connection to a cluster, for an event loop; Ray Client itself blocks, so it works in threads."""
+    """A connection to a cluster, for an event loop.
+
+    Calls to the hub do not block: Ray Client's own thread takes them on from step to step. What does block
+    (connecting, large values) has threads here.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._pool = ThreadPoolExecutor(LISTENERS + 1 + MOVERS, "link", initializer=self._enter)
+        self._pool = ThreadPoolExecutor(MOVERS, "link", initializer=self._enter)
         self._session: Any = None
         self._context: Any = None
         self._hub: Any = None
@@ -76,19 +80,16 @@ class Link:
         """Connect, start the hub, and return who it is."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as connecting:
-            await loop.run_in_executor(connecting, self._connect)
-        about: dict[str, Any] = await (await self._ask(self._first_call))
-        return about
+            return await loop.run_in_executor(connecting, self._connect)
 
-    async def send(self, batch: Sequence[Any]) -> Awaitable[list[Answer]]:
+    def send(self, batch: Sequence[Any]) -> asyncio.Future[list[Answer]]:
         """Send calls, and return the reply that will come: the answers that are there soon."""
         number, self._batches = self._batches, self._batches + 1
-        return await self._ask(lambda: self._hub.submit.remote(number, batch))
+        return self._ask(lambda: self._hub.submit.remote(number, batch))
 
     async def listen(self) -> list[Answer]:
         """Return the next answers; raises what ended the connection."""
-        taking = await self._ask(lambda: self._hub.take.remote(HEARTBEAT_S))
-        return await asyncio.wait_for(taking, SILENCE_S)
+        return await asyncio.wait_for(self._ask(lambda: self._hub.take.remote(HEARTBEAT_S)), SILENCE_S)
 
     async def put(self, value: Any) -> Any:
         """Move a value over and return its ref there; what it is for was not sent then."""
@@ -106,7 +107,7 @@ class Link:
             await self._in_thread(self._session.disconnect)
         self._pool.shutdown(wait=False)
 
-    def _connect(self) -> None:
+    def _connect(self) -> dict[str, Any]:
         token = self._target.token.value
         warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
         logging.disable(logging.CRITICAL)  # what Ray logs about the connection would reach the user's output
@@ -129,29 +130,55 @@ class Link:
         with self._session:
             self._context = ray_client.ray.get_context()
             name = f"raymc hub {self._target.bridge_id} for {self._target.purpose}"
-            self._hub = ray.remote(Hub).options(num_cpus=0, name=name).remote()
+            self._hub = ray.remote(Hub).options(num_cpus=0, max_concurrency=THREADS, name=name).remote()
+            asked = self._hub.about.remote()
+            asked._on_completed(lambda _: self._enter())  # Ray Client's thread, which receives answers
+            about: dict[str, Any] = asked.future().result()
+            return about
 
     def _enter(self) -> None:
-        """Give a thread of the pool the client's view of Ray; all other threads keep that of home."""
+        """Give a thread the client's view of Ray; all other threads keep that of home."""
         ray_client.ray.set_context(self._context)
 
-    def _first_call(self) -> Any:
-        """Ask the hub who it is, and give the thread that receives answers the client's view of Ray too."""
-        asked = self._hub.about.remote()
-        asked._on_completed(lambda _: self._enter())
-        return asked
+    def _ask(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Make a call, and have Ray Client's thread ask for its answer as soon as there is a ref of it.
 
-    async def _ask(self, call: Callable[[], Any]) -> Awaitable[Any]:
-        """Make a call and return what its answer will be, without `ray.get`.
-
-        For that one, a thread of Ray's helper process waits on the cluster. If the session ends meanwhile,
-        the thread waits for ever, with all of a CPU, and the process never ends (seen on Ray 2.60).
+        Not with `ray.get`: for that one, a thread of Ray's helper process waits on the cluster. If the
+        session ends meanwhile, the thread waits for ever, with all of a CPU, and the process never ends (seen
+        on Ray 2.60). And not with `ref.future()`, which blocks until the ref is there.
         """
-        answer = await self._in_thread(lambda: call().future())
-        return asyncio.shield(asyncio.wrap_future(answer))  # Ray must not find it cancelled
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        with self._session:
+            ref = call()
+
+        def when_taken(known: Future[bytes]) -> None:
+            problem = known.exception()
+            if problem is None:
+                ref._on_completed(when_done)
+            else:
+                when_done(problem)
+
+        def when_done(outcome: Any) -> None:
+            nonlocal ref
+            ref = None  # until now it was held: Ray need not keep a result to which nobody refers
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_settle, answer, outcome)
+
+        ref._id_future.add_done_callback(when_taken)
+        return answer
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+
+def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
+    if answer.done():  # nobody waits for it any more
+        return
+    if isinstance(outcome, BaseException):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
 
 
 @contextmanager
