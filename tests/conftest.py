@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,16 @@ from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 # A busy machine is no reason to fail: the examples are what counts, not their time.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
+
+# A shell lets what it runs in the background ignore these signals, and all that is started there inherits it:
+# Ctrl-C in a test would do nothing.
+for number, action in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, action)
 
 
 @pytest.fixture(scope="session")
