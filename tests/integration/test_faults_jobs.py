@@ -114,7 +114,9 @@ async def test_a_job_that_ray_neither_starts_nor_stops_is_let_go_and_never_runs(
     monkeypatch.setattr("ray_multicluster_scheduler.engine.cluster_worker.judge_rules", lambda _: impatient)
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo"))
-        await eventually(lambda: system.ray["a"].calls["GET /api/v0/cluster_metadata"] == 2)  # both probes
+        await eventually(
+            lambda: system.ray["a"].calls["GET /api/cluster_status"] == 2
+        )  # with each probe and end
         system.ray["a"].use({"CPU": 4})  # nobody has told us yet
         job_id = await system.submit("sleep 1000", entrypoint_num_cpus=1)
         await system.until(job_id, JobState.SUBMITTED)

@@ -131,8 +131,8 @@ async def test_a_request_that_ray_calls_wrong_is_not_repeated(tmp_path: Path) ->
 async def test_a_job_that_could_not_be_sent_goes_elsewhere_and_keeps_its_retries(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a"), fake("b"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo", preferred_cluster="a"))
-        probes = "GET /api/v0/cluster_metadata"  # the end of that job causes a second probe: let it pass
-        await eventually(lambda: system.ray["a"].calls[probes] == 2)
+        asked = "GET /api/cluster_status"  # by the first probe, and at the end of that job: let it pass
+        await eventually(lambda: system.ray["a"].calls[asked] == 2)
         await system.ray["a"].go_dark()
         job_id = await system.submit("sleep 0.2", preferred_cluster="a")
         job = await system.until(job_id, JobState.SUCCEEDED)

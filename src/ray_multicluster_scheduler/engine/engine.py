@@ -214,7 +214,7 @@ class Leadership:
         self._plan.set()
 
     def _poke(self, cluster: str) -> None:
-        """Look at a cluster now, because what it has free has just changed."""
-        poke = asyncio.create_task(self._context.watch.probe(cluster))
+        """Ask a cluster what it uses now, because that has just changed."""
+        poke = asyncio.create_task(self._context.watch.refresh(cluster))
         self._pokes.add(poke)
         poke.add_done_callback(self._pokes.discard)

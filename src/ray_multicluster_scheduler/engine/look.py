@@ -17,8 +17,10 @@ from ray_multicluster_scheduler.policy.judge import Sight
 from ray_multicluster_scheduler.policy.remote_request import is_ours
 from ray_multicluster_scheduler.ports import RayApi
 
-#: Up to here single reads are cheaper for the cluster than its whole job list.
+#: Up to here single reads are cheaper for the cluster than its whole job list, and one more for so many jobs
+#: that are in it: Ray lists all that it remembers.
 SINGLE_READS = 4
+LISTED_PER_READ = 20
 CONNECT_TIMEOUT_S = 2.0
 #: Two failed looks that are further apart than this, and than twenty polls, are not one silence: this process
 #: was stopped in between.
@@ -80,7 +82,8 @@ class Looker:
 
     async def _read(self, jobs: Sequence[Job]) -> dict[str, RemoteJob]:
         """Return those of these jobs that the cluster has. Somebody else's job of the same id is not one."""
-        if len(jobs) > SINGLE_READS:
+        remembered = len(self._context.watch.last_jobs(self._spec.name) or ())
+        if len(jobs) > SINGLE_READS + remembered / LISTED_PER_READ:
             listed = await self._api.list_jobs()
         else:
             reads = await together(self._read_one(job.remote_id or "") for job in jobs)

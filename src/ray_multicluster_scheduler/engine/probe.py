@@ -59,7 +59,9 @@ async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: floa
         raise ClusterTimeout(name, f"no answer to nodes and job list within {deadline_s:g} s") from None
     latency_s = clock.monotonic() - started
     left_s = ends_at - asyncio.get_running_loop().time()
-    usage, python_version = await both(_if_told(api.usage, left_s), _if_told(api.python_version, left_s))
+    usage, python_version = await both(
+        read_usage(api, deadline_s=left_s), _if_told(api.python_version, left_s)
+    )
     return Reading(
         version=version,
         nodes=nodes,
@@ -68,6 +70,11 @@ async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: floa
         python_version=python_version,
         latency_s=latency_s,
     )
+
+
+async def read_usage(api: RayApi, *, deadline_s: float) -> Usage | None:
+    """Return what a cluster has and uses; None when it does not tell in time."""
+    return await _if_told(api.usage, deadline_s)
 
 
 async def _needed(api: RayApi) -> tuple[tuple[RemoteVersion, tuple[Node, ...]], tuple[RemoteJob, ...]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.engine.probe import Reading, read_cluster
+from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.engine.tasks import together
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
@@ -23,10 +23,10 @@ from ray_multicluster_scheduler.ports import Clock, RayApi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """What one finished probe tells those who listen."""
+    """What one finished look tells those who listen."""
 
     snapshot: ClusterSnapshot
-    #: The submissions that Ray listed in this very probe; None when it failed.
+    #: The submissions that Ray listed in this very look; None when it failed or did not ask for them.
     jobs: tuple[RemoteJob, ...] | None
     #: Health, session or totals differ from the probe before: worth planning anew.
     changed: bool
@@ -46,6 +46,8 @@ class _Watched:
     #: Monotonic time of the next probe.
     due_at: float = float("-inf")
     probes: int = 0
+    #: Probes, and what was read in between.
+    looks: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -89,6 +91,17 @@ class ClusterWatch:
                 await self._probe(watched)
         return watched.snapshot
 
+    async def refresh(self, name: str) -> None:
+        """Read again what a cluster uses, or join the look that is under way.
+
+        A probe lists all jobs that Ray remembers, which may be thousands: too much after the end of each.
+        """
+        watched = self._watched[name]
+        seen = watched.looks
+        async with watched.lock:
+            if watched.looks == seen:
+                await self._refresh(watched)
+
     async def step(self) -> None:
         """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""
         now = self._clock.monotonic()
@@ -127,7 +140,17 @@ class ClusterWatch:
         watched.jobs = watched.jobs if reading is None else reading.jobs
         watched.due_at = self._clock.monotonic() + self._pause_s(track)
         watched.probes += 1
-        self._tell(before, watched.snapshot, reading)
+        watched.looks += 1
+        self._tell(before, watched.snapshot, None if reading is None else reading.jobs)
+
+    async def _refresh(self, watched: _Watched) -> None:
+        before, asked_at = watched.snapshot, self._clock.now()
+        usage = await read_usage(watched.api, deadline_s=self._settings.probe_timeout_s)
+        watched.looks += 1
+        if usage is None or before.observed_at is None:
+            return  # what is wrong with it is for the next probe to tell
+        watched.snapshot = replace(before, used=usage.used, pending=usage.pending, observed_at=asked_at)
+        self._tell(before, watched.snapshot, None)
 
     def _pause_s(self, track: health.Track) -> float:
         return health.pause_s(
@@ -138,9 +161,11 @@ class ClusterWatch:
             jitter=self._jitter(),
         )
 
-    def _tell(self, before: ClusterSnapshot, after: ClusterSnapshot, reading: Reading | None) -> None:
+    def _tell(
+        self, before: ClusterSnapshot, after: ClusterSnapshot, jobs: tuple[RemoteJob, ...] | None
+    ) -> None:
         changed = _worth_planning(before) != _worth_planning(after)
-        probed = Probed(snapshot=after, jobs=None if reading is None else reading.jobs, changed=changed)
+        probed = Probed(snapshot=after, jobs=jobs, changed=changed)
         for listener in self._listeners:
             listener(probed)
 

@@ -214,6 +214,45 @@ async def test_a_second_caller_joins_the_probe_that_is_under_way() -> None:
     assert api.looks == 1
 
 
+async def test_a_refresh_asks_only_what_the_cluster_uses() -> None:
+    clock, api = ManualClock(), ScriptedApi(jobs=(a_job(),))
+    watch = watching(clock, a=api)
+    before = await watch.probe("a")
+    told: list[Probed] = []
+    watch.subscribe(told.append)
+    clock.advance(1)
+    api.answers |= {"usage": Usage(total={"CPU": 4.0}, used={"CPU": 3.0}, pending=()), "jobs": REFUSED}
+    await watch.refresh("a")
+    after = watch.snapshots()["a"]
+    assert (after.used, after.observed_at) == ({"CPU": 3.0}, (before.observed_at or 0.0) + 1)
+    assert (api.looks, after.health, watch.last_jobs("a")) == (1, before.health, (a_job(),))
+    assert [(each.snapshot, each.jobs, each.changed) for each in told] == [(after, None, False)]
+
+
+@pytest.mark.parametrize("answer", [REFUSED, HANG])
+async def test_a_refresh_without_an_answer_changes_nothing(answer: object) -> None:
+    api = ScriptedApi()
+    watch = watching(deadline_s=0.1, a=api)
+    before = await watch.probe("a")
+    api.answers["usage"] = answer
+    await watch.refresh("a")
+    assert watch.snapshots()["a"] == before
+
+
+async def test_the_probe_that_is_under_way_is_refresh_enough_but_a_refresh_is_no_probe() -> None:
+    release = asyncio.Event()
+    api = ScriptedApi(jobs=release)
+    watch = watching(a=api)
+    probing, refreshing = asyncio.create_task(watch.probe("a")), asyncio.create_task(watch.refresh("a"))
+    await asyncio.sleep(0)
+    api.answers["usage"] = REFUSED
+    release.set()
+    await asyncio.gather(probing, refreshing)
+    await watch.refresh("a")
+    await watch.probe("a")
+    assert api.looks == 2
+
+
 async def test_a_step_probes_only_what_is_due() -> None:
     clock, api = ManualClock(), ScriptedApi()
     watch = watching(clock, a=api)
