@@ -58,7 +58,7 @@ async def test_ctrl_c_stops_the_job_and_ends_with_130(world: World) -> None:
     ) as person:
         await person.until("hi\r\n")
         person.type(CTRL_C)
-        assert await person.end() == 130
+        assert await person.end() == 130, person.seen
         assert "Interrupted: stopping one" in person.seen
         assert "1 STOPPED" in person.seen
         assert "Traceback" not in person.seen
@@ -72,7 +72,7 @@ async def test_ctrl_c_stops_the_rest_of_an_array(world: World) -> None:
     async with typing_into(*command, environ=world.environ) as person:
         await person.until("SUCCEEDED")
         person.type(CTRL_C)
-        assert await person.end() == 130
+        assert await person.end() == 130, person.seen
         assert "Interrupted: stopping" in person.seen
     assert world.running() == []
     assert await world.states("--group", "arr") == {"SUCCEEDED", "STOPPED"}
@@ -91,12 +91,12 @@ async def test_ctrl_c_while_waiting_leaves_the_jobs_alone(world: World) -> None:
     async with typing_into("wait", "one", environ=world.environ) as person:
         await person.until("RUNNING")
         person.type(CTRL_C)
-        assert await person.end() == 130
+        assert await person.end() == 130, person.seen
         assert "the jobs go on" in person.seen
     async with typing_into("logs", "-f", "one", environ=world.environ) as person:
         await person.until("Running entrypoint")
         person.type(CTRL_C)
-        assert await person.end() == 130
+        assert await person.end() == 130, person.seen
         assert "one goes on." in person.seen
     assert world.running() == ["one"]
 

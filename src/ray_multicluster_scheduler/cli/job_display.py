@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
@@ -81,13 +84,15 @@ class _MovingLine:
         self._live = Live(line, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
     def __enter__(self) -> _MovingLine:
-        self._live.start()
+        with uninterrupted():
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        with uninterrupted():
+            self._live.stop()
         if self._line_is_open and sys.stdout.isatty():
             self._console.print()
 
@@ -99,9 +104,23 @@ class _MovingLine:
         self._words.plain, self._words.spans = words.plain, words.spans
 
     def log(self, piece: str) -> None:
-        self._live.stop()
-        sys.stdout.write(piece)
-        sys.stdout.flush()
-        self._line_is_open = not piece.endswith("\n")
-        if not self._line_is_open:
-            self._live.start()
+        with uninterrupted():
+            self._live.stop()
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+            self._line_is_open = not piece.endswith("\n")
+            if not self._line_is_open:
+                self._live.start()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait until the terminal is in order again: Rich cannot stop a line that is half started."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for number in came[:1]:
+            signal.raise_signal(number)
