@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 
 #: Where a cluster begins that nobody has seen start anything.
 FIRST_LIMIT = 2
+#: With each start until a cluster first gets slower: half as many again with each flight, because what a
+#: flight costs shows only when it is over.
+FIRST_STEP = 0.5
 #: Up to this many times the shortest start is "about as long".
 FAST = 1.25
 #: From this many times the shortest start on, it is "much longer".
-SLOW = 1.75
+SLOW = 1.5
 SHRINK = 0.7
 #: The shortest start is forgotten by this part with each flight of further starts: clusters change.
 FORGET = 0.002
@@ -60,5 +63,5 @@ def after_start(pace: Pace, took_s: float, *, starting: int, full: bool) -> Pace
         return replace(seen, limit=limit, unknown=False, old_news=starting - 1)
     if not full or took_s > max(shortest * FAST, shortest + NOISE_S / 2):
         return seen  # the limit was not what held it back, or it is about right
-    step = 1.0 if pace.unknown else 1.0 / pace.limit
+    step = FIRST_STEP if pace.unknown else 1.0 / pace.limit
     return replace(seen, limit=min(float(pace.most), pace.limit + step))

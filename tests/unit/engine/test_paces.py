@@ -43,15 +43,15 @@ def start(paces: Paces, jobs: list[Job], state: JobState = JobState.RUNNING) -> 
 def test_a_flight_that_one_look_finds_started_raises_the_limit_as_often_as_it_has_jobs() -> None:
     paces = new_paces()
     start(paces, place(paces, 2, allowance=2))
-    assert paces.limits() == {"a": 4, "b": 2}
+    assert paces.limits() == {"a": 3, "b": 2}
     start(paces, place(paces, 4, allowance=4))
-    assert paces.limits() == {"a": 8, "b": 2}
+    assert paces.limits() == {"a": 5, "b": 2}
 
 
 def test_a_pass_that_used_the_limit_up_counts_although_others_have_arrived_since() -> None:
     paces = new_paces()
-    first = place(paces, 1, allowance=2)
-    second = place(paces, 1, allowance=1, first=1)
+    first = place(paces, 1, allowance=3)
+    second = place(paces, 2, allowance=2, first=1)
     start(paces, first)
     assert paces.limits()["a"] == 2
     start(paces, second)

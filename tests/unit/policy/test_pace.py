@@ -31,7 +31,7 @@ def test_a_smaller_setting_is_kept() -> None:
 
 
 def test_a_fast_cluster_is_given_more_quickly() -> None:
-    assert after(first_pace(1000), *[2.0] * 14).starts == 16
+    assert after(first_pace(1000), *[2.0] * 28).starts == 16
 
 
 def test_a_cluster_that_gets_slower_is_given_less() -> None:
