@@ -13,6 +13,7 @@ from tests.contract.conftest import Target
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Usage
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteSubmit
+from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api import HttpRayApi
 
 
@@ -38,14 +39,17 @@ async def run(api: HttpRayApi, request: RemoteSubmit) -> RemoteJob:
     return await api.get_job(request.submission_id)
 
 
-async def known_usage(api: HttpRayApi) -> Usage:
-    """Return the usage once it is known: a head tells it some seconds after its start."""
+async def exact_usage(api: HttpRayApi, total: Resources) -> Usage:
+    """Return the usage once it is told exactly.
+
+    A head tells it some seconds after its start, and at first perhaps only as a text with rounded numbers.
+    """
     for _ in range(600):
         usage = await api.usage()
-        if usage.total is not None:
+        if usage.total == total:
             return usage
         await asyncio.sleep(0.1)
-    pytest.fail("the cluster never told its usage")
+    pytest.fail(f"the cluster never told its usage exactly; the last was {usage}")
 
 
 async def test_versions_and_session_are_told(target: Target) -> None:
@@ -70,9 +74,8 @@ async def test_the_head_is_an_alive_node_with_its_resources_and_no_markers(targe
 
 async def test_usage_has_the_totals_of_the_nodes(target: Target) -> None:
     (node,) = await target.api.nodes()
-    usage = await known_usage(target.api)
+    usage = await exact_usage(target.api, node.resources)
 
-    assert usage.total == node.resources
     assert usage.used is not None
     assert set(usage.used) == set(node.resources)
     assert usage.pending == ()
