@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builders import a_cluster
@@ -80,10 +81,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         )
 
 
+async def clusters_once_usage_is_told(world: World) -> dict[str, dict[str, Any]]:
+    """Return what `raymc clusters` shows; a head's usage is unknown for some seconds after its start."""
+    for _ in range(10):
+        done = await world.raymc("clusters", "--json")
+        assert (done.code, done.err) == (0, "")
+        seen = {cluster["name"]: cluster for cluster in json.loads(done.out)}
+        if all(seen[spec.name]["used"] is not None for spec in HEADS):
+            return seen
+    pytest.fail(f"not every head told its usage; the last was {seen}")
+
+
 async def test_every_value_is_right_or_unknown_and_no_helper_process_appears(world: World) -> None:
-    done = await world.raymc("clusters", "--json")
-    assert (done.code, done.err) == (0, "")
-    seen = {cluster["name"]: cluster for cluster in json.loads(done.out)}
+    seen = await clusters_once_usage_is_told(world)
 
     for spec in HEADS:
         cluster = seen[spec.name]
