@@ -16,6 +16,7 @@ SUBMIT = {
     "words before the dashes": (["submit", "foo", "--", "ls"], "'foo' stands before `--`"),
     "unknown option": (["submit", "--cpu", "1", "--", "ls"], "--cpu"),
     "empty command": (["submit", "--", ""], "the entrypoint is empty"),
+    "not UTF-8": (["submit", "--", "cat", "\udcff"], "it must be valid Unicode text"),
     "relative script": (["submit", "--", "python", "x.py"], "'x.py' in the entrypoint is a relative path"),
     "unknown cluster": (["submit", "--cluster", "macc", "--", "ls"], "did you mean 'mac'?"),
     "unknown dependency": (["submit", "--after", "nobody", "--", "ls"], "no job has the id 'nobody'"),
@@ -71,6 +72,11 @@ def test_an_unknown_id_gets_the_nearest_one(raymc: Commands) -> None:
         said = raymc.refused(command, "train-modle")
         assert "no job has the id 'train-modle'; did you mean 'train-model'?" in said
         assert "did you mean 'train-model'?" in raymc.refused(command, "train")
+
+
+@pytest.mark.parametrize("arguments", [("status", "a\udcff"), ("drain", "mac", "--reason", "a\udcff")])
+def test_words_that_are_not_utf_8_are_refused(empty: Commands, arguments: tuple[str, ...]) -> None:
+    assert "'a\\udcff' is not valid Unicode text" in empty.refused(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
@@ -79,6 +81,7 @@ def checked(
         idempotency_key=request.idempotency_key,
         group=request.group,
     )
+    _check_can_be_sent(spec)
     unfit = unfit_clusters(spec, clusters)
     if len(unfit) == len(clusters):
         raise InvalidRuntimeEnv(
@@ -101,6 +104,19 @@ def _check_entrypoint(request: JobRequest) -> None:
             f"{word!r} in the entrypoint is a relative path, and no cluster knows where it starts; write "
             f"{right!r}, or give the job a runtime_env with a working_dir"
         )
+
+
+def _check_can_be_sent(spec: JobSpec) -> None:
+    """Refuse what neither the store nor a cluster can hold, above all bytes that are not UTF-8."""
+    for each in fields(spec):
+        try:
+            to_json(getattr(spec, each.name))
+        except PydanticSerializationError as error:
+            name = "job_id" if each.name == "name" else each.name
+            raise InvalidRequest(
+                f"{name} holds something that cannot be sent to a cluster; it must be valid Unicode text and "
+                f"plain values ({str(error).removeprefix('Error serializing to JSON: ')})"
+            ) from None
 
 
 def _submission_id(given: str | None) -> str:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from ray_multicluster_scheduler.errors import ForeignStore, StoreBusy, StoreError
+from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
 from ray_multicluster_scheduler.store.rows import to_json
 
 BUSY_TIMEOUT_S = 30
@@ -115,6 +115,10 @@ class Database:
             raise StoreError("this job store is closed")
         try:
             yield
+        except UnicodeEncodeError as error:  # the driver's, about a value: bytes that were not UTF-8
+            raise InvalidRequest(
+                f"{error.object[:80]!r} is not valid Unicode text, so it can neither be stored nor looked for"
+            ) from None
         except (DBAPIError, sqlite3.Error) as error:
             words = str(error.orig if isinstance(error, DBAPIError) else error)
             kind = StoreBusy if words in _PASSING else StoreError

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
+import pydantic_core
 from sqlalchemy import RowMapping
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node
@@ -33,25 +34,7 @@ _NEW = {
 
 def to_json(value: Any) -> str:
     """Write what a JSON column holds: JSON by itself, and records and mappings of any kind."""
-    return _ENCODER.encode(value)
-
-
-def _plain(value: Any) -> Any:
-    """Turn what JSON does not know into something it knows; what is inside comes here by itself."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (set, frozenset)):
-        return list(value)
-    record: Any = type(value)
-    return {name: getattr(value, name) for name in _field_names(record)}
-
-
-_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))
-
-
-@cache
-def _field_names(record: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(record))
+    return pydantic_core.to_json(value, fallback=dict).decode()
 
 
 def new_job(submission_id: str, spec: JobSpec, *, seq: int, now: float) -> Job:

@@ -1,6 +1,7 @@
 """A batch of jobs is accepted as one: the clusters are looked at once, and one bad job refuses all."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -8,7 +9,7 @@ from tests.builders import NOW, a_cluster, a_snapshot
 
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.clock import SystemClock
-from ray_multicluster_scheduler.errors import NeverFits
+from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -48,4 +49,23 @@ def test_the_snapshots_are_read_once_for_a_whole_batch(store: SqlStore, service:
 def test_one_job_that_never_fits_is_told_and_none_is_accepted(store: SqlStore, service: JobService) -> None:
     with pytest.raises(NeverFits, match="64"):
         service.submit([asks_for(1), asks_for(64)])
+    assert store.list_jobs() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("entrypoint", {"entrypoint": "cat \udcff"}),
+        ("job_id", {"job_id": "\ud800"}),
+        ("runtime_env", {"runtime_env": {"env_vars": {"NAME": "\udcff"}}}),
+        ("runtime_env", {"runtime_env": {"config": {"setup_timeout_seconds": object()}}}),
+        ("tags", {"tags": ["\udcff"]}),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_with_its_name(
+    store: SqlStore, service: JobService, name: str, given: dict[str, Any]
+) -> None:
+    """A job that the store cannot hold would stop the engine for all others when it is placed."""
+    with pytest.raises(InvalidRequest, match=f"^{name}[ :]"):
+        service.submit([JobRequest(**{"entrypoint": "true", "user": "ann", **given})])
     assert store.list_jobs() == ()
