@@ -57,7 +57,7 @@ class InstantRay:
 
     async def get_job(self, submission_id: str) -> RemoteJob:
         if submission_id not in self._jobs:
-            raise RemoteJobNotFound(self.name, submission_id)
+            raise RemoteJobNotFound(self.name, f"no job {submission_id!r}", status=404)
         return self._jobs[submission_id]
 
     async def list_jobs(self) -> tuple[RemoteJob, ...]:

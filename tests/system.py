@@ -62,9 +62,10 @@ class System:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def another_scheduler(self) -> Scheduler:
+    def another_scheduler(self, *, clusters: dict[str, dict[str, Any]] | None = None) -> Scheduler:
         """A further scheduler on the same store, as another process would have it; not started."""
-        specs = tuple(ray.spec(**self._clusters.get(name, {})) for name, ray in self.ray.items())
+        options = self._clusters if clusters is None else clusters
+        specs = tuple(ray.spec(**options.get(name, {})) for name, ray in self.ray.items())
         config = Config(path=self.directory / "clusters.yaml", clusters=specs, settings=self._settings)
         extra = {} if self._crash_point is None else {"crash_point": self._crash_point}
         return Scheduler(config, directory=self.directory / "state", environ=self._environ(), **extra)

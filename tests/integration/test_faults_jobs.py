@@ -204,3 +204,23 @@ async def test_user_failures_and_infrastructure_failures_have_budgets_of_their_o
         assert (job.attempt, job.infra_failures, job.user_failures) == (3, 1, 2)
         assert overlaps(runs_of(system.ray.values(), job_id)) == 0
         assert not promises_broken(system, job_id)
+
+
+async def test_a_job_that_no_longer_fits_where_it_was_placed_goes_elsewhere(tmp_path: Path) -> None:
+    """The configuration was changed while nobody ran, after the job was placed and before it was sent."""
+    crashes = [RuntimeError("the process ends here")]
+
+    def crash(point: str) -> None:
+        if point == "send:before-upload" and crashes:
+            raise crashes.pop()
+
+    async with System(tmp_path, fake("a"), fake("b"), crash_point=crash) as system:
+        job_id = await system.submit("echo", runtime_env={"pip": ["emoji"]}, preferred_cluster="a")
+        await eventually(lambda: not crashes)
+        await asyncio.to_thread(system.scheduler.stop)
+        system.scheduler = system.another_scheduler(clusters={"a": {"runtime_env": {"image_uri": "image"}}})
+        system.scheduler.start()
+        await system.until(job_id, JobState.SUCCEEDED)
+        assert system.runs(job_id) == ["b"]
+        assert "cluster 'a' with this job's runtime_env: image_uri" in system.reasons(job_id)
+        await asyncio.to_thread(system.scheduler.stop)

@@ -2,8 +2,10 @@
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.oracle import broken_promises, eventually
@@ -11,6 +13,7 @@ from tests.system import System, fake
 
 from ray_multicluster_scheduler.errors import StoreBusy
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.store import SqlStore
 
 
 async def test_a_store_that_is_locked_for_too_long_ends_nothing_for_good(
@@ -46,3 +49,32 @@ async def test_a_scheduler_that_is_stopped_while_the_store_is_locked_ends_all_th
         system.scheduler.start()
         await system.until(job_id, JobState.SUCCEEDED)
         await asyncio.to_thread(system.scheduler.stop)
+
+
+async def test_a_queue_that_takes_longer_to_read_than_the_lease_lasts_has_one_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrivals = SqlStore.arrivals
+
+    def slow_arrivals(store: SqlStore, **page: Any) -> Any:
+        time.sleep(0.25)
+        return arrivals(store, **page)
+
+    async with System(tmp_path, fake("a", 16), lease_ttl_s=1.0) as system:
+        await asyncio.to_thread(system.scheduler.stop)
+        monkeypatch.setattr("ray_multicluster_scheduler.engine.waiting.PAGE", 1)
+        monkeypatch.setattr(SqlStore, "arrivals", slow_arrivals)
+        system.scheduler, rival = system.another_scheduler(), system.another_scheduler()
+        store, clock = system.scheduler.store, system.scheduler.clock
+        ids = await system.submit_many([{"entrypoint": "echo"}] * 12)
+        system.scheduler.start()
+        await eventually(lambda: store.leader(now=clock.now()))
+        first = store.leader(now=clock.now())
+        rival.start()
+        await system.finished(*ids)
+        last = store.leader(now=clock.now())
+        await asyncio.to_thread(rival.stop)
+        await asyncio.to_thread(system.scheduler.stop)
+        assert first is not None
+        assert last is not None
+        assert first.epoch == last.epoch

@@ -1,13 +1,17 @@
 """Packages on their way to clusters, over HTTP."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
+from tests.oracle import eventually
+from tests.system import System, fake
 from tests.unit.packages.trees import a_store, make_tree
 
 from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import PackageStore, Uploader, localise, package_names
 from ray_multicluster_scheduler.ray_api import HttpRayApi
 from ray_multicluster_scheduler.testing import FakeRay
@@ -93,3 +97,26 @@ async def test_the_job_runs_in_the_directory_that_was_packed(tmp_path: Path) -> 
         log = "".join([piece async for piece in api.tail_job_logs("job")])
     assert "from the directory" in log
     assert "left.log" not in log
+
+
+async def test_old_packages_go_unless_a_waiting_job_or_a_running_one_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.waiting.PAGE", 1)
+    async with System(tmp_path, fake("a", 1)) as system:
+        store = PackageStore(tmp_path / "state" / "packages")
+        names = [a_package(store, tmp_path, f"print({number})")[0] for number in range(4)]
+        needed, unneeded = names[:3], names[3]
+        requests = [
+            {"entrypoint": "sleep 600", "runtime_env": {"working_dir": f"gcs://{name}"}} for name in needed
+        ]
+        running, *_ = await system.submit_many(requests)
+        await system.until(running, JobState.RUNNING)
+        await asyncio.to_thread(system.scheduler.stop)
+        for name in names:
+            os.utime(tmp_path / "state" / "packages" / name, (1.0, 1.0))
+        system.scheduler = system.another_scheduler()
+        system.scheduler.start()
+        await eventually(lambda: store.path(unneeded) is None)
+        assert all(store.path(name) for name in needed)
+        await asyncio.to_thread(system.scheduler.stop)

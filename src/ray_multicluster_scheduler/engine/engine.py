@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.engine.watch import Probed
 from ray_multicluster_scheduler.errors import LeaseLost, StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Lease
-from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.policy.moves import without_cluster
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
@@ -33,8 +33,6 @@ IDLE_PLACE_S = 5.0
 PUBLISH_EVERY_S = 0.5
 #: A package stays this long after its last use, for the next job from the same directory.
 KEEP_PACKAGES_S = 24 * 3600.0
-
-_OPEN = tuple(state for state in JobState if state not in FINAL)
 
 
 class Engine:
@@ -123,7 +121,11 @@ class Leadership:
         }
 
     async def run(self) -> None:
-        """Run every loop until one fails, the lease is lost, or the task is cancelled."""
+        """Lead until a loop fails, the lease is lost, or the task is cancelled."""
+        # A long queue takes longer to read than a lease lasts.
+        await together([self._renew_lease(), self._lead()])
+
+    async def _lead(self) -> None:
         context = self._context
         await self.board.load()
         await self._waiting.refresh()
@@ -132,7 +134,6 @@ class Leadership:
             await together(
                 [
                     context.watch.run(),
-                    self._renew_lease(),
                     repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
                     repeat(self._place, self._plan, lambda: self._place_pause_s),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
@@ -179,12 +180,21 @@ class Leadership:
         """Remove packages that no open job needs, from time to time."""
         context = self._context
         while True:
-            waiting = await context.offload(context.store.list_jobs, states=_OPEN)
-            envs = [job.spec.runtime_env for job in waiting]
-            envs += [spec.runtime_env for spec in context.config.clusters]
-            keep = {name for env in envs for name in package_names(env)}
-            await context.offload(context.packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
+            if await context.offload(context.packages.unused, for_s=KEEP_PACKAGES_S):
+                keep = await self._needed_packages()
+                await context.offload(context.packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
             await asyncio.sleep(KEEP_PACKAGES_S / 24)
+
+    async def _needed_packages(self) -> set[str]:
+        """Return the packages of all open jobs, and those of the clusters."""
+        envs = [spec.runtime_env for spec in self._context.config.clusters]
+        envs += [job.spec.runtime_env for job in self.board.all()]
+        needed = {name for env in envs for name in package_names(env)}
+        async for job in self._waiting.whole():
+            needed.update(package_names(job.spec.runtime_env))
+        # Whoever left the queue while it was read is on a cluster by now.
+        needed.update(name for job in self.board.all() for name in package_names(job.spec.runtime_env))
+        return needed
 
     def _on_probe(self, probed: Probed) -> None:
         worker = self.workers[probed.snapshot.name]

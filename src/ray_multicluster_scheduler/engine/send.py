@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.errors import (
     ClusterError,
     ClusterRefused,
     ClusterTimeout,
+    InvalidRuntimeEnv,
     PackageProblem,
     RemoteJobExists,
     RemoteJobNotFound,
@@ -65,6 +66,8 @@ class Sender:
             if fresh is not None:
                 await self._context.watch.probe(self._spec.name)  # or it would be placed here again at once
                 await self._back(job, f"not sent: {error}", delay_s=RETRY_UNSENT_S)
+        except InvalidRuntimeEnv as error:  # the configuration has changed since the job was placed here
+            await self._back(job, f"not sent: {error}", delay_s=0.0)
         except PackageProblem as error:
             await self._board.apply([move(job, JobState.FAILED, f"cannot be sent: {error}")])
         return None
@@ -88,7 +91,7 @@ class Sender:
         await self._accepted(job, f"cluster {self._spec.name!r} accepted it")
 
     def _composed(self, job: Job) -> RemoteSubmit:
-        """Compose the request anew: the same comes out as when the job was placed."""
+        """Compose the request anew: the same comes out as when the job was placed, with the same clusters."""
         return compose_submit(
             job.submission_id,
             job.spec,

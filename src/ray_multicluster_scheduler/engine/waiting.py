@@ -6,7 +6,7 @@ finds. Everything else that happens to a waiting job, this leader does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.decision import QueuedJob
@@ -17,6 +17,8 @@ from ray_multicluster_scheduler.policy.views import env_key, queued_job, unfit_c
 
 #: Jobs that are read at once: a queue of a million must not be in memory as a whole.
 PAGE = 5_000
+#: Jobs, and what each still waits for.
+_Page = tuple[tuple[Job, tuple[str, ...]], ...]
 
 
 class WaitingJobs:
@@ -34,15 +36,19 @@ class WaitingJobs:
 
     async def refresh(self) -> bool:
         """Take in the jobs that were added since; tell whether there were any."""
-        context, found = self._context, False
-        while arrived := await context.offload(context.store.arrivals, after=self._last_seq, limit=PAGE):
-            for job, needs in arrived:
+        found = False
+        async for page in self._pages(after=self._last_seq):
+            for job, needs in page:
                 self._backlog.put(self._queued(job), not_before=job.not_before, needs=needs)
-            self._last_seq = arrived[-1][0].seq
+            self._last_seq = page[-1][0].seq
             found = True
-            if len(arrived) < PAGE:
-                break
         return found
+
+    async def whole(self) -> AsyncIterator[Job]:
+        """Read all of them from the store again: here only what decides on their places is kept."""
+        async for page in self._pages(after=0):
+            for job, _ in page:
+                yield job
 
     def moved(self, jobs: Sequence[Job]) -> None:
         """Take note of what this leader did with jobs."""
@@ -61,6 +67,14 @@ class WaitingJobs:
     def lines(self, *, now: float) -> tuple[Line, ...]:
         """Return those that may start now."""
         return self._backlog.lines(now=now)
+
+    async def _pages(self, *, after: int) -> AsyncIterator[_Page]:
+        context = self._context
+        while page := await context.offload(context.store.arrivals, after=after, limit=PAGE):
+            yield page
+            if len(page) < PAGE:
+                return
+            after = page[-1][0].seq
 
     def _queued(self, job: Job) -> QueuedJob:
         key = env_key(job.spec)

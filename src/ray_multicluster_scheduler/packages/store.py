@@ -78,24 +78,31 @@ class PackageStore:
         path = self._directory / name
         return path if NAME.fullmatch(name) and path.is_file() else None
 
+    def unused(self, *, for_s: float) -> tuple[str, ...]:
+        """Return the packages that nobody has asked for in this time, though an open job may need them."""
+        oldest = self._now() - for_s
+        return tuple(
+            sorted(
+                path.name
+                for path in self._directory.iterdir()
+                if NAME.fullmatch(path.name) and path.stat().st_mtime < oldest
+            )
+        )
+
     def collect(self, keep: Collection[str], *, older_than_s: float) -> tuple[str, ...]:
         """Remove packages that are not in `keep` and were last asked for more than `older_than_s` ago.
 
         The age protects a job that is being submitted right now: its package is here before the job is in
         anybody's list.
         """
-        oldest = self._now() - older_than_s
-        removed = []
         with self._locked():
-            for path in sorted(self._directory.iterdir()):
-                unwanted = NAME.fullmatch(path.name) and path.name not in keep
-                if unwanted and path.stat().st_mtime < oldest:
-                    path.unlink()
-                    removed.append(path.name)
+            removed = tuple(name for name in self.unused(for_s=older_than_s) if name not in keep)
+            for name in removed:
+                (self._directory / name).unlink()
             for known in (self._directory / _KNOWN).iterdir():
                 if self.path(known.read_text()) is None:
                     known.unlink()
-        return tuple(removed)
+        return removed
 
     def _known(self, fingerprint: str) -> str | None:
         try:

@@ -82,10 +82,11 @@ def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[s
 
 
 def env_key(spec: JobSpec) -> str:
-    """Return a key that is equal for jobs with equal environments; empty when there is nothing to set up."""
-    if not spec.runtime_env:
+    """Return a key that is equal for jobs with the same to set up; empty: nothing. Variables are not."""
+    to_set_up = {option: value for option, value in spec.runtime_env.items() if option != "env_vars"}
+    if not to_set_up:
         return ""
-    return sha256(json.dumps(spec.runtime_env, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return sha256(json.dumps(to_set_up, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:

@@ -31,7 +31,7 @@ from ray_multicluster_scheduler.store.rows import to_json
 Row = Mapping[str, Any]
 
 #: Ids in one statement: far below SQLite's limit of values.
-_CHUNK = 256
+_CHUNK = 1024
 #: Stores in use times kinds of rows for one statement: more are compiled again, which only takes time.
 _COMPILED = 32
 

@@ -47,13 +47,10 @@ _LIVE = select(*JOB_COLUMNS).where(_IS_LIVE).order_by(jobs.c.seq)
 _STOPPING = select(*JOB_COLUMNS).where(_IS_LIVE, TARGET_STOPPED)
 _ARRIVALS = (
     select(*JOB_COLUMNS)
-    .where(jobs.c.seq > bindparam("after"), jobs.c.target == Target.FINISHED.value)
+    .where(_QUEUED, jobs.c.seq > bindparam("after"), jobs.c.target == Target.FINISHED.value)
     .order_by(jobs.c.seq)
     .limit(bindparam("most"))
 )
-_ALL_ARRIVALS = _ARRIVALS.where(_QUEUED)
-#: Beyond a number there are only new jobs, nearly all of them queued; from the start it is the history.
-_NEW_ARRIVALS = _ARRIVALS.where(QUEUED_BY_THE_WAY)
 _NEXT_RETRY = select(func.min(jobs.c.not_before)).where(
     IS_DELAYED, jobs.c.not_before > bindparam("now"), _QUEUED
 )
@@ -157,7 +154,7 @@ def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...
 
 def arrivals(tx: Connection, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
     """Return QUEUED jobs with a larger number than `after`, and what each still waits for."""
-    found = read_jobs(tx, _NEW_ARRIVALS if after else _ALL_ARRIVALS, after=after, most=limit)
+    found = read_jobs(tx, _ARRIVALS, after=after, most=limit)
     needs: dict[str, list[str]] = {}
     waiting = [job.submission_id for job in found if job.spec.depends_on]
     for submission_id, need in _OPEN_NEEDS.rows(tx, waiting):

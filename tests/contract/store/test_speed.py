@@ -74,9 +74,11 @@ def test_no_statement_on_the_way_of_a_job_reads_a_whole_table(filled: Leader, na
     assert not [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith(one_row_only)]
 
 
-def test_new_jobs_are_found_by_their_number_and_not_among_all_that_wait(filled: Leader) -> None:
+def test_new_jobs_are_found_by_their_number_among_neither_those_that_wait_nor_those_that_ended(
+    filled: Leader,
+) -> None:
     (plan, *_) = plans_of(filled.store, lambda: filled.store.arrivals(after=1, limit=100))
-    assert plan.startswith("SEARCH jobs USING INTEGER PRIMARY KEY (rowid>?)")
+    assert plan.startswith("SEARCH jobs USING INDEX ix_jobs_state (state=? AND seq>?)")
 
 
 @pytest.mark.parametrize("name", ["blocked", "next_due", "stopping"])

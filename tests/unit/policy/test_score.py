@@ -1,12 +1,16 @@
 """Each part of a score, and the formula that adds them up."""
 
+from typing import Any
+
 import pytest
 from tests.builders import a_queued, a_view
 
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.policy.ledger import open_room
 from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.score import score
+from ray_multicluster_scheduler.policy.views import env_key
 
 RULES = PlanRules(prefer_bonus=0.3, tags_bonus=0.5, warm_bonus=0.2, gpu_penalty=0.4)
 
@@ -66,3 +70,12 @@ def test_only_a_job_without_gpus_is_kept_away_from_gpus() -> None:
 def test_no_environment_is_warm_nowhere() -> None:
     assert part("warm", a_view("a", warm=frozenset({""})), a_queued(env_key="")) == 0
     assert part("warm", a_view("a", warm=frozenset({"e"})), a_queued(env_key="e")) == 0.2
+
+
+def test_variables_need_no_setup_and_make_no_other_environment() -> None:
+    def key(**runtime_env: Any) -> str:
+        return env_key(JobSpec(entrypoint="true", user="ann", name=None, runtime_env=runtime_env))
+
+    assert key(pip=["emoji"], env_vars={"SHARD": "1"}) == key(pip=["emoji"], env_vars={"SHARD": "2"}) != ""
+    assert key(pip=["emoji"]) != key(pip=["pandas"])
+    assert key(env_vars={"SHARD": "1"}) == key() == ""
