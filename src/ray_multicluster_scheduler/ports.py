@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -116,6 +116,9 @@ class JobStore(Protocol):
     ) -> tuple[Job, ...]:
         """Return jobs, newest first, that match every given filter."""
 
+    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states; states without any are left out."""
+
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED."""
 
@@ -177,6 +180,9 @@ class JobStore(Protocol):
         self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000
     ) -> tuple[Event, ...]:
         """Return events in order, of one job or of all."""
+
+    def last_event(self) -> int:
+        """Return the `id` of the newest event; 0: there is none. Whatever changes a job writes one."""
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""

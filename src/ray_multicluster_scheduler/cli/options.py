@@ -18,6 +18,9 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.runtime import Scheduler
 
+#: Who mistypes a name means one of the newest jobs, and a history may hold a million.
+_GUESSED_FROM = 1000
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -65,7 +68,7 @@ def find_job(store: JobStore, submission_id: str) -> Job:
     """Return a job, or raise `JobNotFound` with the nearest id."""
     known = store.get_many([submission_id])
     if submission_id not in known:
-        ids = [job.submission_id for job in store.list_jobs()]
+        ids = [job.submission_id for job in store.list_jobs(limit=_GUESSED_FROM)]
         raise JobNotFound(submission_id, nearest=nearest(submission_id, ids))
     return known[submission_id]
 
@@ -76,7 +79,7 @@ def find_jobs(store: JobStore, ids: Sequence[str], group: str | None) -> list[Jo
         return [find_job(store, submission_id) for submission_id in dict.fromkeys(ids)]
     found = list(store.list_jobs(group=group))
     if not found:
-        groups = {job.spec.group for job in store.list_jobs() if job.spec.group}
+        groups = {job.spec.group for job in store.list_jobs(limit=_GUESSED_FROM) if job.spec.group}
         guess = nearest(group, groups)
         raise InvalidRequest(
             f"no job belongs to a group {group!r}"

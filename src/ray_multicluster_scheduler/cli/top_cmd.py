@@ -7,10 +7,9 @@ import os
 import sys
 import termios
 import tty
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -31,8 +30,9 @@ from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.runtime import Scheduler
 
 REDRAW_S = 1.0
-#: Of the jobs that have ended only the newest are of interest here.
-ENDED_JOBS = 50
+#: No screen has room for more.
+MOST_JOBS = 200
+_OPEN = frozenset(JobState) - FINAL
 #: Heading, two lines around it, and a line at the end.
 _TABLE_FRAME = 4
 
@@ -52,19 +52,21 @@ class _Jobs:
 
     store: JobStore
     mark: int = -1
-    open: tuple[Job, ...] = ()
-    ended: tuple[Job, ...] = ()
+    #: How many are open, by state.
+    open: Mapping[JobState, int] = field(default_factory=dict)
+    #: What runs first, then what waits, then what has ended; the newest of each.
+    newest: tuple[Job, ...] = ()
 
     def refresh(self) -> None:
         mark = self.store.wait_for_change(0, timeout_s=0)
         if mark != self.mark:
-            self.open = self.store.list_jobs(states=[state for state in JobState if state not in FINAL])
-            self.ended = self.store.list_jobs(states=sorted(FINAL), limit=ENDED_JOBS)
+            self.open = self.store.counts(_OPEN)
+            self.newest = tuple(
+                job
+                for states in (LIVE, _OPEN - LIVE, FINAL)
+                for job in self.store.list_jobs(states=sorted(states), limit=MOST_JOBS)
+            )
             self.mark = mark
-
-    def ordered(self) -> list[Job]:
-        """Return what runs first, then what waits, then what has ended."""
-        return [*sorted(self.open, key=lambda job: job.state not in LIVE), *self.ended]
 
 
 async def _run(scheduler: Scheduler, console: Console) -> None:
@@ -115,7 +117,7 @@ def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Con
         overview(cluster_rows(scheduler.config, watch, scheduler.store.drained()), console),
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
-    shown = jobs.ordered()[: max(1, room)]
+    shown = jobs.newest[: max(1, room)]
     lower = (
         jobs_table(shown, SystemClock().now(), console.width)
         if shown
@@ -124,10 +126,10 @@ def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Con
     return Group(upper, lower)
 
 
-def _header(store: JobStore, open_jobs: tuple[Job, ...]) -> Text:
+def _header(store: JobStore, open_jobs: Mapping[JobState, int]) -> Text:
     leader = leader_of(store)
     line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
-    for state, count in sorted(Counter(job.state for job in open_jobs).items()):
+    for state, count in sorted(open_jobs.items()):
         line.append(f"{count} {state.value}  ", style=STATE_STYLES[state])
     who = "no scheduler is running" if leader is None else f"scheduler: {leader_name(leader)}"
     line.append(f"{who}  q quits", style="yellow" if leader is None else "dim")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.model.decision import QueuedJob
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.backlog import Backlog, Line
-from ray_multicluster_scheduler.policy.views import env_key, queued_job, unfit_clusters
+from ray_multicluster_scheduler.policy.views import QueuedJobs
 
 #: Jobs that are read at once: a queue of a million must not be in memory as a whole.
 PAGE = 5_000
@@ -28,8 +27,7 @@ class WaitingJobs:
         self._context = context
         self._backlog = Backlog()
         self._last_seq = 0
-        #: By environment: which clusters cannot have it, and why. The configuration stays as it is.
-        self._unfit: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._queued = QueuedJobs(context.config.clusters)
 
     def __len__(self) -> int:
         return len(self._backlog)
@@ -39,7 +37,7 @@ class WaitingJobs:
         found = False
         async for page in self._pages(after=self._last_seq):
             for job, needs in page:
-                self._backlog.put(self._queued(job), not_before=job.not_before, needs=needs)
+                self._backlog.put(self._queued.of(job), not_before=job.not_before, needs=needs)
             self._last_seq = page[-1][0].seq
             found = True
         return found
@@ -54,7 +52,7 @@ class WaitingJobs:
         """Take note of what this leader did with jobs."""
         for job in jobs:
             if job.state is JobState.QUEUED:
-                self._backlog.put(self._queued(job), not_before=job.not_before)
+                self._backlog.put(self._queued.of(job), not_before=job.not_before)
                 continue
             self._backlog.remove([job.submission_id])
             if job.state is JobState.SUCCEEDED:
@@ -75,9 +73,3 @@ class WaitingJobs:
             if len(page) < PAGE:
                 return
             after = page[-1][0].seq
-
-    def _queued(self, job: Job) -> QueuedJob:
-        key = env_key(job.spec)
-        if key not in self._unfit:
-            self._unfit[key] = unfit_clusters(job.spec, self._context.config.clusters)
-        return queued_job(job, self._unfit[key])

@@ -53,21 +53,31 @@ def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
     return {user: _claims(jobs) for user, jobs in by_user.items()}
 
 
-def queued_job(job: Job, unfit: tuple[tuple[str, str], ...]) -> QueuedJob:
-    """Return what the planner needs to know of a waiting job; `unfit` as `unfit_clusters` says."""
-    return QueuedJob(
-        submission_id=job.submission_id,
-        seq=job.seq,
-        user=job.spec.user,
-        priority=job.spec.priority,
-        waiting_since=job.accepted_at,
-        claim=job.spec.claim,
-        tags=job.spec.tags,
-        preferred_cluster=job.spec.preferred_cluster,
-        avoid=job.avoid,
-        unfit=unfit,
-        env_key=env_key(job.spec),
-    )
+class QueuedJobs:
+    """Makes what the planner needs of waiting jobs; where an environment fits is found out once."""
+
+    def __init__(self, specs: Sequence[ClusterSpec]) -> None:
+        self._specs = specs
+        self._unfit: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def of(self, job: Job) -> QueuedJob:
+        """Return one job as the planner sees it."""
+        key = env_key(job.spec)
+        if key not in self._unfit:
+            self._unfit[key] = unfit_clusters(job.spec, self._specs)
+        return QueuedJob(
+            submission_id=job.submission_id,
+            seq=job.seq,
+            user=job.spec.user,
+            priority=job.spec.priority,
+            waiting_since=job.accepted_at,
+            claim=job.spec.claim,
+            tags=job.spec.tags,
+            preferred_cluster=job.spec.preferred_cluster,
+            avoid=job.avoid,
+            unfit=self._unfit[key],
+            env_key=key,
+        )
 
 
 def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[str, str], ...]:

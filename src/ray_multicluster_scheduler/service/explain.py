@@ -17,10 +17,10 @@ from ray_multicluster_scheduler.policy.plan import PlanRules, decisions
 from ray_multicluster_scheduler.policy.redact import redact_env
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.policy.views import (
+    QueuedJobs,
     World,
     cluster_views,
     held_by_user,
-    queued_job,
     unfit_clusters,
 )
 from ray_multicluster_scheduler.policy.whatif import suggestions
@@ -88,7 +88,7 @@ class Explainer:
             "cluster": decided.cluster if isinstance(decided, Placement) else None,
             "decision": asdict(decided),
             "environments": self._environments(submission_id, spec),
-            **self._ways_out(self._queued(job), decided, world),
+            **self._ways_out(decided, world),
         }
 
     def _waiting(self, job: Job, snapshots: Snapshots | None) -> dict[str, Any]:
@@ -98,14 +98,15 @@ class Explainer:
             return {"decision": None, "waits_for": self._waits_for(job, now), "suggestions": []}
         world = self._look(ready, snapshots)
         decided = world.decide(job.submission_id, self._rules)
-        asked = self._queued(job)
-        return {"decision": asdict(decided), **self._ways_out(asked, decided, world)}
+        return {"decision": asdict(decided), **self._ways_out(decided, world)}
 
-    def _ways_out(self, job: QueuedJob, decided: Placement | Waiting, world: _Pass) -> dict[str, Any]:
+    def _ways_out(self, decided: Placement | Waiting, world: _Pass) -> dict[str, Any]:
         if isinstance(decided, Placement):
             return {"position": None, "suggestions": []}
-        others = [other for other in world.queue if other.submission_id != job.submission_id]
-        found = suggestions(job, others, world.views, now=world.now, rules=self._rules, in_use=world.in_use)
+        (job,) = (each for each in world.queue if each.submission_id == decided.submission_id)
+        found = suggestions(
+            job, world.queue, world.views, now=world.now, rules=self._rules, in_use=world.in_use
+        )
         return {"position": decided.position, "suggestions": [each.sentence for each in found]}
 
     def _waits_for(self, job: Job, now: float) -> str:
@@ -124,14 +125,11 @@ class Explainer:
             drains=self._store.drained(),
         )
         return _Pass(
-            queue=tuple(self._queued(job) for job in waiting),
+            queue=tuple(map(QueuedJobs(self._config.clusters).of, waiting)),
             views=cluster_views(world),
             in_use=held_by_user(live),
             now=self._clock.now(),
         )
-
-    def _queued(self, job: Job) -> QueuedJob:
-        return queued_job(job, unfit_clusters(job.spec, self._config.clusters))
 
     def _environments(self, submission_id: str, spec: JobSpec) -> dict[str, Any]:
         unfit = dict(unfit_clusters(spec, self._config.clusters))

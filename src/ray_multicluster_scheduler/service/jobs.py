@@ -100,9 +100,9 @@ class JobService:
         Raises `WaitTimeout` when that takes longer than `timeout_s`.
         """
         started = self._clock.monotonic()
-        mark = self._store.wait_for_change(0, timeout_s=0)
+        mark, event = self._store.wait_for_change(0, timeout_s=0), self._store.last_event()
+        jobs = self._known(submission_ids)
         while True:
-            jobs = self._known(submission_ids)
             yield jobs
             if all(job.final for job in jobs.values()):
                 return
@@ -111,6 +111,8 @@ class JobService:
                 raise WaitTimeout(_still_open(jobs.values(), timeout_s), _open_ids(jobs.values()))
             nap = min(tick_s, LONGEST_NAP_S, *([] if left is None else [left]))
             mark = self._store.wait_for_change(mark, timeout_s=nap)
+            event, moved = self._moved_since(event)
+            jobs = {**jobs, **self._store.get_many([each for each in jobs if each in moved])}
 
     def wait(
         self,
@@ -136,6 +138,14 @@ class JobService:
             if submission_id not in jobs:
                 self._store.get(submission_id)  # raises JobNotFound, with the words that help
         return jobs
+
+    def _moved_since(self, event: int) -> tuple[int, set[str]]:
+        """Return the newest event, and the jobs that those after `event` are about."""
+        moved: set[str] = set()
+        while page := self._store.events(after=event):
+            moved.update(each.submission_id for each in page)
+            event = page[-1].id
+        return event, moved
 
     def how_it_failed(self, job: Job) -> str:
         """Tell which job did not succeed, where and why, with the end of its log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.states import LIVE
@@ -57,6 +57,11 @@ def list_events(tx: Connection, submission_id: str | None, *, after: int, limit:
     if submission_id is not None:
         statement = statement.where(events.c.submission_id == submission_id)
     return tuple(event_from(row) for row in tx.execute(statement).mappings())
+
+
+def last_event(tx: Connection) -> int:
+    """Return the id of the newest event; 0: there is none."""
+    return tx.scalar(select(func.max(events.c.id))) or 0
 
 
 def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:

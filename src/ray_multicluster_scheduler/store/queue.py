@@ -136,6 +136,16 @@ def list_jobs(
     return tuple(sorted(chain.from_iterable(each), key=lambda job: job.seq, reverse=True)[:limit])
 
 
+def counts(tx: Connection, states: Collection[JobState]) -> dict[JobState, int]:
+    """Return how many jobs are in each of these states."""
+    found = tx.execute(
+        select(jobs.c.state, func.count())
+        .where(jobs.c.state.in_(sorted(state.value for state in states)))
+        .group_by(jobs.c.state)
+    )
+    return {JobState(state): count for state, count in found}
+
+
 def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...]:
     """Return jobs to plan: the highest priority first, then the oldest."""
     return read_jobs(

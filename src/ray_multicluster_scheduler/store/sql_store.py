@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sqlalchemy import Connection, literal_column, select, update
@@ -79,6 +79,11 @@ class SqlStore:
             return queue.list_jobs(
                 tx, states=states, user=user, cluster=cluster, group=group, tag=tag, limit=limit
             )
+
+    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states; states without any are left out."""
+        with self._database.read() as tx:
+            return queue.counts(tx, states)
 
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
@@ -156,6 +161,11 @@ class SqlStore:
         """Return events in order, of one job or of all."""
         with self._database.read() as tx:
             return history.list_events(tx, submission_id, after=after, limit=limit)
+
+    def last_event(self) -> int:
+        """Return the `id` of the newest event; 0: there is none."""
+        with self._database.read() as tx:
+            return history.last_event(tx)
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""

@@ -71,6 +71,11 @@ def test_events_come_in_order_of_one_job_or_of_all(store: JobStore, leader: Lead
     assert store.events("a") == (events[0], events[2])
     assert store.events(after=events[0].id, limit=1) == (events[1],)
     assert store.events("nobody") == ()
+    assert store.last_event() == events[-1].id
+
+
+def test_there_is_no_last_event_before_the_first(store: JobStore) -> None:
+    assert store.last_event() == 0
 
 
 def test_an_event_back_to_the_queue_names_the_cluster_that_was_left(store: JobStore, leader: Leader) -> None:

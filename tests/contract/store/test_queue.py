@@ -41,6 +41,15 @@ def test_jobs_are_listed_newest_first_and_limited(store: JobStore, leader: Leade
     assert [job.submission_id for job in store.list_jobs(limit=2)] == ["c", "b"]
 
 
+def test_jobs_are_counted_by_state(store: JobStore, leader: Leader) -> None:
+    assert store.counts(frozenset(JobState)) == {}
+    for name, state in {"a": S.QUEUED, "b": S.QUEUED, "c": S.RUNNING, "d": S.SUCCEEDED}.items():
+        leader.add(name, state)
+
+    assert store.counts(frozenset(JobState)) == {S.QUEUED: 2, S.RUNNING: 1, S.SUCCEEDED: 1}
+    assert store.counts(LIVE) == {S.RUNNING: 1}
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [

@@ -10,6 +10,7 @@ from tests.builders import NOW, a_cluster, a_snapshot
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
+from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -69,3 +70,20 @@ def test_what_cannot_be_sent_is_refused_with_its_name(
     with pytest.raises(InvalidRequest, match=f"^{name}[ :]"):
         service.submit([JobRequest(**{"entrypoint": "true", "user": "ann", **given})])
     assert store.list_jobs() == ()
+
+
+def test_who_waits_for_many_jobs_reads_only_those_that_have_moved(
+    store: SqlStore, service: JobService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [job.submission_id for job in service.submit([asks_for(1)] * 3)]
+    changes = service.changes(ids, timeout_s=None, tick_s=60.0)
+    assert [job.target for job in next(changes).values()] == [Target.FINISHED] * 3
+    read: list[str] = []
+    get_many = store.get_many
+    monkeypatch.setattr(store, "get_many", lambda ids: read.extend(ids) or get_many(ids))
+
+    store.request_stop(ids[1:2], now=NOW, reason="enough")
+
+    jobs = next(changes)
+    assert [jobs[each].target for each in ids] == [Target.FINISHED, Target.STOPPED, Target.FINISHED]
+    assert read == ids[1:2]
