@@ -74,6 +74,7 @@ class Scheduler:
         self._environ = environ
         self._crash_point = crash_point
         self.clock = SystemClock()
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._parts: Parts | None = None
         self._engine: EngineThread | None = None
@@ -93,12 +94,19 @@ class Scheduler:
         path = find_config(config_file_path, environ=environ, cwd=cwd or Path.cwd())
         return cls(load_config(path), directory=state_dir(path, environ), environ=environ)
 
+    def in_this_process(self) -> Scheduler:
+        """Return this one or, in a forked child, one like it: it has no threads and connections there."""
+        if self._is_ours():
+            return self
+        return Scheduler(
+            self.config, directory=self.directory, environ=self._environ, crash_point=self._crash_point
+        )
+
     @property
     def parts(self) -> Parts:
         """Open the store, once."""
+        self._check_usable()
         with self._lock:
-            if self._stopped:
-                raise StoreError("this scheduler was stopped; call initialize_scheduler_environment again")
             if self._parts is None:
                 self._parts = self._open()
             return self._parts
@@ -121,9 +129,8 @@ class Scheduler:
     @property
     def tasks(self) -> TaskRunner:
         """Tasks and actors. Needs neither store nor engine, so that it works inside a job."""
+        self._check_usable()
         with self._lock:
-            if self._stopped:
-                raise StoreError("this scheduler was stopped; call initialize_scheduler_environment again")
             if self._tasks is None:
                 self._tasks = TaskRunner(
                     self.config,
@@ -150,6 +157,8 @@ class Scheduler:
 
     def stop(self) -> None:
         """Stop the engine of this process and close the store. Jobs go on; tasks and actors end."""
+        if not self._is_ours():
+            return  # at the end of a forked child: closing the parent's connections would harm the parent
         with self._lock:
             if self._stopped:
                 return
@@ -185,6 +194,16 @@ class Scheduler:
     def call(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine that talks to clusters, and return its result here."""
         return self.begin(function).result()
+
+    def _is_ours(self) -> bool:
+        return self._process == os.getpid()
+
+    def _check_usable(self) -> None:
+        again = "call initialize_scheduler_environment again"
+        if not self._is_ours():
+            raise StoreError(f"this scheduler belongs to the process that was forked; {again} in this one")
+        if self._stopped:
+            raise StoreError(f"this scheduler was stopped; {again}")
 
     def _open(self) -> Parts:
         store = open_store(self.directory)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import pytest
 from tests.integration.raymc import write_config
+from tests.oracle import eventually
 from tests.system import FAST, fake
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
 from ray_multicluster_scheduler.client import current, scope
 from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 
 
@@ -210,3 +213,57 @@ def test_an_error_of_the_function_itself_stops_nothing(monkeypatch: pytest.Monke
 
     with pytest.raises(ValueError, match="mine"):
         broken()
+
+
+FORKING = """
+import os, sys
+import ray_multicluster_scheduler as raymc
+
+scheduler = raymc.initialize_scheduler_environment(sys.argv[1])
+raymc.wait_for_all_jobs([raymc.submit_job("echo parent")])
+child = os.fork()
+if child == 0:
+    try:
+        scheduler.store
+    except RuntimeError as error:
+        print(error, flush=True)
+    raymc.wait_for_all_jobs([raymc.submit_job("echo child")])
+    sys.exit(7)  # not os._exit: what is done at the end of an interpreter is done
+_, status = os.waitpid(child, 0)
+print("exit code", os.waitstatus_to_exitcode(status), flush=True)
+raymc.wait_for_all_jobs([raymc.submit_job("echo parent again")])
+"""
+
+
+async def test_a_forked_process_begins_anew_and_leaves_its_parent_alone(
+    clusters: dict[str, FakeRay], tmp_path: Path
+) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FORKING, str(tmp_path / "clusters.yaml"), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        out, _ = await asyncio.wait_for(program.communicate(), timeout=60)
+    finally:
+        if program.returncode is None:
+            program.kill()
+    said = out.decode()
+    assert program.returncode == 0
+    assert "this scheduler belongs to the process that was forked; call initialize" in said
+    assert "exit code 7" in said
+    assert sum(len(ray.runs) for ray in clusters.values()) == 3
+
+
+async def test_the_jobs_of_a_cluster_that_is_no_longer_configured_can_still_be_read(
+    clusters: dict[str, FakeRay], tmp_path: Path
+) -> None:
+    ended = await aio.submit_job("echo from b", preferred_cluster="b")
+    await aio.wait_for_all_jobs([ended])
+    running = await aio.submit_job("sleep 600", preferred_cluster="b")
+    store = raymc.get_unified_scheduler().store
+    await eventually(lambda: store.get(running).state is JobState.RUNNING)
+    config = write_config(tmp_path, [clusters["a"].spec()], **FAST)
+    scheduler = await asyncio.to_thread(raymc.initialize_scheduler_environment, config)
+    await eventually(lambda: scheduler.store.get(running).state is JobState.UNREACHABLE)
+    assert "no longer in clusters.yaml" in (await aio.get_job_info(running))["message"]
+    log = await asyncio.to_thread(lambda: "".join(raymc.tail_job_logs(ended)))
+    assert log.endswith("\nfrom b\n")

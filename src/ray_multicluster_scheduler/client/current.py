@@ -24,6 +24,19 @@ class _Current:
 
 
 _current = _Current()
+#: Schedulers of the process that this one was forked from. They are kept because even closing a connection to
+#: SQLite that the parent has opened would take the parent's locks away.
+_inherited: list[Scheduler] = []
+
+
+def _begin_anew_in_a_fork() -> None:
+    _current.lock = threading.RLock()
+    if _current.scheduler is not None:
+        _inherited.append(_current.scheduler)
+        _current.scheduler = _current.scheduler.in_this_process()
+
+
+os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
 
 
 def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> Scheduler:

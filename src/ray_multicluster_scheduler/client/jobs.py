@@ -224,7 +224,8 @@ def _state(word: str) -> JobState:
 def _live_log(scheduler: Scheduler, job: Job) -> str | None:
     """Read the log of a job that has not ended from its cluster; None when that cannot be had now."""
     cluster, remote_id = job.cluster, job.remote_id
-    if cluster is None or remote_id is None:
+    known = {spec.name for spec in scheduler.config.clusters}
+    if cluster is None or cluster not in known or remote_id is None:
         return None
     try:
         return scheduler.call(lambda apis: apis[cluster].job_logs(remote_id))

@@ -6,6 +6,7 @@ import asyncio
 import queue
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.errors import ClusterError
@@ -85,11 +86,12 @@ class _Follower:
             self._attempt, self._offset = self._attempt + 1, 0
 
     async def _tail(self, job: Job) -> None:
-        assert job.cluster is not None
-        assert job.remote_id is not None
+        api = self._api_of(job)
+        if api is None or job.remote_id is None:
+            return
         passed = 0
         try:
-            async for piece in self._apis[job.cluster].tail_job_logs(job.remote_id):
+            async for piece in api.tail_job_logs(job.remote_id):
                 fresh = piece[max(0, self._offset - passed) :]
                 passed += len(piece)
                 self._out(fresh)
@@ -99,14 +101,17 @@ class _Follower:
     async def _rest(self, job: Job) -> None:
         """Put out what the tail had not seen when the job ended: from the cluster, else the kept copy."""
         text: str | None = None
-        if job.cluster is not None and job.remote_id is not None:
-            try:
-                text = await self._apis[job.cluster].job_logs(job.remote_id)
-            except ClusterError:
-                text = None
+        api = self._api_of(job)
+        if api is not None and job.remote_id is not None:
+            with suppress(ClusterError):
+                text = await api.job_logs(job.remote_id)
         if text is None and not self._offset:
             text = await asyncio.to_thread(self._store.load_log, self._submission_id)
         self._out((text or "")[self._offset :])
+
+    def _api_of(self, job: Job) -> RayApi | None:
+        """Return how to speak to its cluster; None: it has none, or that is no longer in clusters.yaml."""
+        return self._apis.get(job.cluster or "")
 
     def _out(self, piece: str) -> None:
         if piece:
