@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -117,6 +119,8 @@ def main(measure: Callable[[Size], Report]) -> None:
     parser.add_argument("--smoke", action="store_true", help="only see whether it runs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args()
+    # Ray heads and folders go with their `with`, which SIGTERM alone would not leave.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = measure(Size.FULL if asked.full else Size.SMOKE if asked.smoke else Size.QUICK)
     print(json.dumps(as_json(report)) if asked.json else show(report))
 

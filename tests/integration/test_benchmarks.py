@@ -1,12 +1,17 @@
 """Every benchmark runs, in a tiny size; what it finds is not judged here."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from benchmarks import memory, plan, queue, react
 from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
 
+ROOT = Path(__file__).parents[2]
 NEED_NO_RAY = {"memory": memory, "plan": plan, "queue": queue, "react": react}
 
 
@@ -52,3 +57,24 @@ def test_a_missed_target_is_said() -> None:
 
 def test_a_percentile_is_one_of_the_values() -> None:
     assert [percentile([3.0, 1.0, 2.0], percent) for percent in (0, 50, 99)] == [1.0, 2.0, 3.0]
+
+
+def test_a_benchmark_that_is_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    program = f"""
+import os, pathlib, signal
+from benchmarks.measure import main
+
+def measure(size):
+    left = pathlib.Path({str(left)!r})
+    left.touch()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        left.unlink()
+
+main(measure)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert not left.exists()
