@@ -8,8 +8,9 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -94,10 +95,8 @@ class Scheduler:
         path = find_config(config_file_path, environ=environ, cwd=cwd or Path.cwd())
         return cls(load_config(path), directory=state_dir(path, environ), environ=environ)
 
-    def in_this_process(self) -> Scheduler:
-        """Return this one or, in a forked child, one like it: it has no threads and connections there."""
-        if self._is_ours():
-            return self
+    def anew(self) -> Scheduler:
+        """Return one with the same configuration of which nothing is opened or started yet."""
         return Scheduler(
             self.config, directory=self.directory, environ=self._environ, crash_point=self._crash_point
         )
@@ -105,8 +104,7 @@ class Scheduler:
     @property
     def parts(self) -> Parts:
         """Open the store, once."""
-        self._check_usable()
-        with self._lock:
+        with self._usable():
             if self._parts is None:
                 self._parts = self._open()
             return self._parts
@@ -129,8 +127,7 @@ class Scheduler:
     @property
     def tasks(self) -> TaskRunner:
         """Tasks and actors. Needs neither store nor engine, so that it works inside a job."""
-        self._check_usable()
-        with self._lock:
+        with self._usable():
             if self._tasks is None:
                 self._tasks = TaskRunner(
                     self.config,
@@ -148,7 +145,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Start the engine, unless it runs."""
-        with self._lock:
+        with self._usable():
             parts = self.parts
             if self._engine is None:
                 self._engine = EngineThread(lambda: self._context(parts), holder=holder_name())
@@ -198,12 +195,15 @@ class Scheduler:
     def _is_ours(self) -> bool:
         return self._process == os.getpid()
 
-    def _check_usable(self) -> None:
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
         again = "call initialize_scheduler_environment again"
-        if not self._is_ours():
+        if not self._is_ours():  # asked first: a thread that is not here may have held the lock
             raise StoreError(f"this scheduler belongs to the process that was forked; {again} in this one")
-        if self._stopped:
-            raise StoreError(f"this scheduler was stopped; {again}")
+        with self._lock:
+            if self._stopped:
+                raise StoreError(f"this scheduler was stopped; {again}")
+            yield
 
     def _open(self) -> Parts:
         store = open_store(self.directory)

@@ -30,10 +30,10 @@ _inherited: list[Scheduler] = []
 
 
 def _begin_anew_in_a_fork() -> None:
-    _current.lock = threading.RLock()
-    if _current.scheduler is not None:
-        _inherited.append(_current.scheduler)
-        _current.scheduler = _current.scheduler.in_this_process()
+    known, _current.lock, _current.scheduler = _current.scheduler, threading.RLock(), None
+    if known is not None and not known.stopped:
+        _inherited.append(known)
+        _current.scheduler = known.anew()
 
 
 os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
