@@ -33,10 +33,11 @@ def run(command: list[str], sandbox: Sandbox, folder: Path) -> str:
 
 def test_the_program_of_the_readme_runs(sandbox: Sandbox, tmp_path: Path) -> None:
     (program,) = blocks("python", pages=[ROOT / "README.md"])
-    printed = run([sys.executable, "-c", program.text], sandbox, tmp_path).splitlines()
-    assert [re.sub(r"^(centos|mac) ", "", line) for line in printed[-4:]] == [
-        f"SUCCEEDED {n**2}" for n in range(4)
-    ]
+    printed = run([sys.executable, "-c", program.text], sandbox, tmp_path)
+    logs = re.split(r"^(?:centos|mac)\nSUCCEEDED\n", printed, flags=re.MULTILINE)[1:]
+    assert len(logs) == 4
+    # Ray writes a line of its own into each log, which may come after that of a fast program.
+    assert all(str(n**2) in log.splitlines() for n, log in enumerate(logs))
 
 
 def test_the_quickstart_works_word_for_word(sandbox: Sandbox, tmp_path: Path) -> None:
