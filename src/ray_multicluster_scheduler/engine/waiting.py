@@ -29,18 +29,12 @@ class WaitingJobs:
         self._last_seq = 0
         self._queued = QueuedJobs(context.config.clusters)
 
-    def __len__(self) -> int:
-        return len(self._backlog)
-
-    async def refresh(self) -> bool:
-        """Take in the jobs that were added since; tell whether there were any."""
-        found = False
+    async def refresh(self) -> None:
+        """Take in the jobs that were added since."""
         async for page in self._pages(after=self._last_seq):
             for job, needs in page:
                 self._backlog.put(self._queued.of(job), not_before=job.not_before, needs=needs)
             self._last_seq = page[-1][0].seq
-            found = True
-        return found
 
     async def whole(self) -> AsyncIterator[Job]:
         """Read all of them from the store again: here only what decides on their places is kept."""

@@ -112,10 +112,10 @@ def _check_can_be_sent(spec: JobSpec) -> None:
         try:
             to_json(getattr(spec, each.name))
         except PydanticSerializationError as error:
-            name = "job_id" if each.name == "name" else each.name
+            argument = {"name": "job_id", "requirements": "resource_requirements"}.get(each.name, each.name)
             raise InvalidRequest(
-                f"{name} holds something that cannot be sent to a cluster; it must be valid Unicode text and "
-                f"plain values ({str(error).removeprefix('Error serializing to JSON: ')})"
+                f"{argument} holds something that cannot be sent to a cluster; it must be valid Unicode text "
+                f"and plain values ({str(error).removeprefix('Error serializing to JSON: ')})"
             ) from None
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.queue import (
     DEPENDENCY_FAILED,
     JOB_COLUMNS,
-    QUEUED_BY_THE_WAY,
     TARGET_STOPPED,
     get_many,
     read_jobs,
@@ -26,7 +25,9 @@ MAX_REASON = 1000
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _OVERDUE = select(*JOB_COLUMNS).where(jobs.c.queue_deadline <= bindparam("now"))
 _FAILED_NEED = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
-_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(QUEUED_BY_THE_WAY, jobs.c.submission_id.in_(_FAILED_NEED))
+#: These are few: `coalesce` keeps SQLite from looking for them in the whole queue.
+_QUEUED_BY_THE_WAY = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value
+_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(_QUEUED_BY_THE_WAY, jobs.c.submission_id.in_(_FAILED_NEED))
 _STOPPING = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
 
 

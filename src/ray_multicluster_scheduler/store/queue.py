@@ -38,8 +38,6 @@ JOB_COLUMNS = tuple(
     type_coerce(column, Text).label(column.name) if isinstance(column.type, JSON) else column
     for column in (jobs.c[name] for name in JOB_FIELDS)
 )
-#: For statements that find few jobs by something else: `coalesce` keeps them from going through the queue.
-QUEUED_BY_THE_WAY = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value
 WRITE_EVENTS = Prepared(insert(events))
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _IS_LIVE = jobs.c.state.in_(sorted(state.value for state in LIVE))

@@ -61,6 +61,7 @@ def test_one_job_that_never_fits_is_told_and_none_is_accepted(store: SqlStore, s
         ("runtime_env", {"runtime_env": {"env_vars": {"NAME": "\udcff"}}}),
         ("runtime_env", {"runtime_env": {"config": {"setup_timeout_seconds": object()}}}),
         ("tags", {"tags": ["\udcff"]}),
+        ("resource_requirements", {"resource_requirements": {"\udcff": 1}}),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_name(
