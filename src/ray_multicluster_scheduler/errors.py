@@ -104,7 +104,7 @@ class DuplicateSubmission(InvalidRequest):
 
 
 class DependencyProblem(InvalidRequest):
-    """A dependency is unknown or closes a circle."""
+    """A dependency is unknown or would make a cycle."""
 
 
 class PackageProblem(InvalidRequest):

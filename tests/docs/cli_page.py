@@ -36,7 +36,7 @@ There is no server. Of the processes that use one configuration, one leads: it p
 jobs of all. `submit`, `wait`, `logs -f` and `stop` lead while they run, unless another process does.
 `submit --no-wait` leads for the few seconds that it takes to send what fits, and says what still waits.
 `jobs`, `status`, `info`, `events`, `explain`, `clusters` and `top` only look; where nobody leads, they say
-how old it is what they show. A job that was sent runs on in any case.
+how old the information is. A job that was sent runs on in any case.
 
 ## Shell completion
 

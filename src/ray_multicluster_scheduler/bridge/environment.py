@@ -76,7 +76,8 @@ class Environments:
         content = self._read_at_home(name)
         if content is None:
             raise PackageProblem(
-                f"the package gcs://{name} is neither kept here nor on the home cluster any more"
+                f"the package gcs://{name} is neither kept here nor on the home cluster any more; "
+                "submit again from the machine that has the directory"
             )
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "package"

@@ -22,7 +22,7 @@ def drain(cluster: ClusterArgument, *, config: ConfigOption = None, reason: Reas
 def undrain(cluster: ClusterArgument, *, config: ConfigOption = None) -> None:
     """Let a cluster have new jobs again.
 
-    This goes before `drained: true` in the configuration.
+    This overrides `drained: true` in the configuration.
     """
     _mark(config, cluster, "", drained=False)
     typer.echo(f"{cluster} may have new jobs again.")

@@ -29,7 +29,7 @@ ConfigOption = Annotated[
         help="The clusters.yaml to use; without it RAY_MULTICLUSTER_CONFIG, ./clusters.yaml and the home.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs; null is unknown.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; an unknown value is null.")]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Stay and refresh until Ctrl-C.")]
 GroupOption = Annotated[
     str | None,

@@ -68,7 +68,9 @@ def pipeline(
     params: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help='Per operator: {"OPERATOR": {"power": 2}}.')
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Run it so often, to compare times.")] = 1,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Run the pipeline this many times and compare the times.")
+    ] = 1,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the times: .json for programs, .png as a plot.")
     ] = None,

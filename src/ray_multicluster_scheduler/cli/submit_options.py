@@ -57,7 +57,11 @@ SubmitJson = Annotated[bool, typer.Option("--json", help="With --no-wait or --dr
 
 Cluster = Annotated[
     str | None,
-    _ours("Goes there if it can now, else elsewhere.", metavar="NAME", autocompletion=complete_clusters),
+    _ours(
+        "Preferred cluster; another one is used when it has no room now.",
+        metavar="NAME",
+        autocompletion=complete_clusters,
+    ),
 ]
 Cpus = Annotated[float | None, _ours("CPUs of the whole job; without any claim it counts as one CPU.")]
 Gpus = Annotated[float | None, _ours("GPUs of the whole job.")]

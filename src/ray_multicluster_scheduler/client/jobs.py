@@ -78,7 +78,7 @@ def submit_job(
 
     Raises:
         RuntimeError: No configuration was found.
-        ValueError: The request cannot be (relative path, bad environment, id taken, larger than any cluster).
+        ValueError: Refused: a relative path, a bad environment, a taken id, larger than any cluster, …
     """
     arguments = locals()
     return submit_jobs([arguments])[0]
@@ -218,7 +218,7 @@ def _state(word: str) -> JobState:
         return JobState(word.upper())
     except ValueError:
         known = ", ".join(state.value for state in JobState)
-        raise InvalidRequest(f"{word!r} is no state; there are {known}") from None
+        raise InvalidRequest(f"unknown state {word!r}; use one of {known}") from None
 
 
 def _live_log(scheduler: Scheduler, job: Job) -> str | None:

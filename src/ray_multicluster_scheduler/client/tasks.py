@@ -38,7 +38,7 @@ def submit_task(
         runtime_env: Added to the environment of the cluster and of this program.
 
     Raises:
-        ValueError: The request cannot be, or is larger than any cluster.
+        ValueError: The request is refused, or is larger than any cluster.
         RuntimeError: No configuration was found, or no cluster can take it now.
     """
     options = {"num_returns": num_returns, "max_retries": max_retries, "runtime_env": runtime_env}
@@ -91,7 +91,7 @@ def submit_actor(
         runtime_env: As for `submit_task`.
 
     Raises:
-        ValueError: The request cannot be, is larger than any cluster, or the name is taken.
+        ValueError: The request is refused, is larger than any cluster, or the name is taken.
         RuntimeError: No configuration was found, or no cluster can take it now.
     """
     options = {

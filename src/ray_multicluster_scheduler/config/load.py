@@ -133,7 +133,7 @@ class _Reading:
 
     def name(self, name: object, where: Where) -> str | None:
         if not isinstance(name, str):
-            self.note(where, "missing. Each cluster in a list has its `name`.")
+            self.note(where, "missing: each cluster in a list needs a `name`.")
             return None
         try:
             return cluster_name(name)

@@ -17,8 +17,8 @@ from ray_multicluster_scheduler.policy.judge import Sight
 from ray_multicluster_scheduler.policy.remote_request import is_ours
 from ray_multicluster_scheduler.ports import RayApi
 
-#: Up to here single reads are cheaper for the cluster than its whole job list, and one more for so many jobs
-#: that are in it: Ray lists all that it remembers.
+#: Up to SINGLE_READS + listed / LISTED_PER_READ jobs are read one by one: beyond that a single list call is
+#: cheaper for the cluster, although Ray lists every job that it remembers.
 SINGLE_READS = 4
 LISTED_PER_READ = 20
 CONNECT_TIMEOUT_S = 2.0

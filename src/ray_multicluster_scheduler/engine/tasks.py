@@ -21,7 +21,7 @@ async def together(jobs: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
 
 
 async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """Do the same for two of different types."""
+    """Do what `together` does, for two coroutines with different result types."""
     first, second = asyncio.create_task(one), asyncio.create_task(other)
     try:
         return await asyncio.gather(first, second)

@@ -49,9 +49,11 @@ class EngineThread:
     def check(self) -> None:
         """Raise when the engine has ended by itself: waiting for it would be in vain."""
         if self._failure is not None:
+            failure = self._failure
             raise SchedulerError(
-                f"the scheduler in this process has stopped: {self._failure}"
-            ) from self._failure
+                f"the scheduler in this process has stopped: {type(failure).__name__}: {failure}. Jobs that "
+                "run go on. Start this program again; if that does not help, report the traceback in the log"
+            ) from failure
 
     def begin(
         self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]

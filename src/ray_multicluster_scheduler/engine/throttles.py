@@ -1,4 +1,4 @@
-"""What the leader remembers of recent deaths. A new leader begins without suspicion."""
+"""What the leader remembers of jobs that died quickly. A new leader starts with an empty record."""
 
 from __future__ import annotations
 

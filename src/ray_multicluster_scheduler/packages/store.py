@@ -46,7 +46,7 @@ class PackageStore:
         directory.chmod(0o700)
         (directory / _KNOWN).mkdir(mode=0o700, exist_ok=True)
         with self._locked():
-            # Who sends a directory that holds this store would send all earlier packages along.
+            # Keeps this directory out of packages that are built from a parent directory.
             if not (directory / RAYIGNORE).exists():
                 (directory / RAYIGNORE).write_text("*\n")
             self._remove_leftovers()

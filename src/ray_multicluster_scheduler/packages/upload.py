@@ -27,7 +27,7 @@ class Uploader:
         """Make sure that the cluster has these packages; return how many bytes had to be sent."""
         sent = 0
         for name in names:
-            # Those who wait hold the lock too; the last one takes it along.
+            # Waiters keep the lock referenced; the entry disappears with the last of them.
             lock = self._locks.setdefault(name, asyncio.Lock())
             async with lock:
                 sent += await self._ensure(name)

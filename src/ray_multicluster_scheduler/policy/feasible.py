@@ -67,7 +67,7 @@ def can_ever_hold(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | No
         names = ", ".join(unknown)
         return Refusal(
             cause=Cause.UNKNOWN_RESOURCES,
-            sentence=f"it does not tell how much {names} it has; max_resources in clusters.yaml can say it",
+            sentence=f"its total of {names} is unknown; set max_resources for it in clusters.yaml",
         )
     if lack := room.beyond(job.claim):
         has = show(_only(room.capacity, lack))

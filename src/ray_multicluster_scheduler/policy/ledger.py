@@ -42,7 +42,7 @@ class Room:
         return self.view.spec.max_running_jobs - self.view.live_jobs - self.placed
 
     def unknown(self, claim: Resources) -> tuple[str, ...]:
-        """Return the claimed resources of which nobody knows how much there is."""
+        """Return the claimed resources whose total on this cluster is unknown."""
         if self.view.snapshot.total is not None:
             return ()
         return tuple(sorted(name for name in claim if name not in self.capacity))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 #: Where a cluster begins that nobody has seen start anything.
 FIRST_LIMIT = 2
-#: With each start until a cluster first gets slower: half as many again with each flight, because what a
-#: flight costs shows only when it is over.
+#: Slow start: added to the limit with each start until the cluster first gets slower. A full round of starts
+#: grows the limit by half, because what a round costs shows only when it is over.
 FIRST_STEP = 0.5
 #: Up to this many times the shortest start is "about as long".
 FAST = 1.25

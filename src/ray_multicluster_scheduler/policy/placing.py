@@ -1,8 +1,8 @@
 """Place what can be placed, of a queue of any length: the same choices as plan.py, at the cost of its kinds.
 
 plan.py is the definition and decides about every job. Here a line of jobs is left as soon as one of them
-finds no place: within a pass clusters only fill up, so that those behind it find none either. Only who has
-waited too long is still asked, until no more room can be kept for his like.
+finds no place: within a pass clusters only fill up, so those behind it find none either. Jobs past the
+starvation limit are still considered, until no cluster can reserve capacity for that kind of job.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _level(going: _Pass, lines: Sequence[Line], shares: Shares) -> Iterator[Plac
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Entered:
-    """A line during a pass: who is next, and whether somebody behind him need be asked."""
+    """Iteration state of one queue line within a pass."""
 
     line: Line
     #: Its row in the table, and a job that stands for it there.
@@ -94,7 +94,7 @@ class _Entered:
     kept_nothing: bool = False
 
 
-#: Age and id of who is next, then a number that decides between lines whose heads are equal: there are none.
+#: Heap key: (seq, id) of the next job. `id(entered)` only keeps the tuples comparable: (seq, id) is unique.
 _Head = tuple[int, str, int, _Entered]
 
 
@@ -122,7 +122,7 @@ class _Pass:
         self._somebody_starves = any(self._starves(line.oldest) for line in lines)
 
     def enter(self, line: Line) -> _Entered | None:
-        """Return a line as it is at the beginning; None when nobody stands in it."""
+        """Return the state of a line at the start of a pass; None for an empty line."""
         row, rest = self._rows[_kind(line.sample)], line.in_turn()
         for first in rest:
             job = replace(self._samples[row], preferred_cluster=line.sample.preferred_cluster)
@@ -130,7 +130,7 @@ class _Pass:
         return None
 
     def decide(self, entered: _Entered) -> Placement | None:
-        """Find a place for who is next, or keep room for him when he has waited too long."""
+        """Place the next job of a line, or reserve room for it when it has waited too long."""
         starves = self._starves(entered.next.waiting_since)
         if not starves and self._preferred_is_paced(entered):
             # Only room that is kept for another one can change that before the next pass.

@@ -54,7 +54,7 @@ class ScoreTable:
         self._open = np.zeros(len(rooms), dtype=np.bool_)
         #: By resource: which kinds claim it on which clusters, of those that have any.
         self._counts = self._claimed & (self._capacity != 0)[:, None, :]
-        #: The share of what claims nothing that counts; of all others it is the least of theirs.
+        #: Initial free share: 1.0 if the job claims none of the cluster's resources, else inf, lowered below.
         self._share = np.where(self._counts.any(axis=0), np.inf, 1.0)
         weight = np.array([room.view.spec.weight for room in rooms], dtype=np.float64)
         health = np.array([room.view.snapshot.score for room in rooms], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Two limits for bad times: on what a black hole is given, and on how fast lost jobs are started anew.
+"""Two limits: on what a cluster gets where jobs die quickly, and on how fast lost jobs are started again.
 
 A black hole is a cluster that kills jobs within seconds (a full disk, a missing mount). It always looks idle,
 so it would be given one job after the other. Here it gets less (one job at a time), then nothing but a probe
@@ -105,10 +105,10 @@ def throttle(
             reason=f"{died}; it is given one job at a time until one of them does better",
         )
     left_s = streak.last_at + _pause_s(streak, rules) - now
-    wait = f"in {left_s:.0f} s" if left_s > 0 else "at a time"
+    wait = f"the next in {left_s:.0f} s" if left_s > 0 else "one at a time"
     return Throttle(
         allowance=0 if left_s > 0 else max(0, 1 - len(since)),
-        reason=f"{died}; it is given nothing until a probe job does better (one {wait})",
+        reason=f"{died}; it gets only probe jobs until one does better ({wait})",
     )
 
 

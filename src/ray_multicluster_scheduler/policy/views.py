@@ -92,7 +92,7 @@ def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[s
 
 
 def env_key(spec: JobSpec) -> str:
-    """Return a key that is equal for jobs with the same to set up; empty: nothing. Variables are not."""
+    """Return a hash of the runtime_env without `env_vars`; empty when nothing needs to be set up."""
     to_set_up = {option: value for option, value in spec.runtime_env.items() if option != "env_vars"}
     if not to_set_up:
         return ""

@@ -98,7 +98,7 @@ def _run_alike(tx: Connection, statement: Prepared, rows: Iterable[dict[str, Any
 
 
 def _settle_dependencies(tx: Connection, ended: Sequence[Job]) -> None:
-    """Free who waited for a success, mark who waited in vain, forget what the ended ones waited for."""
+    """Release jobs whose dependency succeeded, mark those where it failed, drop the ended jobs' own."""
     _FORGET_WAITS.run(tx, [job.submission_id for job in ended if job.spec.depends_on])
     _FREE_WAITING.run(tx, [job.submission_id for job in ended if job.state is JobState.SUCCEEDED])
     _FAIL_WAITING.run(tx, [job.submission_id for job in ended if job.state is not JobState.SUCCEEDED])

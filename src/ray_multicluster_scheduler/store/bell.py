@@ -115,7 +115,7 @@ class Bell:
                     self._ring_here()
                     continue
                 mark = self._mark()
-                if mark is None or mark != seen:  # None: who waits shall meet the error himself
+                if mark is None or mark != seen:  # None: unreadable; woken waiters see the error
                     self._ring_here()
                 seen = mark
         finally:

@@ -25,9 +25,9 @@ MAX_REASON = 1000
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _OVERDUE = select(*JOB_COLUMNS).where(jobs.c.queue_deadline <= bindparam("now"))
 _FAILED_NEED = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
-#: These are few: `coalesce` keeps SQLite from looking for them in the whole queue.
-_QUEUED_BY_THE_WAY = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value
-_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(_QUEUED_BY_THE_WAY, jobs.c.submission_id.in_(_FAILED_NEED))
+#: Few jobs have a failed dependency: `coalesce` keeps SQLite from using the index of the whole queue.
+_QUEUED_UNINDEXED = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value
+_WAITING_IN_VAIN = select(*JOB_COLUMNS).where(_QUEUED_UNINDEXED, jobs.c.submission_id.in_(_FAILED_NEED))
 _STOPPING = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
 
 

@@ -1,7 +1,7 @@
 """Threads that write at the same moment share one commit, because a commit costs a wait for the disk.
 
-The first one writes; who comes while the disk is busy waits, and the next one writes for all of those. Nobody
-returns before his own data is on the disk, and nobody alone waits for company.
+The first caller writes at once; callers that arrive during its fsync share the next commit. No call returns
+before its own data is on disk, and a single caller never waits for others.
 """
 
 from __future__ import annotations

@@ -86,10 +86,9 @@ def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
 
 
 def get_changed(tx: Connection, submission_ids: Collection[str], known: Mapping[str, Job]) -> dict[str, Job]:
-    """Return the same as `get_many`, where the leader knows some jobs as they were after his last look.
+    """Return the same as `get_many`, but reuse `known` jobs whose state, attempt and target are unchanged.
 
-    Besides him only a request to stop changes a job, and it changes the target: what has the same state,
-    attempt and target is the same, and is not read as a whole.
+    Only the leader and `request_stop` modify a job, and a stop request changes the target.
     """
     compared = [submission_id for submission_id in submission_ids if submission_id in known]
     same = {

@@ -66,7 +66,7 @@ def test_an_environment_that_cannot_be_composed_there_is_refused_there_only() ->
 def test_an_unknown_size_is_its_own_reason_and_not_zero() -> None:
     cause, sentence = said(a_view("a", None))
     assert cause is Cause.UNKNOWN_RESOURCES
-    assert "how much CPU" in sentence
+    assert "total of CPU is unknown" in sentence
     assert "max_resources" in sentence
 
 

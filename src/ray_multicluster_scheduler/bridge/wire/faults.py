@@ -34,10 +34,12 @@ def task_lost(cluster: str, reason: str, *, sent: bool) -> Exception:
     if sent:
         return OutcomeUnknown(
             cluster,
-            f"lost while it ran the task, which may have been executed ({reason}); max_retries allows more",
+            f"lost while it ran the task, which may have been executed ({reason}); "
+            "set max_retries to let it run again",
         )
     return ClusterUnreachable(
-        cluster, f"lost before it was sent the task, which no other one can hold ({reason})"
+        cluster,
+        f"connection lost before the task was sent, and no other cluster is large enough for it ({reason})",
     )
 
 

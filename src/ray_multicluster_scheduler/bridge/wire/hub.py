@@ -32,7 +32,7 @@ THREADS = 32
 #: One answer carries at most this much, so that it does not keep later ones waiting.
 TAKE_BYTES = 8 * 2**20
 BATCH_ANSWERS = 200
-#: So long a reply to `submit` waits for the first answer; only for a pause if the last one waited in vain.
+#: How long `submit` waits for a first answer before it replies; PAUSE_S if the last batch had none in time.
 SOON_S = 0.02
 #: Answers that come this close to each other go out together, if that holds up none of them for long.
 PAUSE_S = 0.002

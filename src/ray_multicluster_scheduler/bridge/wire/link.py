@@ -92,7 +92,7 @@ class Link:
         return await asyncio.wait_for(self._ask(lambda: self._hub.take.remote(HEARTBEAT_S)), SILENCE_S)
 
     async def put(self, value: Any) -> Any:
-        """Move a value over and return its ref there; what it is for was not sent then."""
+        """Put a value on the remote cluster and return its ref. If this fails, the call was never sent."""
         with _loss(sent=False):
             return await self._in_thread(lambda: ray.put(value))
 

@@ -49,7 +49,7 @@ class Turns:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """Find out whose turn it is; for one that has not arrived, all wait no longer than the gap."""
+        """Wake the next call in order; one that has not arrived is waited for no longer than the gap."""
         while self._next in self._gone:
             self._next += 1
         self._gone = {number for number in self._gone if number > self._next}

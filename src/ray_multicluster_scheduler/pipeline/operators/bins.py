@@ -28,7 +28,7 @@ class UniformKBinsDiscretizer(_Discretizer):
     """Bins of the same width between the smallest and the largest value."""
 
     name = "UniformKBinsDiscretizer"
-    about = "Numbers as their bin, of so many equal ones."
+    about = "Replace numbers by the index of one of N bins of equal width."
     parameters: ClassVar = {"bins": Parameter(about="how many bins", types=(int,)), **_EDGES}
 
 
@@ -36,7 +36,7 @@ class CustomKBinsDiscretizer(_Discretizer):
     """Bins between given edges."""
 
     name = "CustomKBinsDiscretizer"
-    about = "Numbers as their bin, between given edges."
+    about = "Replace numbers by the index of the bin between given edges."
     parameters: ClassVar = {"bins": Parameter(about="the edges, rising", types=(list,)), **_EDGES}
 
 
