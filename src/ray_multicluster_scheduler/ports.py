@@ -110,6 +110,7 @@ class JobStore(Protocol):
         states: Sequence[JobState] | None = None,
         user: str | None = None,
         cluster: str | None = None,
+        name: str | None = None,
         group: str | None = None,
         tag: str | None = None,
         limit: int | None = None,

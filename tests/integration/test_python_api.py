@@ -100,6 +100,24 @@ async def test_a_single_id_instead_of_a_list_is_refused_with_the_way_out(
         await aio.wait_for_all_jobs("sub_1")  # type: ignore[arg-type]
 
 
+async def test_a_job_is_found_by_its_job_id_as_well_and_the_newest_is_meant(
+    clusters: dict[str, FakeRay],
+) -> None:
+    old = await aio.submit_job("echo monday", job_id="nightly")
+    await aio.wait_for_all_jobs([old])
+    new = await aio.submit_job("echo tuesday", job_id="nightly")
+    assert await aio.wait_for_all_jobs(["nightly"]) is True
+    assert await aio.get_job_status("nightly", "a") == "SUCCEEDED"
+    assert (await aio.get_job_info("nightly"))["submission_id"] == new
+    assert (await aio.explain("nightly"))["submission_id"] == new
+    assert "tuesday" in "".join([piece async for piece in aio.tail_job_logs("nightly")])
+    assert [row["submission_id"] for row in await aio.list_jobs(job_id="nightly")] == [new, old]
+    running = await aio.submit_job("sleep 60", job_id="nightly")
+    assert await aio.stop_job("nightly") is True
+    assert await aio.get_job_status(running) == "STOPPED"
+    assert await aio.get_job_status(new) == "SUCCEEDED"
+
+
 async def test_the_log_is_followed_from_the_start_to_the_end(clusters: dict[str, FakeRay]) -> None:
     job_id = await aio.submit_job("echo one; sleep 0.5; echo two")
     text = "".join([piece async for piece in aio.tail_job_logs(job_id)])

@@ -202,10 +202,12 @@ def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path:
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directory: Path) -> None:
     store = open_store(directory)
-    store.add([("old", a_spec())], now=NOW)
+    store.add([("old", a_spec(name="nightly"))], now=NOW)
     store.close()
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        connection.execute("DROP INDEX ix_jobs_name")
+        connection.execute("ALTER TABLE jobs DROP COLUMN name")
         connection.execute("DROP INDEX ix_jobs_state")
         connection.execute("CREATE INDEX ix_jobs_queue ON jobs (state, priority DESC, seq)")
         connection.execute("DROP INDEX ix_jobs_stopping")
@@ -216,6 +218,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
     store = open_store(directory)
 
     assert [job.submission_id for job in store.list_jobs(states=[JobState.QUEUED])] == ["old"]
+    assert [job.submission_id for job in store.list_jobs(name="nightly")] == ["old"]
     store.close()
     assert schema(directory / "jobs.db") == wanted
 

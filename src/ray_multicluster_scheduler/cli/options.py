@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from ray_multicluster_scheduler.cli.completion import complete_clusters, complet
 from ray_multicluster_scheduler.config import Config, find_config, load_config
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.runtime import Scheduler
 
@@ -86,9 +86,3 @@ def find_jobs(store: JobStore, ids: Sequence[str], group: str | None) -> list[Jo
             + (f"; did you mean {guess!r}?" if guess else "; `raymc jobs` shows the known jobs")
         )
     return found[::-1]
-
-
-def nearest(word: str, known: Collection[str]) -> str | None:
-    """Return what a user may have meant: a name that begins so, else one that looks like it."""
-    begins = [name for name in known if name.startswith(word)] if word else []
-    return next(iter(begins or difflib.get_close_matches(word, known, n=1)), None)

@@ -54,7 +54,8 @@ def submit_job(
     Args:
         entrypoint: The shell command. Scripts by absolute path, unless `runtime_env` has a `working_dir`.
         runtime_env: The job's own environment; the chosen cluster's comes first, the job's keys win.
-        job_id: Your own name for the job; `job_<uuid>` by default.
+        job_id: Your own name for the job; `job_<uuid>` by default. Several may have the same one, such as those
+            of every night: it means the newest of them, wherever a submission id is asked for.
         metadata: Text that travels with the job.
         submission_id: The id to use; `sub_<uuid>` by default.
         preferred_cluster: Goes first; another cluster is taken when it cannot have the job now.
@@ -96,7 +97,8 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
 def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
     """Return PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN for an id that nobody knows.
 
-    The id alone is enough: `cluster_name` is accepted because older programs pass it.
+    A `job_id` is an id too, here and below: it means the newest job that has it. The id alone is enough:
+    `cluster_name` is accepted because older programs pass it.
     """
     return working_scheduler().jobs.status(submission_id)
 
@@ -107,9 +109,10 @@ def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[st
     Raises `JobNotFound`. Secrets in the environment are hidden.
     """
     scheduler = working_scheduler()
-    info = scheduler.jobs.info(submission_id)
+    job = scheduler.jobs.find_one(submission_id)
+    info = scheduler.jobs.info(job.submission_id)
     if info["logs"] is None:
-        info["logs"] = _live_log(scheduler, scheduler.store.get(submission_id))
+        info["logs"] = _live_log(scheduler, scheduler.store.get(job.submission_id))
     return info
 
 
@@ -120,10 +123,11 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     """
     scheduler = working_scheduler()
     try:
-        scheduler.jobs.stop([submission_id])
-        for _ in scheduler.jobs.changes([submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
+        found = scheduler.jobs.find_one(submission_id).submission_id
+        scheduler.jobs.stop([found])
+        for _ in scheduler.jobs.changes([found], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
             scheduler.check()
-        return scheduler.store.get(submission_id).state is JobState.STOPPED
+        return scheduler.store.get(found).state is JobState.STOPPED
     except (JobNotFound, WaitTimeout) as error:
         log.warning("not stopped: %s", error)
         return False
@@ -137,12 +141,14 @@ def list_jobs(
     group: str | None = None,
     tag: str | None = None,
     limit: int | None = 100,
+    job_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
     jobs = working_scheduler().store.list_jobs(
         states=None if states is None else [_state(word) for word in states],
         user=user,
         cluster=cluster,
+        name=job_id,
         group=group,
         tag=tag,
         limit=limit,
@@ -164,19 +170,21 @@ def wait_for_all_jobs(
     if isinstance(submission_ids, str):
         raise InvalidRequest("submission_ids must be a list of ids; write [id] for a single one")
     scheduler = working_scheduler()
-    with progress_display(len(submission_ids)) as show:
+    ids = [job.submission_id for job in scheduler.jobs.find_each(submission_ids)]
+    with progress_display(len(ids)) as show:
 
         def watch(jobs: Mapping[str, Job]) -> None:
             scheduler.check()
             show(jobs)
 
-        scheduler.jobs.wait(submission_ids, timeout_s=timeout, tick_s=max(0.1, check_interval), watch=watch)
+        scheduler.jobs.wait(ids, timeout_s=timeout, tick_s=max(0.1, check_interval), watch=watch)
     return True
 
 
 def explain(submission_id: str) -> dict[str, Any]:
     """Return why a job is where it is: per cluster score parts or refusal, its place, what would help."""
-    return working_scheduler().explainer.explain(submission_id)
+    scheduler = working_scheduler()
+    return scheduler.explainer.explain(scheduler.jobs.find_one(submission_id).submission_id)
 
 
 def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:

@@ -27,9 +27,9 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
     says so and the new attempt's log follows. Raises `JobNotFound` at once for an unknown id.
     """
     scheduler = working_scheduler()
-    scheduler.store.get(submission_id)
+    job = scheduler.jobs.find_one(submission_id)
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    running = begin_tail(scheduler, submission_id, pieces.put)
+    running = begin_tail(scheduler, job.submission_id, pieces.put)
     running.add_done_callback(lambda _: pieces.put(None))
     return _drain(pieces, running.result, running.cancel)
 

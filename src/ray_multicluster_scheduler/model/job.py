@@ -23,7 +23,7 @@ class JobSpec:
 
     entrypoint: str
     user: str
-    #: The user's own name for the job (`job_id` in the API); free text, not unique.
+    #: The user's own name for the job (`job_id` in the API); free text. Several jobs may have the same one.
     name: str | None = None
     #: Normalised; local directories are already replaced by `gcs://` packages that we hold.
     runtime_env: Mapping[str, Any] = field(default_factory=dict)

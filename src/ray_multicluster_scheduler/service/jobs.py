@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.policy.ledger import Room, open_room
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.find import find_all, find_each, newest_named
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 
 UNKNOWN = "UNKNOWN"
@@ -47,9 +48,27 @@ class JobService:
         self._refuse_impossible([spec.claim for _, spec in accepted])
         return self._store.add(accepted, now=self._clock.now())
 
-    def status(self, submission_id: str) -> str:
-        """Return Ray's word for a job's state, `UNKNOWN` for an unknown id."""
-        job = self._store.get_many([submission_id]).get(submission_id)
+    def find(self, word: str) -> tuple[Job, ...]:
+        """Return the jobs that a word means: a submission id, else a `job_id`, else a group; newest first.
+
+        Raises `JobNotFound` with the nearest word that is known.
+        """
+        return find_all(self._store, word)
+
+    def find_each(self, words: Sequence[str]) -> tuple[Job, ...]:
+        """Return for each word the job with this submission id, else the newest with this `job_id`.
+
+        Raises `JobNotFound`. A job that several words mean is returned once.
+        """
+        return find_each(self._store, words)
+
+    def find_one(self, word: str) -> Job:
+        """Return the job with this submission id, else the newest with this `job_id`; or `JobNotFound`."""
+        return self.find_each([word])[0]
+
+    def status(self, word: str) -> str:
+        """Return Ray's word for the state of the job that `find_one` would return, `UNKNOWN` without one."""
+        job = self._store.get_many([word]).get(word) or newest_named(self._store, word)
         return UNKNOWN if job is None else RAY_STATUS[job.state]
 
     def info(self, submission_id: str) -> dict[str, Any]:

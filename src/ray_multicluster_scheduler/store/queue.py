@@ -113,15 +113,17 @@ def list_jobs(
     states: Sequence[JobState] | None,
     user: str | None,
     cluster: str | None,
+    name: str | None,
     group: str | None,
     tag: str | None,
     limit: int | None,
 ) -> tuple[Job, ...]:
     """Return jobs, newest first, that match every given filter."""
     statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc()).limit(limit)
-    for column, wanted in ((jobs.c.user, user), (jobs.c.cluster, cluster), (jobs.c.group, group)):
-        if wanted is not None:
-            statement = statement.where(column == wanted)
+    wanted = {"user": user, "cluster": cluster, "name": name, "group": group}
+    for column, value in wanted.items():
+        if value is not None:
+            statement = statement.where(jobs.c[column] == value)
     if tag is not None:
         statement = statement.where(
             jobs.c.submission_id.in_(select(tags.c.submission_id).where(tags.c.tag == tag))

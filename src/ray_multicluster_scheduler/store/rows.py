@@ -52,6 +52,7 @@ def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, A
         "spec": spec,
         "user": spec.user,
         "priority": spec.priority,
+        "name": spec.name,
         "group": spec.group,
         "idempotency_key": spec.idempotency_key,
         "accepted_at": now,

@@ -70,6 +70,7 @@ class SqlStore:
         states: Sequence[JobState] | None = None,
         user: str | None = None,
         cluster: str | None = None,
+        name: str | None = None,
         group: str | None = None,
         tag: str | None = None,
         limit: int | None = None,
@@ -77,7 +78,7 @@ class SqlStore:
         """Return jobs, newest first, that match every given filter."""
         with self._database.read() as tx:
             return queue.list_jobs(
-                tx, states=states, user=user, cluster=cluster, group=group, tag=tag, limit=limit
+                tx, states=states, user=user, cluster=cluster, name=name, group=group, tag=tag, limit=limit
             )
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:

@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0002_pre"
+REVISION = "0003_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -110,12 +110,16 @@ jobs = Table(
     Column("infra_failures", Integer, nullable=False),
     Column("user_failures", Integer, nullable=False),
     Column("avoid", JSON, nullable=False),
+    # One more copy from the spec, the user's `job_id`; later columns stand at the end of an existing table.
+    Column("name", Text),
     _one_of("state", JobState),
     _one_of("target", Target),
     Index("ix_jobs_state", "state", "seq"),
     _partial_index(
         "uq_jobs_idempotency", "user", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True
     ),
+    # By age within one name or group: SQLite keeps the row's number, `seq`, in every index.
+    _partial_index("ix_jobs_name", "name", where="name IS NOT NULL"),
     _partial_index("ix_jobs_group", "group", where='"group" IS NOT NULL'),
     # With both columns, so that SQLite prefers it to the one above.
     _partial_index("ix_jobs_stopping", "state", "target", where="target = 'STOPPED'"),

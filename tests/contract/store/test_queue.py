@@ -55,6 +55,8 @@ def test_jobs_are_counted_by_state(store: JobStore, leader: Leader) -> None:
     [
         ({"user": "bob"}, {"bobs"}),
         ({"group": "g"}, {"grouped"}),
+        ({"name": "nightly"}, {"named"}),
+        ({"name": "night"}, set()),
         ({"tag": "gpu"}, {"tagged"}),
         ({"tag": "gp"}, set()),
         ({"cluster": "a"}, {"placed"}),
@@ -69,6 +71,7 @@ def test_jobs_are_listed_by_every_filter(
 ) -> None:
     leader.add("bobs", user="bob")
     leader.add("grouped", group="g")
+    leader.add("named", name="nightly")
     leader.add("tagged", tags=("gpu", "night", "gpu"))
     leader.add("placed", S.PLACED)
 

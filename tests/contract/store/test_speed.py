@@ -39,6 +39,9 @@ CALLS: dict[str, Callable[[Leader], object]] = {
     "logs": lambda leader: leader.store.apply(
         [], logs=[("old", 1, "text")], epoch=leader.lease.epoch, now=NOW
     ),
+    "named": lambda leader: leader.store.list_jobs(name="nightly"),
+    "newest named": lambda leader: leader.store.list_jobs(name="nightly", limit=1),
+    "grouped": lambda leader: leader.store.list_jobs(group="sweep"),
     "request_stop": lambda leader: leader.store.request_stop(["old"], now=NOW, reason="enough"),
 }
 
@@ -79,6 +82,14 @@ def test_new_jobs_are_found_by_their_number_among_neither_those_that_wait_nor_th
 ) -> None:
     (plan, *_) = plans_of(filled.store, lambda: filled.store.arrivals(after=1, limit=100))
     assert plan.startswith("SEARCH jobs USING INDEX ix_jobs_state (state=? AND seq>?)")
+
+
+@pytest.mark.parametrize("filters", [{"name": "nightly"}, {"group": "sweep"}])
+def test_the_jobs_of_one_name_are_read_from_the_newest_on_without_sorting(
+    filled: Leader, filters: dict[str, str]
+) -> None:
+    (plan,) = plans_of(filled.store, lambda: filled.store.list_jobs(**filters, limit=1))
+    assert plan.startswith(f"SEARCH jobs USING INDEX ix_jobs_{next(iter(filters))} ")
 
 
 @pytest.mark.parametrize("name", ["blocked", "next_due", "stopping"])
