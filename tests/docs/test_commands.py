@@ -89,7 +89,7 @@ def test_every_exception_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README", "docs/pipelines", "docs/quickstart", "docs/why-the-wrong-cluster"]
+    "name", ["README", "docs/index", "docs/pipelines", "docs/quickstart", "docs/why-the-wrong-cluster"]
 )
 def test_both_languages_show_the_same_commands_and_programs(name: str) -> None:
     english, chinese = (
