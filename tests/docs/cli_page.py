@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from tests.docs.pages import DOCS
 
-from ray_multicluster_scheduler.cli.main import app
+from ray_multicluster_scheduler.cli.commands import app
 
 PAGE = DOCS / "reference" / "cli.md"
 
@@ -29,6 +29,7 @@ are searched. `--help` after any command shows the same as this page, which is w
 | 1 | a job failed or was stopped, a check found a problem, or something was not done in time |
 | 2 | a wrong command, configuration or store; one message says what to do |
 | 130 | Ctrl-C |
+| 143, 129 | SIGTERM, SIGHUP: jobs go on |
 
 ## Who schedules
 
@@ -67,7 +68,8 @@ def page() -> str:
 
 
 def _sections(command: Any, name: str) -> Iterator[str]:
-    for word, each in getattr(command, "commands", {}).items():
+    for word in command.commands:
+        each = command.load(word) if hasattr(command, "load") else command.commands[word]
         full = f"{name} {word}"
         if hasattr(each, "commands"):
             yield from _sections(each, full)

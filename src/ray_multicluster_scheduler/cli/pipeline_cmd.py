@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
-from typer.core import TyperCommand
 
 from ray_multicluster_scheduler.cli.completion import complete_clusters
 from ray_multicluster_scheduler.cli.options import ConfigOption
@@ -19,25 +18,6 @@ from ray_multicluster_scheduler.pipeline.extra import check_extra
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.pipeline.plan import Plan
     from ray_multicluster_scheduler.pipeline.report import Report
-
-_SEVERAL = ("--operators", "--columns")
-
-
-class SeveralWords(TyperCommand):
-    """Lets `--operators A B` mean what it says: Click knows one value per option only."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each further word."""
-        repeated: list[str] = []
-        option = None
-        for word in args:
-            if word.startswith("-"):
-                option = word if word in _SEVERAL else None
-            elif option is not None and repeated[-1] != option:
-                repeated.append(option)
-            repeated.append(word)
-        rest: list[str] = super().parse_args(ctx, repeated)
-        return rest
 
 
 def _ray(about: str, **more: Any) -> Any:

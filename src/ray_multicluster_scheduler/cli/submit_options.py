@@ -6,29 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from ray_multicluster_scheduler.cli.completion import complete_clusters, complete_ids
 
 _RAY, _OURS = "As in ray job submit", "Scheduling"
-
-
-class CommandAfterDashes(TyperCommand):
-    """Wants `--` before the command, so that an option is never taken for the other side's."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what stands before `--`; what follows belongs to the job."""
-        command = args[args.index("--") + 1 :] if "--" in args else []
-        if not command and not ctx.resilient_parsing and not set(args) & set(ctx.help_option_names):
-            ctx.fail(
-                "the command is missing; it comes last, after `--`: raymc submit -- python /data/train.py"
-            )
-        rest: list[str] = super().parse_args(ctx, args)
-        before = len(ctx.params.get("command") or ()) - len(command)
-        if before > 0 and not ctx.resilient_parsing:
-            extra = " ".join(ctx.params["command"][:before])
-            ctx.fail(f"{extra!r} stands before `--`: options come first, then `--`, then the whole command")
-        return rest
 
 
 def _ours(help_text: str, **more: Any) -> Any:

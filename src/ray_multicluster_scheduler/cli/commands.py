@@ -1,0 +1,136 @@
+"""The commands of `raymc`: which there are, where they are, and how an error of ours ends one."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Mapping
+from typing import ClassVar
+
+import typer
+
+from ray_multicluster_scheduler.cli.lazy import Entry, LazyGroup
+from ray_multicluster_scheduler.cli.log_lines import LogLines
+from ray_multicluster_scheduler.cli.parsing import CommandAfterDashes, SeveralWords
+from ray_multicluster_scheduler.errors import SchedulerError
+
+_JOBS, _CLUSTERS = "Jobs", "Clusters"
+
+
+class Commands(LazyGroup):
+    """What `raymc --help` lists. A test compares each sentence with the command's own help."""
+
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "submit": Entry(
+            where="submit_cmd:submit",
+            panel=_JOBS,
+            about="Run a command on the best cluster and wait for it, with its log.",
+            options={"cls": CommandAfterDashes, "options_metavar": "[OPTIONS] --"},
+        ),
+        "pipeline": Entry(
+            where="pipeline_cmd:pipeline",
+            panel=_JOBS,
+            about="Preprocess a file: scale, encode, fill in, tokenize, with Ray Data or with pandas.",
+            options={"cls": SeveralWords},
+        ),
+        "jobs": Entry(
+            where="jobs_cmd:jobs",
+            panel=_JOBS,
+            about="List jobs, the newest first, that match every filter.",
+        ),
+        "status": Entry(where="job_cmd:status", panel=_JOBS, about="Say in one line where a job is."),
+        "info": Entry(
+            where="job_cmd:info",
+            panel=_JOBS,
+            about="Show all that is known of a job; secrets are hidden.",
+        ),
+        "logs": Entry(where="logs_cmd:logs", panel=_JOBS, about="Write the log of a job to stdout."),
+        "events": Entry(
+            where="job_cmd:events",
+            panel=_JOBS,
+            about="List every move of a job: from where to where, when and why.",
+        ),
+        "explain": Entry(
+            where="explain_cmd:explain",
+            panel=_JOBS,
+            about="Say why a job is where it is, and what would let it start.",
+        ),
+        "wait": Entry(
+            where="stop_cmd:wait",
+            panel=_JOBS,
+            about="Wait until jobs have ended, and schedule if nobody else does.",
+        ),
+        "stop": Entry(
+            where="stop_cmd:stop",
+            panel=_JOBS,
+            about="Stop jobs, waiting or running, and wait until they have ended.",
+        ),
+        "clusters": Entry(
+            where="clusters_cmd:clusters",
+            panel=_CLUSTERS,
+            about="Show every cluster: health, used and total resources, running jobs, versions.",
+        ),
+        "ps": Entry(
+            where="ps_cmd:ps",
+            panel=_CLUSTERS,
+            about="Show what runs inside each cluster and why: jobs, actors, tasks, bridges, Ray Client "
+            "sessions.",
+        ),
+        "doctor": Entry(
+            where="doctor_cmd:doctor",
+            panel=_CLUSTERS,
+            about="Check every cluster: address, dashboard, token, versions, environment, ports.",
+        ),
+        "drain": Entry(
+            where="drain_cmd:drain",
+            panel=_CLUSTERS,
+            about="Send no new jobs to a cluster; what runs there may end.",
+        ),
+        "undrain": Entry(
+            where="drain_cmd:undrain", panel=_CLUSTERS, about="Let a cluster have new jobs again."
+        ),
+        "top": Entry(
+            where="top_cmd:top",
+            panel=_CLUSTERS,
+            about="Watch clusters and jobs on one screen; q or Ctrl-C ends it.",
+        ),
+        "config": Entry(where="config_cmd:config_app", panel=_CLUSTERS, about="Look at the configuration."),
+        "local": Entry(
+            where="local_cmd:local_app",
+            panel=_CLUSTERS,
+            about="Start and stop real Ray clusters on this machine.",
+        ),
+    }
+
+
+app = typer.Typer(name="raymc", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def raymc() -> None:
+    """Run work on many Ray clusters as if they were one."""
+
+
+def run() -> None:
+    """Run the command that was typed; a user's mistake never shows a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a log may hold what this terminal cannot show
+            stream.reconfigure(errors="replace")
+    warnings, lines = logging.getLogger("ray_multicluster_scheduler"), LogLines()
+    warnings.addHandler(lines)
+    try:
+        app(prog_name="raymc")
+    except SchedulerError as error:
+        _tell(error)
+        sys.exit(2)
+    finally:
+        warnings.removeHandler(lines)
+
+
+def _tell(error: SchedulerError) -> None:
+    from rich.text import Text  # noqa: PLC0415 - not for every TAB
+
+    from ray_multicluster_scheduler.cli.render import say  # noqa: PLC0415 - not for every TAB
+
+    say(Text.assemble(("error:", "bold red"), f" {error}"))
