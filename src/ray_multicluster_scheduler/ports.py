@@ -201,7 +201,11 @@ class JobStore(Protocol):
         """Return the last published snapshots by cluster name."""
 
     def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
-        """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch."""
+        """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch.
+
+        A lease is free as well as soon as the store can tell that its holder has ended, and an end that lies
+        further ahead than any lease lasts counts as past: the clock was set back.
+        """
 
     def renew_lease(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
         """Extend the lease, or raise `LeaseLost`."""
@@ -210,7 +214,7 @@ class JobStore(Protocol):
         """Give the lease up if it is still ours, so that the next one need not wait."""
 
     def leader(self, *, now: float) -> Lease | None:
-        """Return who leads now, if anybody."""
+        """Return who leads now, if anybody: by the same rules as `acquire_lease`."""
 
     def wait_for_change(self, seen: int, *, timeout_s: float) -> int:
         """Block until something was committed after `seen` (by any process), or the time is over.

@@ -17,6 +17,7 @@ from tests.integration.crash_scene import Scene
 from tests.oracle import eventually, runs_of
 from tests.system import FAST
 
+from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 
@@ -179,14 +180,16 @@ async def test_s13_a_leader_that_was_paused_for_longer_than_its_lease_writes_and
         paused = scene.start(*(scene.job(each, seconds=1) for each in ids))
         await eventually(lambda: sum(len(fake.runs) for fake in scene.fakes.values()) >= 2)
         with closing(scene.open()) as store:
-            before = store.leader(now=0.0)
+            before = store.leader(now=SystemClock().now())
             assert before is not None
             await scene.pause(paused)
             successor = scene.start()
-            await eventually(lambda: (lease := store.leader(now=0.0)) and lease.epoch > before.epoch)
+            await eventually(
+                lambda: (lease := store.leader(now=SystemClock().now())) and lease.epoch > before.epoch
+            )
             os.kill(paused.pid, signal.SIGCONT)
             codes = [code for code, _ in await asyncio.gather(paused.wait(), successor.wait())]
-            after = store.leader(now=0.0)
+            after = store.leader(now=SystemClock().now())
         assert codes == [0, 0]
         assert after is None or after.epoch > before.epoch
         assert scene.all_succeeded_once(*ids)
@@ -201,7 +204,7 @@ async def test_s14_sigterm_hands_the_jobs_over_untouched(tmp_path: Path, number:
         leaving.process.terminate()
         assert (await leaving.wait())[0] == 0
         with closing(scene.open()) as store:
-            assert store.leader(now=0.0) is None  # given up, not waited for
+            assert store.leader(now=SystemClock().now()) is None  # given up, not waited for
         assert scene.jobs()["one"].state is not JobState.STOPPED
         await scene.recover()
         assert scene.all_succeeded_once("one")

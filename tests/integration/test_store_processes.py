@@ -233,18 +233,64 @@ while True:
     store.close()
 
 
-def test_the_lease_of_a_killed_leader_is_taken_over_when_it_expires(start: Start, directory: Path) -> None:
+def test_the_lease_of_a_killed_leader_is_free_at_once(start: Start, directory: Path) -> None:
     first = start("say(Leader(open_store(directory), 'first').lease.epoch); input()")
     epoch = int(hear(first))
+    store = open_store(directory)
+    leader = store.leader(now=NOW)
+    assert leader is not None
+    assert leader.holder == "first"
+    assert store.acquire_lease("second", ttl_s=10.0, now=NOW) is None  # it lives
     first.kill()
     first.wait()
 
-    store = open_store(directory)
+    assert store.leader(now=NOW) is None  # nobody is told that a dead process leads
+    taken = store.acquire_lease("second", ttl_s=10.0, now=NOW)
 
-    assert store.acquire_lease("second", ttl_s=10.0, now=NOW) is None
-    taken = store.acquire_lease("second", ttl_s=10.0, now=NOW + 3600)
     assert taken is not None
     assert taken.epoch > epoch
+    assert store.leader(now=NOW) == taken
+    store.close()
+
+
+def test_a_child_that_was_forked_does_not_keep_the_lease_of_its_killed_parent(
+    start: Start, directory: Path
+) -> None:
+    parent = start(
+        """
+import os
+leader = Leader(open_store(directory), "parent")
+if os.fork() == 0:
+    say(os.getpid())
+    sys.stdin.readline()
+    os._exit(0)
+sys.stdin.readline()
+"""
+    )
+    child = int(hear(parent))
+    parent.kill()
+    parent.wait()
+    os.kill(child, 0)  # it is still there
+
+    store = open_store(directory)
+
+    assert store.leader(now=NOW) is None
+    assert store.acquire_lease("next", ttl_s=10.0, now=NOW) is not None
+    os.kill(child, signal.SIGKILL)
+    store.close()
+
+
+def test_files_of_dead_leaders_do_not_pile_up(start: Start, directory: Path) -> None:
+    for number in range(3):
+        leader = start(f"say(Leader(open_store(directory), 'leader-{number}').lease.epoch); input()")
+        hear(leader)
+        leader.kill()
+        leader.wait()
+    store = open_store(directory)
+
+    assert store.acquire_lease("next", ttl_s=10.0, now=NOW) is not None
+
+    assert len(list((directory / "holders").iterdir())) == 1
     store.close()
 
 

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: The lease is renewed this often within its life.
 RENEWALS = 3
+#: Who waits for the lease looks this often whether its holder is still there: a killed one rings no bell.
+LOOK_AT_LEADER_S = 1.0
 #: Nothing happens for this long: look again all the same.
 IDLE_PLACE_S = 5.0
 #: What was seen of a cluster is published this often at most, unless it can change a decision.
@@ -67,11 +69,15 @@ class Engine:
                 log.error("the job store cannot be written now", extra={"why": str(problem)})  # noqa: TRY400
                 led = False
             if not led:
-                await wait_for(self._bell, ttl_s / RENEWALS)
+                await wait_for(self._bell, min(LOOK_AT_LEADER_S, ttl_s / RENEWALS))
 
     async def _turn(self, ttl_s: float) -> bool:
         """Lead if the lease can be had; tell whether it could."""
         context = self._context
+        # A look before the try: it keeps nobody from writing, and many may wait.
+        leader = await context.offload(context.store.leader, now=context.clock.now())
+        if leader is not None and leader.holder != self._holder:
+            return False
         lease = await context.offload(
             context.store.acquire_lease, self._holder, ttl_s=ttl_s, now=context.clock.now()
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlalchemy import Connection, select, update
@@ -12,16 +13,22 @@ from ray_multicluster_scheduler.store.prepared import Fixed
 from ray_multicluster_scheduler.store.rows import lease_from
 from ray_multicluster_scheduler.store.tables import lease as table
 
+#: No lease is this long: one that ends later was written before the clock was set back.
+LONGEST_LEASE_S = 3600.0
+
+#: Tells of a holder whether it has ended for certain.
+IsDead = Callable[[str], bool]
+
 _LEASE = Fixed(select(table.c.holder, table.c.epoch, table.c.expires_at))
 
 
-def acquire(tx: Connection, holder: str, *, ttl_s: float, now: float) -> Lease | None:
-    """Take the lease if it is free, expired or already ours; a new holder gets a larger epoch."""
+def acquire(tx: Connection, holder: str, *, ttl_s: float, now: float, is_dead: IsDead) -> Lease | None:
+    """Take the lease if nobody holds it, or it is ours already; a new holder gets a larger epoch."""
     held = _held(tx)
     expires_at = now + ttl_s
     if held is not None and held.holder == holder:
         mine = replace(held, expires_at=expires_at)
-    elif held is None or held.expires_at <= now:
+    elif held is None or not _holds(held, now=now, is_dead=is_dead):
         epoch = tx.execute(select(table.c.epoch)).scalar_one()
         mine = Lease(holder=holder, epoch=epoch + 1, expires_at=expires_at)
     else:
@@ -43,10 +50,10 @@ def release(tx: Connection, lease: Lease) -> None:
     _update_if_mine(tx, lease, holder=None)
 
 
-def leader(tx: Connection, *, now: float) -> Lease | None:
+def leader(tx: Connection, *, now: float, is_dead: IsDead) -> Lease | None:
     """Return who leads now, if anybody."""
     held = _held(tx)
-    return held if held is not None and held.expires_at > now else None
+    return held if held is not None and _holds(held, now=now, is_dead=is_dead) else None
 
 
 def require(tx: Connection, epoch: int) -> None:
@@ -54,6 +61,10 @@ def require(tx: Connection, epoch: int) -> None:
     held = _held(tx)
     if held is None or held.epoch != epoch:
         raise _lost(tx, epoch)
+
+
+def _holds(held: Lease, *, now: float, is_dead: IsDead) -> bool:
+    return now < held.expires_at <= now + LONGEST_LEASE_S and not is_dead(held.holder)
 
 
 def _held(tx: Connection) -> Lease | None:

@@ -16,10 +16,12 @@ from ray_multicluster_scheduler.errors import ForeignStore, StoreError
 from ray_multicluster_scheduler.store import files
 from ray_multicluster_scheduler.store.bell import FALLBACK_S, Bell
 from ray_multicluster_scheduler.store.database import Database
+from ray_multicluster_scheduler.store.holders import Holders
 from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata
 
 _BELLS = "bells"
+_HOLDERS = "holders"
 _FRESH_START = "to start anew with an empty queue, move the whole directory away"
 
 
@@ -37,7 +39,11 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
             database = _open_database(directory)
     except OSError as error:
         raise StoreError(f"the job store in {directory} cannot be opened: {error}") from error
-    return SqlStore(database, partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s))
+    return SqlStore(
+        database,
+        partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s),
+        Holders(directory / _HOLDERS),
+    )
 
 
 def open_memory_store() -> SqlStore:
@@ -46,7 +52,7 @@ def open_memory_store() -> SqlStore:
     with database.write() as tx:
         metadata.create_all(tx)
         _write_identity(tx)
-    return SqlStore(database, partial(Bell, None, fallback_s=FALLBACK_S))
+    return SqlStore(database, partial(Bell, None, fallback_s=FALLBACK_S), Holders(None))
 
 
 def _open_database(directory: Path) -> Database:

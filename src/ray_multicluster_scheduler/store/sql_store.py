@@ -26,6 +26,7 @@ from ray_multicluster_scheduler.store import (
 from ray_multicluster_scheduler.store.bell import Bell
 from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.group import GroupCommit
+from ray_multicluster_scheduler.store.holders import Holders
 from ray_multicluster_scheduler.store.prepared import Fixed
 from ray_multicluster_scheduler.store.tables import meta
 
@@ -36,8 +37,11 @@ _COUNT_CHANGE = Fixed(update(meta).values(changes=meta.c.changes + literal_colum
 class SqlStore:
     """`ports.JobStore` on a SQL database; open it with `open_store` or `open_memory_store`."""
 
-    def __init__(self, database: Database, new_bell: Callable[[Callable[[], int]], Bell]) -> None:
+    def __init__(
+        self, database: Database, new_bell: Callable[[Callable[[], int]], Bell], holders: Holders
+    ) -> None:
         self._database = database
+        self._holders = holders
         self._bell = new_bell(self._mark)
         self._add = GroupCommit(self._add_calls)
         with database.read() as tx:
@@ -198,9 +202,18 @@ class SqlStore:
     # The leader lease
 
     def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
-        """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch."""
-        with self._write(news=False) as tx:
-            return leadership.acquire(tx, holder, ttl_s=ttl_s, now=now)
+        """Take the leader lease if it is free, expired, a dead process's or already ours."""
+        self._holders.announce(holder)  # before the row: a new leader must not pass for a dead one
+        lease = None
+        try:
+            with self._write(news=False) as tx:
+                lease = leadership.acquire(tx, holder, ttl_s=ttl_s, now=now, is_dead=self._holders.is_dead)
+        finally:
+            if lease is None:
+                self._holders.withdraw(holder)
+        if lease is not None:
+            self._holders.tidy()
+        return lease
 
     def renew_lease(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
         """Extend the lease, or raise `LeaseLost`."""
@@ -209,13 +222,16 @@ class SqlStore:
 
     def release_lease(self, lease: Lease) -> None:
         """Give the lease up if it is still ours; who waits for it is woken."""
-        with self._write() as tx:
-            leadership.release(tx, lease)
+        try:
+            with self._write() as tx:
+                leadership.release(tx, lease)
+        finally:
+            self._holders.withdraw(lease.holder)
 
     def leader(self, *, now: float) -> Lease | None:
         """Return who leads now, if anybody."""
         with self._database.read() as tx:
-            return leadership.leader(tx, now=now)
+            return leadership.leader(tx, now=now, is_dead=self._holders.is_dead)
 
     # News
 
@@ -243,6 +259,7 @@ class SqlStore:
     def close(self) -> None:
         """Release files and connections; who waits is woken and told."""
         self._bell.close()
+        self._holders.close()
         self._database.close()
 
     def _mark(self) -> int:

@@ -53,6 +53,13 @@ def test_a_new_holder_of_an_expired_lease_gets_a_larger_epoch(store: JobStore) -
     assert take(store, "two", NOW + 10).epoch > lease.epoch
 
 
+def test_a_lease_from_before_the_clock_was_set_back_blocks_nobody(store: JobStore) -> None:
+    take(store, "one", NOW + 3 * 3600)
+
+    assert store.leader(now=NOW) is None
+    assert take(store, "two", NOW).holder == "two"
+
+
 def test_a_lease_is_renewed_by_its_holder(store: JobStore) -> None:
     lease = take(store, "one")
 
