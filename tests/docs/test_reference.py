@@ -47,7 +47,6 @@ def test_every_part_of_a_score_is_explained_with_its_worth() -> None:
     assert list(rows) == [part.__name__ for part in (*score.FACTORS, *score.BONUSES)]
     rules = PlanRules()
     worth = {
-        "prefer": rules.prefer_bonus,
         "tags": rules.tags_bonus,
         "warm": rules.warm_bonus,
         "gpu": -rules.gpu_penalty,

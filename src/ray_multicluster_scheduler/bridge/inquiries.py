@@ -104,7 +104,7 @@ class Inquiries:
                 f"this program has submitted no task or actor {any_id!r}, or it was long ago"
             )
         clusters: dict[str, Any] = {
-            name: {"score": score.total, "parts": dict(score.parts)}
+            name: {"score": score.total, "parts": dict(score.parts), "prefer": score.prefer}
             for name, score in decision.scores.items()
         }
         clusters |= {

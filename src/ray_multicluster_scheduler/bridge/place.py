@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.policy.feasible import (
 )
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of
 from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.score import score
+from ray_multicluster_scheduler.policy.score import best, score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,9 @@ def _choose(
         return preferred, "it is the preferred cluster"
     if home is not None and home in scores:
         return home, "home has room"
-    if scores:
-        best = min(scores, key=lambda name: (-scores[name].total, name))
+    if (chosen := best(scores)) is not None:
         return (
-            best,
+            chosen,
             "best of those that have room" if home is None else "home has no room; best of the others",
         )
     if preferred is not None and preferred in able:

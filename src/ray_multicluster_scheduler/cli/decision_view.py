@@ -28,14 +28,23 @@ def decision_view(decision: Mapping[str, Any], *, plain: bool) -> Iterator[Rende
 
 
 def _score_table(scores: Mapping[str, Mapping[str, Any]], chosen: str | None) -> Table:
-    """Show how each total comes about: free_share × weight × health + the rest."""
+    """Show how each total comes about, free_share × weight × health + the rest, and who goes first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cluster", overflow="fold")
     for part in _PARTS:
         table.add_column(part.replace("_", " "), justify="right")
     table.add_column("score", justify="right")
-    for name, score in sorted(scores.items(), key=lambda each: (-each[1]["total"], each[0])):
+    some_first = any(score.get("prefer") for score in scores.values())
+    if some_first:
+        table.add_column("prefer")
+    for name, score in sorted(scores.items(), key=_rank):
         style = "bold green" if name == chosen else ""
         numbers = [f"{score['parts'].get(part, 0.0):.2f}" for part in _PARTS]
-        table.add_row(Text(name, style=style), *numbers, Text(f"{score['total']:.2f}", style=style))
+        first = ["first" if score.get("prefer") else ""] if some_first else []
+        table.add_row(Text(name, style=style), *numbers, Text(f"{score['total']:.2f}", style=style), *first)
     return table
+
+
+def _rank(candidate: tuple[str, Mapping[str, Any]]) -> tuple[bool, float, str]:
+    name, score = candidate
+    return not score.get("prefer"), -score["total"], name

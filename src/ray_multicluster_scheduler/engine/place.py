@@ -135,7 +135,8 @@ def _record(placement: Placement) -> dict[str, Any]:
         "submission_id": placement.submission_id,
         "cluster": placement.cluster,
         "scores": {
-            name: {"total": score.total, "parts": score.parts} for name, score in placement.scores.items()
+            name: {"total": score.total, "parts": score.parts, "prefer": score.prefer}
+            for name, score in placement.scores.items()
         },
         "refusals": {
             name: {"cause": refusal.cause, "sentence": refusal.sentence, "missing": refusal.missing}

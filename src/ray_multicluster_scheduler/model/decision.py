@@ -44,6 +44,8 @@ class Score:
 
     total: float
     parts: Mapping[str, float]
+    #: Its cluster goes before all others, whatever the totals say.
+    prefer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

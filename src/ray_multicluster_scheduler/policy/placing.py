@@ -181,7 +181,7 @@ class _Pass:
             cluster=room.name,
             scores=scores,
             refusals=refusals,
-            sentence=why(entered.job, room.name, candidates, refusals),
+            sentence=why(entered.job, room, candidates, refusals),
         )
 
     def _explained(

@@ -35,7 +35,7 @@ from ray_multicluster_scheduler.policy.feasible import (
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of, total_capacity
 from ray_multicluster_scheduler.policy.order import FairOrder
 from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.score import score
+from ray_multicluster_scheduler.policy.score import best, score
 
 __all__ = ["PlanRules", "decisions", "plan"]
 
@@ -82,7 +82,7 @@ def decisions(
                 cluster=cluster,
                 scores=found.scores,
                 refusals=found.refusals,
-                sentence=why(job, cluster, len(found.scores), found.refusals),
+                sentence=why(job, by_name[cluster], len(found.scores), found.refusals),
             )
             continue
         position += 1
@@ -155,7 +155,7 @@ def _choose(job: QueuedJob, scores: Mapping[str, Score]) -> str | None:
     """Take the preferred cluster if it may be taken, else the best."""
     if job.preferred_cluster in scores:
         return job.preferred_cluster
-    return min(scores, key=lambda name: (-scores[name].total, name), default=None)
+    return best(scores)
 
 
 def _preferred_is_paced(job: QueuedJob, refusals: Mapping[str, Refusal]) -> bool:
@@ -181,16 +181,18 @@ def _keep_room(job: QueuedJob, refusals: Mapping[str, Refusal], rooms: Sequence[
     ]
     if not candidates:
         return None
-    best = min(candidates, key=lambda room: (-share_of(job.claim, room.free), room.name))
-    best.keep_for(job)
-    return best.name
+    freest = min(candidates, key=lambda room: (-share_of(job.claim, room.free), room.name))
+    freest.keep_for(job)
+    return freest.name
 
 
-def why(job: QueuedJob, cluster: str, candidates: int, refusals: Mapping[str, Refusal]) -> str:
+def why(job: QueuedJob, room: Room, candidates: int, refusals: Mapping[str, Refusal]) -> str:
     """Say in one sentence why a job goes to a cluster."""
-    if cluster == job.preferred_cluster:
+    if room.name == job.preferred_cluster:
         return "it is the preferred cluster"
     reason = f"best score of {candidates} candidates" if candidates > 1 else "only candidate"
+    if candidates > 1 and room.view.spec.prefer:
+        reason = f"first of {candidates} candidates, because of prefer: true"
     if job.preferred_cluster is None:
         return reason
     refusal = refusals.get(job.preferred_cluster)

@@ -16,8 +16,6 @@ class PlanRules:
     starvation_after_s: float = 300.0
     #: Older ones have another Jobs API.
     min_ray_version: tuple[int, int] = (2, 9)
-    #: For a cluster with `prefer: true`.
-    prefer_bonus: float = 0.3
     #: For a cluster that has all of the job's tags; a part of them gives a part of it.
     tags_bonus: float = 0.5
     #: For a cluster that has set up the same environment before.

@@ -1,6 +1,6 @@
-"""How good is a cluster for a job? Small parts; the best total wins, and the name breaks ties.
+"""How good is a cluster for a job? `prefer: true` goes first; then the best total wins, then the name.
 
-    total = free_share × weight × health + prefer + tags + warm + gpu
+    total = free_share × weight × health + tags + warm + gpu
 
 computed from left to right, one operation after the other, so that another implementation in floating point
 can make identical choices. Scores are compared only between clusters that passed every check.
@@ -8,7 +8,7 @@ can make identical choices. Scores are compared only between clusters that passe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ray_multicluster_scheduler.model.decision import QueuedJob, Score
 from ray_multicluster_scheduler.policy.ledger import Room
@@ -37,11 +37,6 @@ def health(_job: QueuedJob, room: Room, _rules: PlanRules) -> float:
     return room.view.snapshot.score
 
 
-def prefer(_job: QueuedJob, room: Room, rules: PlanRules) -> float:
-    """Favour clusters with `prefer: true`."""
-    return rules.prefer_bonus if room.view.spec.prefer else 0.0
-
-
 def tags(job: QueuedJob, room: Room, rules: PlanRules) -> float:
     """Favour clusters that have the job's tags."""
     wanted = frozenset(job.tags)
@@ -60,7 +55,7 @@ def gpu(job: QueuedJob, room: Room, rules: PlanRules) -> float:
 
 
 FACTORS: tuple[Part, ...] = (free_share, weight, health)
-BONUSES: tuple[Part, ...] = (prefer, tags, warm, gpu)
+BONUSES: tuple[Part, ...] = (tags, warm, gpu)
 
 
 def score(job: QueuedJob, room: Room, rules: PlanRules) -> Score:
@@ -73,4 +68,9 @@ def score(job: QueuedJob, room: Room, rules: PlanRules) -> Score:
     for bonus in BONUSES:
         parts[bonus.__name__] = bonus(job, room, rules)
         total += parts[bonus.__name__]
-    return Score(total=total, parts=parts)
+    return Score(total=total, parts=parts, prefer=room.view.spec.prefer)
+
+
+def best(scores: Mapping[str, Score]) -> str | None:
+    """Return the cluster to take of those that may be taken; None when there is none."""
+    return min(scores, key=lambda name: (not scores[name].prefer, -scores[name].total, name), default=None)

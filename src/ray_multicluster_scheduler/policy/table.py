@@ -62,6 +62,7 @@ class ScoreTable:
         self._factors = [factor for factor in (weight, health) if (factor != 1.0).any()]
         bonuses = [self._bonus(part, kind, samples) for part, kind in _BONUSES]
         self._bonuses = [bonus for bonus in bonuses if bonus.any()]
+        self._preferred = np.flatnonzero([room.view.spec.prefer for room in rooms])
         self._fixed = self._can_ever(samples)
         self.totals = np.full((len(samples), len(rooms)), -np.inf)
         for column in range(len(rooms)):
@@ -70,6 +71,10 @@ class ScoreTable:
 
     def best(self, row: int) -> int | None:
         """Return the best cluster for a kind of job; the first by name among equals."""
+        if self._preferred.size:
+            column = int(self._preferred[self.totals[row, self._preferred].argmax()])
+            if self.allows(row, column):
+                return column
         column = int(self.totals[row].argmax())
         return column if self.allows(row, column) else None
 
@@ -161,7 +166,6 @@ class ScoreTable:
 
 #: The parts of a score that do not change during a pass, in their order, and what of a job they look at.
 _BONUSES: tuple[tuple[score.Part, Callable[[QueuedJob], Hashable]], ...] = (
-    (score.prefer, lambda _job: None),
     (score.tags, lambda job: job.tags),
     (score.warm, lambda job: job.env_key),
     (score.gpu, lambda job: bool(job.claim.get("GPU"))),

@@ -39,6 +39,12 @@ def test_what_home_has_no_room_for_goes_to_the_emptiest_other_cluster() -> None:
     assert set(decision.scores) == {"b", "c"}
 
 
+def test_of_the_other_clusters_prefer_goes_first() -> None:
+    preferred = a_view("z", {"CPU": 4.0, "GPU": 1.0}, spec={"prefer": True})
+    assert decide(a_home(free=0), another("b", free=100, total=100), preferred).cluster == "z"
+    assert decide(another("b", free=100, total=100), preferred, home=None).cluster == "z"
+
+
 def test_when_no_cluster_has_room_it_waits_at_home() -> None:
     decision = decide(a_home(free=0), another("b", free=0))
     assert decision.cluster == "home"

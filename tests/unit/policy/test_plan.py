@@ -47,9 +47,29 @@ def test_a_placement_says_what_spoke_for_and_against_each_cluster() -> None:
     views = [a_view("a"), a_view("b", spec={"prefer": True}), a_view("c", drained=True)]
     (placement,) = planned([a_queued()], views).placements
     assert placement.cluster == "b"
-    assert placement.sentence == "best score of 2 candidates"
-    assert placement.scores["b"].parts["prefer"] > placement.scores["a"].parts["prefer"] == 0
+    assert placement.sentence == "first of 2 candidates, because of prefer: true"
+    assert {name: score.prefer for name, score in placement.scores.items()} == {"a": False, "b": True}
     assert placement.refusals["c"].cause is Cause.DRAINED
+
+
+@pytest.mark.parametrize("weight", [0.01, 1.0])
+def test_prefer_goes_first_whatever_the_score_says(weight: float) -> None:
+    preferred = a_view(
+        "z", {"CPU": 4.0, "GPU": 2.0}, spec={"prefer": True, "weight": weight}, reserved={"CPU": 3.0}
+    )
+    better = a_view("a", {"CPU": 100.0}, spec={"weight": 50.0, "tags": ("etl",)}, warm=frozenset({"env"}))
+    queue = jobs(2, {"CPU": 1.0}, tags=("etl",), env_key="env")
+    assert where(planned(queue, [preferred, better])) == {"job-0": "z", "job-1": "a"}
+
+
+def test_among_several_with_prefer_the_score_decides() -> None:
+    views = [a_view("a", spec={"prefer": True}), a_view("b", spec={"prefer": True, "tags": ("etl",)})]
+    assert where(planned([a_queued(tags=("etl",))], [*views, a_view("c")])) == {"job-1": "b"}
+
+
+def test_the_cluster_that_a_job_asks_for_goes_before_one_with_prefer() -> None:
+    views = [a_view("a", spec={"prefer": True}), a_view("b")]
+    assert where(planned([a_queued(preferred_cluster="b")], views)) == {"job-1": "b"}
 
 
 def test_equal_clusters_are_taken_by_name() -> None:

@@ -92,8 +92,9 @@ def test_the_preferred_cluster_is_taken_if_it_may_be_and_else_the_best(world: Wo
     jobs = {job.submission_id: job for job in queue}
     for placement in planned(queue, views).placements:
         preferred = jobs[placement.submission_id].preferred_cluster
-        best = min(placement.scores, key=lambda name: (-placement.scores[name].total, name))
-        assert placement.cluster == (preferred if preferred in placement.scores else best)
+        scores, first = placement.scores, {view.spec.name for view in views if view.spec.prefer}
+        best = min(scores, key=lambda name: (name not in first, -scores[name].total, name))
+        assert placement.cluster == (preferred if preferred in scores else best)
 
 
 @THOROUGH

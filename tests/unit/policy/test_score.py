@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.score import score
 from ray_multicluster_scheduler.policy.views import env_key
 
-RULES = PlanRules(prefer_bonus=0.3, tags_bonus=0.5, warm_bonus=0.2, gpu_penalty=0.4)
+RULES = PlanRules(tags_bonus=0.5, warm_bonus=0.2, gpu_penalty=0.4)
 
 
 def part(name: str, view: ClusterView, job: QueuedJob | None = None) -> float:
@@ -29,8 +29,8 @@ def test_the_scarcest_of_the_claimed_resources_gives_the_free_share() -> None:
 
 
 def test_weight_and_health_scale_the_free_share_only() -> None:
-    view = a_view("a", spec={"weight": 2.0, "prefer": True}, seen={"score": 0.5})
-    assert score(a_queued(), open_room(view), RULES).total == 0.75 * 2.0 * 0.5 + 0.3
+    view = a_view("a", spec={"weight": 2.0, "tags": ("x",)}, seen={"score": 0.5})
+    assert score(a_queued(tags=("x",)), open_room(view), RULES).total == 0.75 * 2.0 * 0.5 + 0.5
 
 
 def test_the_total_is_the_documented_formula() -> None:
@@ -43,11 +43,10 @@ def test_the_total_is_the_documented_formula() -> None:
     )
     rated = score(a_queued(tags=("x", "y"), env_key="env"), open_room(view), RULES)
     p = rated.parts
-    assert rated.total == (
-        p["free_share"] * p["weight"] * p["health"] + p["prefer"] + p["tags"] + p["warm"] + p["gpu"]
-    )
+    assert rated.total == p["free_share"] * p["weight"] * p["health"] + p["tags"] + p["warm"] + p["gpu"]
     assert (p["free_share"], p["weight"], p["health"]) == (7 / 8, 1.5, 0.9)
-    assert (p["prefer"], p["tags"], p["warm"], p["gpu"]) == (0.3, 0.25, 0.2, -0.4)
+    assert (p["tags"], p["warm"], p["gpu"]) == (0.25, 0.2, -0.4)
+    assert rated.prefer
 
 
 @pytest.mark.parametrize(
