@@ -49,6 +49,11 @@ def environment(columns: int | None = None, **more: str) -> dict[str, str]:
     return {**plain, **({"COLUMNS": str(columns)} if columns else {}), **more}
 
 
+def screen(columns: int) -> dict[str, str]:
+    """Return what makes a pipe a terminal of this width, one without colours, for those who set it up."""
+    return {"TTY_COMPATIBLE": "1", "TERM": "dumb", "COLUMNS": str(columns), "LINES": "40"}
+
+
 async def raymc(*arguments: str | Path, environ: Mapping[str, str]) -> Done:
     """Run `raymc` to its end, with its output in pipes."""
     process = await asyncio.create_subprocess_exec(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.builders import a_spec
 from tests.integration.job_commands import Commands, commands, raymc, two, until
+from tests.integration.raymc import screen
 from tests.system import fake
 
 from ray_multicluster_scheduler.engine.clock import SystemClock
@@ -66,17 +67,18 @@ def test_an_empty_store_says_so(raymc: Commands) -> None:
     assert raymc.json("jobs") == []
 
 
-@pytest.mark.parametrize("columns", ["80", "140"])
+@pytest.mark.parametrize("columns", [80, 140])
 def test_the_list_fits_the_screen_and_never_cuts_an_id(
-    raymc: Commands, monkeypatch: pytest.MonkeyPatch, columns: str
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     long_id, command = "sub_" + "0123456789abcdef" * 2, "python /home/z/train.py " + "--flag " * 40
     accept(raymc, **{long_id: a_spec(entrypoint=command), "short": a_spec(entrypoint=command, user="bob")})
-    monkeypatch.setenv("COLUMNS", columns)
+    for name, value in screen(columns).items():
+        monkeypatch.setenv(name, value)
     shown = raymc.run("jobs").out
     assert long_id in shown
     assert "python /home/z/t" in shown
-    assert max(map(len, shown.splitlines())) <= int(columns)
+    assert max(map(len, shown.splitlines())) <= columns
 
 
 def test_with_nobody_scheduling_the_age_of_what_is_shown_is_said(raymc: Commands) -> None:

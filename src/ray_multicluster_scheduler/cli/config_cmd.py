@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.options import ConfigOption, open_config
+from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 
@@ -36,10 +35,10 @@ def check(
         if not as_json:
             raise
         problems = error.problems if isinstance(error, ConfigInvalid) else [str(error)]
-        typer.echo(json.dumps({"ok": False, "problems": problems}, indent=2, ensure_ascii=False))
+        write_json({"ok": False, "problems": problems})
         raise typer.Exit(2) from None
     if as_json:
-        typer.echo(json.dumps(_summary(checked), indent=2, ensure_ascii=False))
+        write_json(_summary(checked))
     else:
         _show(checked)
 
@@ -66,8 +65,11 @@ def _show(config: Config) -> None:
         cells = (spec.name, addresses, ", ".join(spec.tags), ", ".join(_environment(spec)))
         table.add_row(*(Text(cell or "–", overflow="fold") for cell in cells))
     count = "1 cluster" if len(config.clusters) == 1 else f"{len(config.clusters)} clusters"
-    console = Console()
-    console.print(f"[green]✓[/] {escape(str(config.path))}: {count}", highlight=False, soft_wrap=True)
+    console = stdout_console()
+    console.print(
+        Text.assemble(sign(Verdict.OK, plain=plain_signs(console)), f" {config.path}: {count}"),
+        soft_wrap=True,
+    )
     console.print(table)
 
 

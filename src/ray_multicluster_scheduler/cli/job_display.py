@@ -15,6 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.log_writer import LogWriter
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, stderr_console
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
@@ -27,7 +28,7 @@ class JobDisplay(Protocol):
         """Show where the job is; `why` says more, where there is more to say."""
 
     def log(self, piece: str) -> None:
-        """Write a piece of its log, exactly as it came."""
+        """Write a piece of its log."""
 
     def __enter__(self) -> JobDisplay: ...
 
@@ -51,6 +52,7 @@ class _PlainLines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._said = ""
+        self._log = LogWriter()
 
     def __enter__(self) -> _PlainLines:
         return self
@@ -58,7 +60,7 @@ class _PlainLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        return
+        self._log.close()
 
     def state(self, job: Job, why: str) -> None:
         """Write a line when the state, or the reason to wait, is another one."""
@@ -68,8 +70,7 @@ class _PlainLines:
             self._console.print(f"{job.submission_id}: {words}", soft_wrap=True)
 
     def log(self, piece: str) -> None:
-        sys.stdout.write(piece)
-        sys.stdout.flush()
+        self._log.write(piece)
 
 
 class _MovingLine:
@@ -78,6 +79,7 @@ class _MovingLine:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._line_is_open = False
+        self._log = LogWriter()
         self._words = Text(no_wrap=True, overflow="ellipsis")
         line = Table.grid(padding=(0, 1))
         line.add_row(Spinner("line" if console.options.ascii_only else "dots"), self._words)
@@ -93,6 +95,7 @@ class _MovingLine:
     ) -> None:
         with uninterrupted():
             self._live.stop()
+            self._log.close()
         if self._line_is_open and sys.stdout.isatty():
             self._console.print()
 
@@ -106,8 +109,7 @@ class _MovingLine:
     def log(self, piece: str) -> None:
         with uninterrupted():
             self._live.stop()
-            sys.stdout.write(piece)
-            sys.stdout.flush()
+            self._log.write(piece)
             self._line_is_open = not piece.endswith("\n")
             if not self._line_is_open:
                 self._live.start()

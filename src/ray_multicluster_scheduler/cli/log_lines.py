@@ -6,6 +6,8 @@ import logging
 
 import typer
 
+from ray_multicluster_scheduler.policy.visible import one_line
+
 #: What a record has besides what the caller gave it.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
@@ -21,6 +23,5 @@ class LogLines(logging.Handler):
         facts = ", ".join(
             f"{name}={value}" for name, value in record.__dict__.items() if name not in _STANDARD
         )
-        typer.echo(
-            f"{record.levelname.lower()}: {record.getMessage()}{f' ({facts})' if facts else ''}", err=True
-        )
+        words = f"{record.levelname.lower()}: {record.getMessage()}{f' ({facts})' if facts else ''}"
+        typer.echo(one_line(words), err=True)

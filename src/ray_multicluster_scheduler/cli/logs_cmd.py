@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from typing import Annotated
 
 import typer
 
+from ray_multicluster_scheduler.cli.log_writer import LogWriter
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, find_job, opened
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, follow, tell_end
@@ -54,7 +54,9 @@ def _write(scheduler: Scheduler, job: Job) -> None:
     if text is None:
         say(f"{job.submission_id} has no log yet: it is {job.state.value}, {job.reason}.")
         return
-    sys.stdout.write(text)
+    writer = LogWriter()
+    writer.write(text)
+    writer.close()
 
 
 async def _read(spec: ClusterSpec, remote_id: str, timeout_s: float) -> str:

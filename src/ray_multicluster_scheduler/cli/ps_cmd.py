@@ -47,7 +47,7 @@ def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
         write_json({"items": [asdict(item) for item in items], "problems": problems})
         return
     console = stdout_console()
-    console.print(_table(items) if items else "nothing runs on any cluster that answers")
+    console.print(_table(items) if items else "Nothing runs on any cluster that answers.")
     for name, problem in problems.items():
         stderr_console().print(f"{name}: not seen: {problem}")
 
@@ -74,7 +74,7 @@ def _driver(cluster: str, driver: Driver, hubs: dict[str, str]) -> Item:
         kind, what, why = "job", driver.command, f"submitted as {driver.submission_id}"
     else:
         kind, what, why = "driver", driver.command, "a program connected with ray.init()"
-    return Item(cluster=cluster, kind=kind, state="RUNNING", what=what, why=why, pid=driver.pid)
+    return Item(cluster=cluster, kind=kind, state=driver.state, what=what, why=why, pid=driver.pid)
 
 
 def _actor(cluster: str, actor: RemoteActor) -> Item:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 from rich.console import Console
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.console import PlainConsole
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
+from ray_multicluster_scheduler.policy.visible import STEERING, visible
 
-#: Into a pipe nothing is wrapped: one cluster, one line, so that grep finds all of it.
-PIPE_COLUMNS = 200
 UNKNOWN = Text("unknown", style="dim")
 NONE = Text("-", style="dim")
 _UNITS_S = (("d", 86400), ("h", 3600), ("min", 60))
@@ -40,20 +39,12 @@ _SIGNS = {
 
 def stdout_console() -> Console:
     """Return the console for a command's output."""
-    return _console(stderr=False)
+    return PlainConsole()
 
 
 def stderr_console() -> Console:
     """Return the console for what is said beside the output: progress, hints, what was done."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
-    # No markup and no emoji: a command or a path may hold [brackets] and :colons:.
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and not os.environ.get("COLUMNS"):
-        console.width = PIPE_COLUMNS
-    return console
+    return PlainConsole(stderr=True)
 
 
 def say(words: str | Text, *, style: str = "") -> None:
@@ -62,10 +53,17 @@ def say(words: str | Text, *, style: str = "") -> None:
     console.print(words, style=style, soft_wrap=not console.is_terminal)
 
 
+def write_line(words: str) -> None:
+    """Write one line of a command's output that a program may read."""
+    sys.stdout.write(f"{visible(words)}\n")
+    sys.stdout.flush()
+
+
 def write_json(value: object, *, one_line: bool = False) -> None:
     """Write a document for programs; on one line where one follows the other."""
     indent = None if one_line else 2
-    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 

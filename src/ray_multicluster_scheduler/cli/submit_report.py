@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import typer
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.leading import NOT_SENT, leader_name
-from ray_multicluster_scheduler.cli.render import say, write_json
+from ray_multicluster_scheduler.cli.render import say, write_json, write_line
 from ray_multicluster_scheduler.cli.whys import why_it_waits
 from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.model.job import Job, Lease
@@ -28,7 +27,7 @@ def tell_accepted(
         name = None if leader is None else leader.holder
         write_json({"group": group, "leader": name, "jobs": [job_row(job) for job in jobs]})
         return
-    typer.echo(group or jobs[0].submission_id)
+    write_line(group or jobs[0].submission_id)
     if leader is not None:
         count = "It is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
         say(f"{count} accepted; {leader_name(leader)} schedules.")

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translate
 MAX_ROWS = 10_000
 #: Ray Client starts such a process on the cluster for each connection.
 SESSION_MARK = "--mode=specific-server"
+_LIVE = frozenset({"PENDING", "RUNNING"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,16 @@ class RemoteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """One program that is connected to a cluster and has not ended."""
+    """One program that a cluster runs or is about to run: a job, or whatever has called `ray.init`."""
 
+    #: Ray's own number; empty for a job that has not called `ray.init`.
     job_id: str
+    #: Unknown for a job that has not called `ray.init`.
     pid: int | None
     command: str
     submission_id: str | None
-    #: Seconds since the epoch.
-    started_at: float | None
+    #: Ray's word for it: PENDING or RUNNING.
+    state: str
 
     @property
     def is_client_session(self) -> bool:
@@ -103,7 +106,7 @@ class StateApi(HttpRayApi):
         return _task(rows[-1]) if rows else None
 
     async def drivers(self) -> tuple[Driver, ...]:
-        """Return the programs that are connected to the cluster: jobs, Ray Client sessions and others."""
+        """Return the programs that have not ended: jobs, Ray Client sessions and others."""
         with translated(self._spec):
             found = parse.json_list(await self._call("GET", "/api/jobs/"))
             return tuple(_driver(row) for row in found if isinstance(row, Mapping) and _is_live_driver(row))
@@ -130,17 +133,18 @@ def _task(row: Mapping[str, Any]) -> RemoteTask:
 
 
 def _is_live_driver(row: Mapping[str, Any]) -> bool:
-    return row.get("status") == "RUNNING" and isinstance(row.get("driver_info"), Mapping)
+    return row.get("status") in _LIVE
 
 
 def _driver(row: Mapping[str, Any]) -> Driver:
-    started = row.get("start_time")
+    # Ray knows the process of a program only once that has called `ray.init`; many jobs never do.
+    process = row.get("driver_info")
     return Driver(
         job_id=_text(row, "job_id"),
-        pid=_number(row["driver_info"].get("pid")),
+        pid=_number(process.get("pid")) if isinstance(process, Mapping) else None,
         command=_text(row, "entrypoint"),
-        submission_id=row.get("submission_id") or None,
-        started_at=started / 1000 if isinstance(started, (int, float)) else None,
+        submission_id=_text(row, "submission_id") or None,
+        state=_text(row, "status"),
     )
 
 

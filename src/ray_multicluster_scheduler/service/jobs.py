@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.policy.feasible import never_fits
 from ray_multicluster_scheduler.policy.ledger import Room, open_room
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.views import World, cluster_views
+from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.find import find_all, find_each, newest_named
 from ray_multicluster_scheduler.service.request import JobRequest, checked
@@ -173,7 +174,7 @@ class JobService:
         name = job.spec.metadata.get("job_name") or job.spec.name
         log = "".join(f"\n    | {line}" for line in lines) or "\n    | (no log was kept)"
         where = f"on {job.cluster!r}" if job.cluster else "before it got a cluster"
-        return f"job {job.submission_id} ({name}) {job.state.value} {where}: {job.reason}{log}"
+        return visible(f"job {job.submission_id} ({name}) {job.state.value} {where}: {job.reason}{log}")
 
     def _warn_of_unknown_cluster(self, name: str | None) -> None:
         names = [cluster.name for cluster in self._config.clusters]

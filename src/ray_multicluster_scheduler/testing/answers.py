@@ -63,8 +63,13 @@ def nodes(cluster: FakeCluster) -> dict[str, Any]:
         "resources_total": _with_markers(cluster.total) if cluster.raylet_alive else {},
         "labels": {"ray.io/node-id": cluster.node_id},
     }
-    listing = {"total": 1, "num_after_truncation": 1, "num_filtered": 1, "result": [node]}
-    return {"result": {**listing, "partial_failure_warning": "", "warnings": None}}
+    return listing([node])
+
+
+def listing(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the data of a list of Ray's state API."""
+    counts = dict.fromkeys(("total", "num_after_truncation", "num_filtered"), len(rows))
+    return {"result": {**counts, "result": rows, "partial_failure_warning": "", "warnings": None}}
 
 
 def _with_markers(total: Resources) -> dict[str, float]:

@@ -48,6 +48,8 @@ class Routes:
             web.get("/api/gcs_healthz", self._gcs_healthz),
             web.get("/api/v0/cluster_metadata", self._metadata),
             web.get("/api/v0/nodes", self._nodes),
+            web.get("/api/v0/actors", self._nothing),
+            web.get("/api/v0/tasks", self._nothing),
             web.get("/api/cluster_status", self._status),
             web.post("/api/jobs/", self._submit),
             web.get("/api/jobs/", self._list),
@@ -86,6 +88,9 @@ class Routes:
 
     async def _nodes(self, _: web.Request) -> web.Response:
         return _data(answers.nodes(self._cluster))
+
+    async def _nothing(self, _: web.Request) -> web.Response:
+        return _data(answers.listing([]))
 
     async def _status(self, request: web.Request) -> web.Response:
         if request.query.get("format") == "1":

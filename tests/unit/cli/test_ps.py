@@ -7,7 +7,7 @@ SERVER = "python -m ray.util.client.server --address=h:6379 --port=23001 --mode=
 
 
 def a_driver(job_id: str, command: str, submission_id: str | None = None) -> Driver:
-    return Driver(job_id=job_id, pid=7, command=command, submission_id=submission_id, started_at=None)
+    return Driver(job_id=job_id, pid=7, command=command, submission_id=submission_id, state="RUNNING")
 
 
 def an_actor(name: str, job_id: str = "01", class_name: str = "Infer") -> RemoteActor:

@@ -1,0 +1,66 @@
+"""The console of all commands: nothing from elsewhere steers the terminal, and pipes get plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.policy.visible import one_line, visible
+
+#: Into a pipe nothing is wrapped: one thing, one line, so that grep finds all of it.
+PIPE_COLUMNS = 1_000_000
+
+
+class PlainConsole(Console):
+    """A Rich console through which all words of a command pass.
+
+    Words come from clusters, from other users and from files: they are made harmless here, once for all.
+    In a pipe a table is one line per row: no boxes, no padding at the end, nothing cut.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        # No markup and no emoji: a command or a path may hold [brackets] and :colons:.
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+        if not self.is_terminal:
+            self.width = PIPE_COLUMNS
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render what is harmless; Rich comes here for every part of a whole as well."""
+        if isinstance(renderable, str):
+            renderable = Text(renderable)
+        if isinstance(renderable, Text):
+            renderable = _harmless(renderable)
+        elif isinstance(renderable, Table) and not self.is_terminal:
+            return _rows(renderable)
+        return super().render(renderable, options)
+
+
+def _harmless(text: Text) -> Text:
+    shown = visible(text.plain)
+    if shown != text.plain:
+        text = text.copy()
+        text.plain = shown
+    return text
+
+
+def _rows(table: Table) -> Iterator[Segment]:
+    """Write a table for programs: columns stand two blanks apart, the last one as long as it is."""
+    columns = [[_words(cell) for cell in column.cells] for column in table.columns]
+    if table.show_header:
+        columns = [
+            [_words(column.header), *cells] for column, cells in zip(table.columns, columns, strict=True)
+        ]
+    widths = [max(map(cell_len, cells), default=0) for cells in columns]
+    for row in zip(*columns, strict=True):
+        padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        yield Segment("  ".join(padded).rstrip())
+        yield Segment.line()
+
+
+def _words(cell: RenderableType) -> str:
+    return one_line(cell.plain if isinstance(cell, Text) else str(cell)) or "-"
