@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
@@ -14,6 +15,8 @@ log = logging.getLogger(__name__)
 
 #: Logs of one cluster that are read at once: each may be large, and many jobs can end together.
 AT_ONCE = 4
+#: How a log begins whose own beginning was cut; see `bounded`.
+_CUT = re.compile(r"\A\[the first (\d+) bytes of this log were not kept\]\n")
 
 
 class LogReader:
@@ -43,4 +46,17 @@ def bounded(text: str, keep_bytes: int) -> str:
     if len(raw) <= keep_bytes:
         return text
     cut = len(raw) - keep_bytes
-    return f"[the first {cut} bytes of this log were not kept]\n" + raw[cut:].decode(errors="replace")
+    while cut < len(raw) and raw[cut] & 0xC0 == 0x80:  # not in the middle of a character
+        cut += 1
+    return f"[the first {cut} bytes of this log were not kept]\n" + raw[cut:].decode()
+
+
+def missing_bytes(kept: str) -> int:
+    """Return how much of a log was cut before it was kept."""
+    note = _CUT.match(kept)
+    return int(note[1]) if note else 0
+
+
+def without_note(kept: str) -> str:
+    """Return a kept log without the line that says what was cut."""
+    return _CUT.sub("", kept, count=1)

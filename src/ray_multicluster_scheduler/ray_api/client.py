@@ -38,7 +38,7 @@ CONNECT_TIMEOUT_S = 5.0
 #: How often a quiet tail is asked whether it is alive.
 TAIL_HEARTBEAT_S = 20.0
 #: Ray does not read from a tail, so it never confirms that we leave: do not wait for it.
-TAIL_CLOSE_S = 0.1
+TAIL_CLOSE_S = 0.01
 #: The most that Ray's state API hands out; its default of 100 would hide the other nodes.
 MAX_NODES = 10_000
 

@@ -37,6 +37,7 @@ class Faults:
         self._awake = asyncio.Event()
         self._awake.set()
         self._spared: str | None = None
+        self._tails_held = False
         self._troubles: list[_Trouble] = []
 
     def slow(self, seconds: float) -> None:
@@ -67,6 +68,10 @@ class Faults:
         self._spared = spare
         self._awake.clear()
 
+    def hold_tails(self) -> None:
+        """Leave tailed logs open and say nothing more there, as Ray does for seconds after a job's end."""
+        self._tails_held = True
+
     def resume(self) -> None:
         """Go on: what arrived while it hung is executed now, also for callers that gave up."""
         self._awake.set()
@@ -75,7 +80,12 @@ class Faults:
         """End every fault of this kind."""
         self._delay_s = self._drip_s = 0.0
         self._troubles.clear()
+        self._tails_held = False
         self.resume()
+
+    def tails_are_held(self) -> bool:
+        """Tell whether tailed logs are silent now."""
+        return self._tails_held
 
     async def awake(self) -> None:
         """Return when the process is not stopped."""

@@ -29,6 +29,9 @@ class Dashboard(Protocol):
     async def awake(self) -> None:
         """Return when the process is not stopped."""
 
+    def tails_are_held(self) -> bool:
+        """Tell whether tailed logs are silent now."""
+
 
 class Routes:
     """The handlers, bound to one fake."""
@@ -145,7 +148,9 @@ class Routes:
                 log = self._cluster.logs(name)
             except Refused:  # deleted, or its node died: the tail ends, whatever the job's status says
                 break
-            if len(log) > sent:
+            if self._dashboard.tails_are_held():
+                await asyncio.sleep(TAIL_POLL_S)
+            elif len(log) > sent:
                 await socket.send_str(log[sent : sent + 20_000])
                 sent = min(sent + 20_000, len(log))
             elif ended:

@@ -1,0 +1,108 @@
+"""Typing `raymc submit -- true` beside `ray job submit -- true`, and what a help text and a TAB cost.
+
+The job is the same, so what differs is the way there and back: imports, the first look at the clusters, how
+soon the end is noticed and the rest of the log is there.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
+from benchmarks.real import two_clusters
+from ray_multicluster_scheduler.runtime import Scheduler
+
+ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 11}
+RAYMC = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main"]
+RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
+#: A job that runs for so long is looked at less often than one that has just begun.
+LONGER_S = 10
+
+
+def measure(size: Size) -> Report:
+    """Run the same commands through both command lines, one after the other."""
+    rounds = ROUNDS[size]
+    with two_clusters() as (dashboards, config), tempfile.TemporaryDirectory() as home:
+        environ = {**os.environ, "RAY_MULTICLUSTER_HOME": home}
+        ours = _Ours(config, environ)
+        ours.submit("true")  # makes the store
+        theirs = [*RAY, "job", "submit", "--address", dashboards["a"], "--", "true"]
+        took = in_turns(
+            {"ours": lambda: ours.submit("true"), "stock": lambda: _wall_s(theirs, os.environ)}, rounds=rounds
+        )
+        late, ours.late_s = ours.late_s[1:], []
+        for _ in range(min(3, rounds)):
+            ours.submit(f"sleep {LONGER_S}")
+        tab = {"_RAYMC_COMPLETE": "complete_bash", "COMP_WORDS": "raymc status ", "COMP_CWORD": "2"}
+        starts: Mapping[str, Callable[[], float]] = {
+            "raymc --help": lambda: _processor_s([*RAYMC, "--help"], environ),
+            "raymc status <TAB>": lambda: _processor_s(
+                RAYMC, {**environ, **tab, "RAY_MULTICLUSTER_CONFIG": str(config)}
+            ),
+        }
+        costs = in_turns(starts, rounds=rounds)
+    return Report(
+        name="command",
+        lines=(
+            summary("raymc submit -- true", took["ours"], unit="s"),
+            summary("ray job submit -- true", took["stock"], unit="s"),
+            ratio("submit -- true: raymc / ray", took["ours"], took["stock"], at_most=0.5),
+            summary("raymc returns after the end of true", late, unit="s", at_most=0.5),
+            summary(f"raymc returns after the end of sleep {LONGER_S}", ours.late_s, unit="s", at_most=0.5),
+            *(
+                summary(f"{what}: processor time", values, unit="s", at_most=0.25)
+                for what, values in costs.items()
+            ),
+        ),
+        notes=("The end is the one that Ray tells of the job. Two heads; the stock side uses one of them.",),
+    )
+
+
+class _Ours:
+    """Submits with `raymc` and notes how long after the job's end it returned."""
+
+    def __init__(self, config: Path, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._environ = environ
+        self.late_s: list[float] = []
+        self._jobs = 0
+
+    def submit(self, command: str) -> float:
+        """Return how long the command took."""
+        self._jobs += 1
+        name = f"command-{self._jobs}"
+        words = ["submit", "--config", str(self._config), "--submission-id", name, "--", *command.split()]
+        took_s = _wall_s([*RAYMC, *words], self._environ)
+        returned_at = time.time()
+        scheduler = Scheduler.open(self._config, environ=self._environ)
+        try:
+            ended_at = scheduler.store.get(name).ended_at
+        finally:
+            scheduler.stop()
+        assert ended_at is not None
+        self.late_s.append(returned_at - ended_at)
+        return took_s
+
+
+def _wall_s(command: list[str], environ: Mapping[str, str]) -> float:
+    began_at = time.monotonic()
+    subprocess.run(command, env=environ, check=True, capture_output=True)
+    return time.monotonic() - began_at
+
+
+def _processor_s(command: list[str], environ: Mapping[str, str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env=environ, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main(measure)
