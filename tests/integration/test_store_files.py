@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,6 +189,106 @@ def test_a_store_of_a_newer_version_is_refused(directory: Path) -> None:
 
     with pytest.raises(StoreError, match="newer version of this package"):
         open_store(directory)
+
+
+def test_a_running_process_of_an_older_version_writes_no_more(store: SqlStore, directory: Path) -> None:
+    leader = Leader(store)
+    leader.add("job")
+    with contextlib.closing(sqlite3.connect(directory / "jobs.db", isolation_level=None)) as newer:
+        newer.execute("UPDATE alembic_version SET version_num = '9999_pre'")
+
+    with pytest.raises(StoreError, match="newer version of this package"):
+        store.add([("next", a_spec())], now=NOW)
+    with pytest.raises(StoreError, match="newer version of this package"):
+        leader.move("job", JobState.STOPPED)
+    with pytest.raises(StoreError, match="newer version of this package"):
+        store.release_lease(leader.lease)
+
+    assert store.leader(now=NOW) is None  # one of the newer version need not wait for this one to end
+    assert [job.state for job in store.list_jobs()] == [JobState.QUEUED]
+
+
+@pytest.mark.parametrize("name", ["jobs.db-wal", "jobs.db-shm"])
+def test_a_log_removed_under_a_running_process_is_noticed_and_loses_nothing(
+    store: SqlStore, directory: Path, name: str
+) -> None:
+    store.add([("job", a_spec())], now=NOW)
+    (directory / name).unlink()
+
+    with pytest.raises(StoreError, match=f"{name} was removed while .* start again"):
+        store.add([("next", a_spec())], now=NOW)
+
+    store.close()
+    with contextlib.closing(open_store(directory)) as again:
+        assert [job.submission_id for job in again.list_jobs()] == ["job"]
+
+
+def test_a_removed_log_is_saved_before_its_process_may_be_killed(store: SqlStore, directory: Path) -> None:
+    store.add([("job", a_spec())], now=NOW)
+    (directory / "jobs.db-wal").unlink()
+    with pytest.raises(StoreError, match="was removed"):
+        store.add([("next", a_spec())], now=NOW)
+
+    copy = directory / "copy.db"  # what a killed process leaves behind
+    shutil.copy(directory / "jobs.db", copy)
+
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("SELECT submission_id FROM jobs").fetchall() == [("job",)]
+
+
+@pytest.mark.parametrize("name", ["jobs.db-wal", "jobs.db-shm"])
+def test_a_second_process_does_not_open_a_store_whose_log_was_removed(
+    store: SqlStore, directory: Path, name: str
+) -> None:
+    store.add([("job", a_spec())], now=NOW)
+    (directory / name).unlink()
+
+    with pytest.raises(StoreError, match=f"{name} was removed while the job store is in use"):
+        open_store(directory)
+
+    store.close()
+    with contextlib.closing(open_store(directory)) as second:
+        assert [job.submission_id for job in second.list_jobs()] == ["job"]
+
+
+def test_a_store_opened_twice_in_a_process_keeps_its_log_when_another_process_closes_it(
+    store: SqlStore, directory: Path
+) -> None:
+    store.add([("job", a_spec())], now=NOW)
+    open_store(directory).close()  # must not cost the first one its locks on the database
+
+    code = "import sys; from pathlib import Path; from ray_multicluster_scheduler.store import open_store; "
+    code += "open_store(Path(sys.argv[1])).close()"
+    subprocess.run([sys.executable, "-c", code, str(directory)], check=True)
+
+    assert (directory / "jobs.db-wal").exists()
+    store.add([("next", a_spec())], now=NOW)
+
+
+def test_a_forked_child_does_not_keep_a_closed_store_in_use(directory: Path) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from ray_multicluster_scheduler.store import open_store
+store = open_store(Path(sys.argv[1]))
+child = os.fork()
+if child == 0:
+    sys.stdin.readline()
+    os._exit(0)
+store.close()
+print(child, flush=True)
+sys.stdin.readline()
+os.kill(child, 9)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline()
+
+        open_store(directory).close()
+
+        parent.communicate("go\n")
 
 
 def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path: Path) -> None:

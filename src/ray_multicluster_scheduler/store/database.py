@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
+from ray_multicluster_scheduler.store.files import SAVE_LOG, log_files
 from ray_multicluster_scheduler.store.rows import to_json
 
 BUSY_TIMEOUT_S = 30
@@ -52,7 +53,8 @@ class Database:
         self._writing = threading.Lock()
         #: In memory all threads share one connection, so that readers have to take turns too.
         self._reading = self._writing if path is None else contextlib.nullcontext()
-        self._identity = None if path is None else _identity(path)
+        #: The files that are in use, as they were when they were opened.
+        self._files = {} if path is None else {path: _identity(path)}
         #: Why nothing may be written any more: after a failed fsync nobody knows what is on the disk.
         self._broken: StoreError | None = None
         self._closed = False
@@ -91,6 +93,10 @@ class Database:
                 f"the job store {self._path} cannot use a write-ahead log (its mode is {mode!r}); "
                 "it must be on a local disk: move it there with RAY_MULTICLUSTER_HOME"
             )
+        assert self._path is not None
+        with self.read() as tx:  # the first transaction opens the log
+            tx.exec_driver_sql("SELECT 1 FROM sqlite_master").first()
+        self._files |= {path: _identity(path) for path in log_files(self._path)}
 
     def close(self) -> None:
         """Close all connections; later calls raise `StoreError`."""
@@ -103,11 +109,24 @@ class Database:
     def _check_may_write(self) -> None:
         if self._broken:
             raise self._broken
-        if self._path is not None and _identity(self._path) != self._identity:
-            raise ForeignStore(
-                f"the job store {self._path} was deleted or replaced while it was in use; nothing was "
-                "written. Stop all raymc processes, put the file back, then start again"
+        for path, opened in self._files.items():
+            if _identity(path) == opened:
+                continue
+            if path == self._path:
+                raise ForeignStore(
+                    f"the job store {path} was deleted or replaced while it was in use; nothing was "
+                    "written. Stop all raymc processes, put the file back, then start again"
+                )
+            self._save_log(path)
+            raise StoreError(
+                f"{path} was removed while the job store was in use; nothing was written. {SAVE_LOG}"
             )
+
+    def _save_log(self, path: Path) -> None:
+        """Bring what was committed to the database itself, unless somebody has begun a log of his own."""
+        if not path.exists():
+            with contextlib.closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

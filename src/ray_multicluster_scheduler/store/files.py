@@ -1,19 +1,27 @@
-"""The directory of a store: private to its user, and marked with the identity of its database."""
+"""The directory of a store: private to its user, marked with its database's identity, in use or not."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.store.locks import FileLock, is_held
 
 DATABASE = "jobs.db"
 MARKER = "store.id"
-_LOCK = "open.lock"
+_OPENING = "open.lock"
+_IN_USE = "in-use.lock"
+
+
+#: What to do when a file of `log_files` was removed.
+SAVE_LOG = (
+    "Stop all programs and raymc commands that use it, which writes what they still know into the database, "
+    "then start again; let no clean-up job remove files there"
+)
 
 
 def make_private_directory(directory: Path) -> None:
@@ -30,20 +38,50 @@ def make_private_directory(directory: Path) -> None:
 
 def make_private_file(path: Path) -> None:
     """Make the file if need be, readable by its user alone. SQLite gives its -wal and -shm the same mode."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # A database that is there is not even opened: closing it would take the locks of this process on it from
+    # a connection of SQLite's, and the next process that closes the store would remove its log.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
 
 @contextlib.contextmanager
 def opening(directory: Path) -> Iterator[None]:
-    """Let one process at a time open the store, so that two cannot both create it."""
-    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Let one process at a time open or close the store, so that two cannot both create it."""
+    lock = FileLock(directory / _OPENING)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(lock)
+        lock.release()
+
+
+def enter(directory: Path) -> FileLock:
+    """Say that the store is in use, from now until the lock is released; call it while `opening`.
+
+    Who uses it has SQLite's log open: if that is missing, it was removed, and is full of jobs that a second
+    one would not see and would write over.
+    """
+    in_use = directory / _IN_USE
+    for path in log_files(directory / DATABASE):
+        if not path.exists() and is_held(in_use, shared=True):
+            raise StoreError(f"{path} was removed while the job store is in use. {SAVE_LOG}")
+    return FileLock(in_use, shared=True)
+
+
+@contextlib.contextmanager
+def leaving(directory: Path, in_use: FileLock) -> Iterator[None]:
+    """Close the store in here: whoever opens it next finds it either in use or closed."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(in_use.release)
+        with contextlib.suppress(OSError):  # the directory is gone: so is whoever would open it
+            stack.enter_context(opening(directory))
+        yield
+
+
+def log_files(database: Path) -> tuple[Path, Path]:
+    """Return SQLite's own files beside a database: they are there from opening to closing it."""
+    return database.with_name(f"{database.name}-wal"), database.with_name(f"{database.name}-shm")
 
 
 def read_marker(directory: Path) -> str | None:

@@ -8,11 +8,10 @@ Where files cannot be locked nothing is known, and the time of the lease decides
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import weakref
 from pathlib import Path
 from urllib.parse import quote
+
+from ray_multicluster_scheduler.store.locks import FileLock, is_held
 
 _SUFFIX = ".lock"
 
@@ -22,8 +21,7 @@ class Holders:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._locks: dict[str, int] = {}
-        _ALL.add(self)
+        self._locks: dict[str, FileLock] = {}
 
     def announce(self, holder: str) -> None:
         """Lock the file of a holder: from now on it lives until `withdraw`, or until this process ends."""
@@ -31,19 +29,17 @@ class Holders:
             return
         with contextlib.suppress(OSError):  # then nothing is known of it
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            lock = os.open(self._path(self._folder, holder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._locks[holder] = lock
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._locks[holder] = FileLock(_path(self._folder, holder))
 
     def withdraw(self, holder: str) -> None:
         """Let go of the lock. The file stays: a lease that could not be given up is free all the same."""
         lock = self._locks.pop(holder, None)
         if lock is not None:
-            os.close(lock)
+            lock.release()
 
     def is_dead(self, holder: str) -> bool:
-        """Tell whether a holder has ended for certain."""
-        return self._folder is not None and _can_be_locked(self._path(self._folder, holder))
+        """Tell whether a holder has ended for certain; one of an older version has no file."""
+        return self._folder is not None and is_held(_path(self._folder, holder)) is False
 
     def tidy(self) -> None:
         """Remove the files of those that have ended. Nobody may ask for one of them any more."""
@@ -51,7 +47,7 @@ class Holders:
             return
         with contextlib.suppress(OSError):
             for path in self._folder.glob(f"*{_SUFFIX}"):
-                if _can_be_locked(path):
+                if is_held(path) is False:
                     path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -59,33 +55,6 @@ class Holders:
         for holder in list(self._locks):
             self.withdraw(holder)
 
-    @staticmethod
-    def _path(folder: Path, holder: str) -> Path:
-        return folder / f"{quote(holder, safe='')}{_SUFFIX}"
 
-
-def _can_be_locked(path: Path) -> bool:
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # it is gone, or was never made: a holder of an older version
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(file)
-    return True
-
-
-#: All of this process, because of `_close_inherited`.
-_ALL: weakref.WeakSet[Holders] = weakref.WeakSet()
-
-
-def _close_inherited() -> None:
-    """Close what a forked child has got: it would keep the locks of its parent after the parent's end."""
-    for holders in _ALL:
-        holders.close()
-
-
-os.register_at_fork(after_in_child=_close_inherited)
+def _path(folder: Path, holder: str) -> Path:
+    return folder / f"{quote(holder, safe='')}{_SUFFIX}"

@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.store.version import newer_schema
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -19,10 +19,7 @@ def upgrade(connection: Connection, *, revision: str | None) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     if revision is not None and revision not in known_revisions(config):
-        raise StoreError(
-            f"the job store was written by a newer version of this package (its schema is {revision!r}); "
-            "install that version or a later one"
-        )
+        raise newer_schema(revision)
     command.upgrade(config, "head")
 
 

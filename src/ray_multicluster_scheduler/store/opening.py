@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, insert, inspect, select, text
+from sqlalchemy import Connection, insert, inspect, select
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
 from ray_multicluster_scheduler.store import files
@@ -19,6 +19,7 @@ from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.holders import Holders
 from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata
+from ray_multicluster_scheduler.store.version import read_revision, write_revision
 
 _BELLS = "bells"
 _HOLDERS = "holders"
@@ -36,13 +37,19 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
             raise StoreError(f"there is no job store in {directory}; the first submitted job makes one")
         files.make_private_directory(directory)
         with files.opening(directory):
-            database = _open_database(directory)
+            in_use = files.enter(directory)
+            try:
+                database = _open_database(directory)
+            except BaseException:
+                in_use.release()
+                raise
     except OSError as error:
         raise StoreError(f"the job store in {directory} cannot be opened: {error}") from error
     return SqlStore(
         database,
         partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s),
         Holders(directory / _HOLDERS),
+        leaving=partial(files.leaving, directory, in_use),
     )
 
 
@@ -51,6 +58,7 @@ def open_memory_store() -> SqlStore:
     database = Database(None)
     with database.write() as tx:
         metadata.create_all(tx)
+        write_revision(tx)
         _write_identity(tx)
     return SqlStore(database, partial(Bell, None, fallback_s=FALLBACK_S), Holders(None))
 
@@ -84,12 +92,9 @@ def _open_database(directory: Path) -> Database:
 
 def _revision(tx: Connection, path: Path) -> str | None:
     """Return the schema of the database; None: it is empty."""
-    tables = inspect(tx).get_table_names()
-    if not tables:
-        return None
-    if "alembic_version" not in tables:
+    revision = read_revision(tx)
+    if revision is None and inspect(tx).get_table_names():
         raise ForeignStore(f"{path} is a database, but not a job store; {_FRESH_START}")
-    revision: str = tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
     return revision
 
 

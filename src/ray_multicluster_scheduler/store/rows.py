@@ -23,6 +23,10 @@ _EVENT_FIELDS = tuple(field.name for field in fields(Event))
 #: A job is read at each of its moves and its spec never changes: the last ones are not parsed again.
 KNOWN_SPECS = 4096
 ACCEPTED = "accepted"
+#: What is kept as JSON, and the fields that it has in this version.
+_FIELD_NAMES: Mapping[type[Any], frozenset[str]] = {
+    record: frozenset(field.name for field in fields(record)) for record in (JobSpec, ClusterSnapshot, Node)
+}
 #: The columns in which all new jobs are the same: the defaults of the record.
 _NEW = {
     **{field.name: field.default for field in fields(Job) if field.default is not MISSING},
@@ -82,9 +86,15 @@ def job_from(row: Sequence[Any]) -> Job:
     return Job(**values)
 
 
+def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what a newer version has written and this one does not know: it cannot act on it anyway."""
+    names = _FIELD_NAMES[record]
+    return {name: value for name, value in data.items() if name in names}
+
+
 @lru_cache(maxsize=KNOWN_SPECS)
 def _spec_from(text: str) -> JobSpec:
-    data = json.loads(text)
+    data = _known(JobSpec, json.loads(text))
     return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
 
 
@@ -162,9 +172,9 @@ def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:
     pending, nodes = data["pending"], data["nodes"]
     return ClusterSnapshot(
         **{
-            **data,
+            **_known(ClusterSnapshot, data),
             "health": Health(data["health"]),
             "pending": None if pending is None else tuple((shape, count) for shape, count in pending),
-            "nodes": None if nodes is None else tuple(Node(**node) for node in nodes),
+            "nodes": None if nodes is None else tuple(Node(**_known(Node, node)) for node in nodes),
         }
     )

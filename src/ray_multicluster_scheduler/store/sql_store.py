@@ -29,6 +29,7 @@ from ray_multicluster_scheduler.store.group import GroupCommit
 from ray_multicluster_scheduler.store.holders import Holders
 from ray_multicluster_scheduler.store.prepared import Fixed
 from ray_multicluster_scheduler.store.tables import meta
+from ray_multicluster_scheduler.store.version import require_current
 
 _CHANGES = Fixed(select(meta.c.changes))
 _COUNT_CHANGE = Fixed(update(meta).values(changes=meta.c.changes + literal_column("1")))
@@ -38,9 +39,15 @@ class SqlStore:
     """`ports.JobStore` on a SQL database; open it with `open_store` or `open_memory_store`."""
 
     def __init__(
-        self, database: Database, new_bell: Callable[[Callable[[], int]], Bell], holders: Holders
+        self,
+        database: Database,
+        new_bell: Callable[[Callable[[], int]], Bell],
+        holders: Holders,
+        *,
+        leaving: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._database = database
+        self._leaving = leaving
         self._holders = holders
         self._bell = new_bell(self._mark)
         self._add = GroupCommit(self._add_calls)
@@ -260,7 +267,8 @@ class SqlStore:
         """Release files and connections; who waits is woken and told."""
         self._bell.close()
         self._holders.close()
-        self._database.close()
+        with self._leaving():
+            self._database.close()
 
     def _mark(self) -> int:
         with self._database.read() as tx:
@@ -279,8 +287,9 @@ class SqlStore:
 
     @contextlib.contextmanager
     def _write(self, *, epoch: int | None = None, news: bool = True) -> Iterator[Connection]:
-        """Open the transaction of one write; checks the fence first, rings the bell after the commit."""
+        """Open the transaction of one write: checks schema and fence first, and rings the bell after it."""
         with self._database.write() as tx:
+            require_current(tx)
             if epoch is not None:
                 leadership.require(tx, epoch)
             yield tx

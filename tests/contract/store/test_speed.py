@@ -72,7 +72,7 @@ def plans_of(store: SqlStore, call: Callable[[], object]) -> list[str]:
 @pytest.mark.parametrize("name", CALLS)
 def test_no_statement_on_the_way_of_a_job_reads_a_whole_table(filled: Leader, name: str) -> None:
     plans = plans_of(filled.store, lambda: CALLS[name](filled))
-    one_row_only = ("SCAN meta", "SCAN lease")
+    one_row_only = ("SCAN meta", "SCAN lease", "SCAN alembic_version")
     assert plans
     assert not [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith(one_row_only)]
 

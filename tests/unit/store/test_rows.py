@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_snapshot
 
-from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.cluster import Health, Node
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.store.rows import (
     JOB_FIELDS,
@@ -62,6 +62,20 @@ def test_a_spec_survives_its_row(spec: JobSpec) -> None:
 
     assert read(row) == a_job("job", seq=7, spec=spec, reason="accepted")
     assert read(row) == new_job("job", spec, seq=7, now=NOW)
+
+
+def test_what_a_newer_version_wrote_is_read_without_what_it_has_added() -> None:
+    row = stored({"seq": 7, **new_job_row("job", a_job().spec, now=NOW)})
+    spec = {**json.loads(row["spec"]), "invented_later": {"any": "thing"}}
+    snapshot = json.loads(to_json(a_snapshot(nodes=(Node(node_id="n", address="10.0.0.1", alive=True),))))
+    newer = {
+        **snapshot,
+        "invented_later": 1,
+        "nodes": [{**node, "invented_later": 1} for node in snapshot["nodes"]],
+    }
+
+    assert read({**row, "spec": json.dumps(spec)}).spec == a_job().spec
+    assert snapshot_from(newer) == snapshot_from(snapshot)
 
 
 def test_a_spec_that_an_older_version_wrote_gets_the_defaults_of_newer_fields() -> None:
