@@ -12,12 +12,12 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.bridge.runner import TaskRunner
-from ray_multicluster_scheduler.config import Config, find_config, home_dir, load_config
+from ray_multicluster_scheduler.config import Config, find_config, load_config
+from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
 from ray_multicluster_scheduler.engine.offload import Offload
@@ -35,12 +35,6 @@ from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 T = TypeVar("T")
-
-
-def state_dir(config_path: Path, environ: Mapping[str, str]) -> Path:
-    """Return where the jobs of one configuration are kept: one folder per file, under the home."""
-    digest = sha256(str(config_path.resolve()).encode()).hexdigest()[:8]
-    return home_dir(environ) / f"{config_path.parent.name or 'root'}-{config_path.stem}-{digest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

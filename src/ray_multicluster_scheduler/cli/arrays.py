@@ -6,9 +6,13 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.service.request import JobRequest
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.request import JobRequest
+
 
 #: Replaced by the index, in the command and in the name.
 PLACEHOLDER = "{i}"

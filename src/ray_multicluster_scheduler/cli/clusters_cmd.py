@@ -8,20 +8,23 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.clusters_view import Row, as_mapping, overview
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, WatchOption, open_config
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
-from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.engine.clock import SystemClock
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.ray_api.client import open_ray_api
-from ray_multicluster_scheduler.runtime import state_dir
-from ray_multicluster_scheduler.store import open_store
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.config import Config
+    from ray_multicluster_scheduler.engine.watch import ClusterWatch
+
 
 #: Marks made by `raymc drain` and `undrain`, by cluster: (drained, reason).
 Drains = Mapping[str, tuple[bool, str]]
@@ -47,9 +50,9 @@ def clusters(*, config: ConfigOption = None, watch: WatchOption = False, as_json
 @asynccontextmanager
 async def watching(config: Config) -> AsyncIterator[ClusterWatch]:
     """Open all clusters of a configuration and close them again."""
-    apis = {spec.name: open_ray_api(spec, os.environ) for spec in config.clusters}
+    apis = {spec.name: late.open_ray_api(spec, os.environ) for spec in config.clusters}
     try:
-        yield ClusterWatch(apis, clock=SystemClock(), settings=config.settings, jitter=random.random)
+        yield late.ClusterWatch(apis, clock=SystemClock(), settings=config.settings, jitter=random.random)
     finally:
         await asyncio.gather(*(api.close() for api in apis.values()))
 
@@ -100,7 +103,7 @@ async def refresh(watch: ClusterWatch, draw: Callable[[], None], *, every_s: flo
 def drain_marks(config: Config) -> Drains:
     """Read which clusters were drained by a command; where no store can be read there are none."""
     try:
-        with closing(open_store(state_dir(config.path, os.environ), create=False)) as store:
+        with closing(late.open_store(state_dir(config.path, os.environ), create=False)) as store:
             return store.drained()
     except StoreError:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -11,10 +11,13 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.options import ConfigOption, open_config
 from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
-from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.config import Config
+
 
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 

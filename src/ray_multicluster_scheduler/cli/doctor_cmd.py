@@ -10,21 +10,23 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, open_config
 from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
-from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.clock import SystemClock
-from ray_multicluster_scheduler.engine.doctor import examine
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.policy.diagnosis import Check, Evidence, Verdict, Versions, diagnose
-from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.config import Config
+
 
 Report = Mapping[str, tuple[Check, ...]]
 
@@ -53,13 +55,13 @@ async def _examine_all(config: Config) -> dict[str, Evidence]:
 
 async def _examine(spec: ClusterSpec, config: Config, stack: AsyncExitStack) -> Evidence:
     timeout_s = config.settings.probe_timeout_s
-    api = await stack.enter_async_context(open_ray_api(spec, os.environ, request_timeout_s=timeout_s))
-    anonymous = await stack.enter_async_context(HttpRayApi(spec, request_timeout_s=timeout_s))
-    return await examine(
+    api = await stack.enter_async_context(late.open_ray_api(spec, os.environ, request_timeout_s=timeout_s))
+    anonymous = await stack.enter_async_context(late.HttpRayApi(spec, request_timeout_s=timeout_s))
+    return await late.examine(
         spec,
         api=api,
         anonymous=anonymous,
-        watch=ClusterWatch(
+        watch=late.ClusterWatch(
             {spec.name: api}, clock=SystemClock(), settings=config.settings, jitter=random.random
         ),
         token_set=bool(spec.auth_token_env and os.environ.get(spec.auth_token_env)),

@@ -12,17 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.leading import stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, find_job, opened
 from ray_multicluster_scheduler.cli.render import NONE, age, ago, state_text, stdout_console, write_json
-from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
 
 
 def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -32,7 +31,7 @@ def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: J
     """
     with opened(config) as scheduler:
         job = find_job(scheduler.store, submission_id)
-        row = job_row(job)
+        row = late.job_row(job)
         if as_json:
             write_json({**row, "status": RAY_STATUS[job.state]})
             return
@@ -61,7 +60,7 @@ def info(submission_id: IdArgument, *, config: ConfigOption = None, as_json: Jso
             console.print(_attempts(known["attempts"], now))
         if job.state is JobState.FAILED and log:
             console.print(Text("The end of its log:", style="bold"))
-            console.print(Text("\n".join(log.rstrip().splitlines()[-LAST_LOG_LINES:]), overflow="fold"))
+            console.print(Text("\n".join(log.rstrip().splitlines()[-late.LAST_LOG_LINES :]), overflow="fold"))
         _footer(console, scheduler.store, job)
 
 

@@ -11,12 +11,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.completion import complete_clusters
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, JsonOption, WatchOption, opened
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
-from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -60,7 +60,7 @@ def jobs(
             with suppress(KeyboardInterrupt):
                 _live(store, find, limit, as_json=as_json)
         elif as_json:
-            write_json([job_row(job) for job in find()])
+            write_json([late.job_row(job) for job in find()])
         else:
             console = stdout_console()
             console.print(_view(store, find(), limit, console))
@@ -94,7 +94,7 @@ def _append(store: JobStore, find: Find, limit: int, console: Console, *, as_jso
             continue
         said = found
         if as_json:
-            write_json([job_row(job) for job in found], one_line=True)
+            write_json([late.job_row(job) for job in found], one_line=True)
         else:
             console.print(_view(store, found, limit, console))
 

@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.render import NONE, age, ago, state_text
-from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.model.job import Job, Target
 
 #: Less room for the command than this, and it goes below the id.
@@ -32,7 +32,7 @@ def jobs_table(jobs: Sequence[Job], now: float, width: int) -> Table:
     if not below:
         table.add_column("command", ratio=1, no_wrap=True, overflow="ellipsis")
     for job in jobs:
-        command = Text(" ".join(str(job_row(job)["entrypoint"]).split()))
+        command = Text(" ".join(str(late.job_row(job)["entrypoint"]).split()))
         name = Text(job.submission_id)
         if below:
             command.truncate(longest, overflow="ellipsis")

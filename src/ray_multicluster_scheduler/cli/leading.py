@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -15,7 +16,10 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
+
 
 #: How long `submit --no-wait` leads, at most, when nobody else does.
 LEAD_S = 5.0

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.log_writer import LogWriter
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, find_job, opened
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, follow, tell_end
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ray_api.client import open_ray_api
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
 
 
 def logs(
@@ -60,5 +62,5 @@ def _write(scheduler: Scheduler, job: Job) -> None:
 
 
 async def _read(spec: ClusterSpec, remote_id: str, timeout_s: float) -> str:
-    async with open_ray_api(spec, os.environ, request_timeout_s=timeout_s) as api:
+    async with late.open_ray_api(spec, os.environ, request_timeout_s=timeout_s) as api:
         return await api.job_logs(remote_id)

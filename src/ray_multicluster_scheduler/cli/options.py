@@ -6,17 +6,21 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.completion import complete_clusters, complete_groups, complete_ids
-from ray_multicluster_scheduler.config import Config, find_config, load_config
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.config import Config
+    from ray_multicluster_scheduler.runtime import Scheduler
+
 
 #: Who mistypes a name means one of the newest jobs, and a history may hold a million.
 _GUESSED_FROM = 1000
@@ -51,13 +55,13 @@ ClusterArgument = Annotated[
 
 def open_config(argument: Path | None) -> Config:
     """Find and read the configuration of this command."""
-    return load_config(find_config(argument, environ=os.environ, cwd=Path.cwd()))
+    return late.load_config(late.find_config(argument, environ=os.environ, cwd=Path.cwd()))
 
 
 @contextmanager
 def opened(config: Path | None) -> Iterator[Scheduler]:
     """Open the configuration and its store for one command. Starts no engine; ends one that was started."""
-    scheduler = Scheduler.open(config)
+    scheduler = late.Scheduler.open(config)
     try:
         yield scheduler
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.console import Console
@@ -12,7 +12,9 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.decision_view import decision_view
 from ray_multicluster_scheduler.cli.render import plain_signs, stdout_console
-from ray_multicluster_scheduler.service.request import JobRequest
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.request import JobRequest
 
 
 def show_plan(plan: Mapping[str, Any], requests: Sequence[JobRequest]) -> None:

@@ -7,17 +7,22 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, open_config
 from ray_multicluster_scheduler.cli.render import NONE, stderr_console, stdout_console, write_json
-from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask, open_state_api
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.config import Config
+    from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask
+
 
 #: How the bridge names its two ends (bridge/spans.py and bridge/wire/link.py).
 HUB, BRIDGE = "raymc hub ", "raymc bridge to "
@@ -113,7 +118,7 @@ async def _look(config: Config) -> tuple[list[Item], dict[str, str]]:
 
 
 async def _look_at(spec: ClusterSpec) -> list[Item] | ClusterError:
-    async with open_state_api(spec, os.environ) as api:
+    async with late.open_state_api(spec, os.environ) as api:
         try:
             drivers, actors, tasks = await asyncio.gather(api.drivers(), api.actors(), api.tasks())
         except ClusterError as problem:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, IdsArgument, find_jobs, opened
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, stop_and_watch, tell_ends, watch_all
-from ray_multicluster_scheduler.client.jobs import this_user
 from ray_multicluster_scheduler.client.progress import summary
 from ray_multicluster_scheduler.errors import InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
+
 
 #: Of more jobs than these only the numbers are told.
 MOST_LINES = 20
@@ -44,7 +47,7 @@ def stop(
         if not yes and (all_mine or group is not None):
             _confirm(pending)
         stopped = stop_and_watch(
-            scheduler, [job.submission_id for job in pending], reason=f"stopped by {this_user()}"
+            scheduler, [job.submission_id for job in pending], reason=f"stopped by {late.this_user()}"
         )
         if len(pending) > MOST_LINES:
             typer.echo(summary(stopped))
@@ -95,7 +98,7 @@ def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) 
 def _mine(scheduler: Scheduler) -> list[Job]:
     return list(
         scheduler.store.list_jobs(
-            states=[state for state in JobState if state not in FINAL], user=this_user()
+            states=[state for state in JobState if state not in FINAL], user=late.this_user()
         )
     )
 

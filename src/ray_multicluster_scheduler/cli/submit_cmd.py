@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli import submit_options as option
 from ray_multicluster_scheduler.cli.arrays import array_of, parse_array
 from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
@@ -30,12 +32,12 @@ from ray_multicluster_scheduler.cli.waiting import (
     tell_ends,
     watch_all,
 )
-from ray_multicluster_scheduler.client.jobs import this_user
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.packages.runtime_env import localise
-from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.service.request import JobRequest
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.request import JobRequest
 
 
 def submit(
@@ -76,9 +78,9 @@ def submit(
     """
     if as_json and not (no_wait or dry_run):
         raise InvalidRequest("--json goes with --no-wait or --dry-run: while waiting, stdout is for the log")
-    request = JobRequest(
+    request = late.JobRequest(
         entrypoint=entrypoint_of(command),
-        user=this_user(),
+        user=late.this_user(),
         runtime_env=runtime_env_of(runtime_env, runtime_env_json, working_dir),
         job_id=name,
         metadata=json_object("--metadata-json", metadata_json),
@@ -130,7 +132,7 @@ def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobReq
     if not first.runtime_env:
         return list(requests)
     with stderr_console().status("packing the environment"):
-        packed = localise(first.runtime_env, scheduler.parts.packages, cwd=first.cwd)
+        packed = late.localise(first.runtime_env, scheduler.parts.packages, cwd=first.cwd)
     return [replace(request, runtime_env=packed) for request in requests]
 
 

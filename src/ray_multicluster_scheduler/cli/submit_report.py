@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.leading import NOT_SENT, leader_name
 from ray_multicluster_scheduler.cli.render import say, write_json, write_line
 from ray_multicluster_scheduler.cli.whys import why_it_waits
-from ray_multicluster_scheduler.client.jobs import job_row
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
 
 
 def tell_accepted(
@@ -25,7 +28,7 @@ def tell_accepted(
     group = jobs[0].spec.group
     if as_json:
         name = None if leader is None else leader.holder
-        write_json({"group": group, "leader": name, "jobs": [job_row(job) for job in jobs]})
+        write_json({"group": group, "leader": name, "jobs": [late.job_row(job) for job in jobs]})
         return
     write_line(group or jobs[0].submission_id)
     if leader is not None:

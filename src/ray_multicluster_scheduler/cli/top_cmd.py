@@ -10,6 +10,7 @@ import tty
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -22,12 +23,15 @@ from ray_multicluster_scheduler.cli.leading import leader_name, leader_of
 from ray_multicluster_scheduler.cli.options import ConfigOption, opened
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, stdout_console
 from ray_multicluster_scheduler.engine.clock import SystemClock
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.engine.watch import ClusterWatch
+    from ray_multicluster_scheduler.runtime import Scheduler
+
 
 REDRAW_S = 1.0
 #: No screen has room for more.

@@ -6,20 +6,24 @@ import queue
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.job_display import job_display, where_it_is
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
 from ray_multicluster_scheduler.cli.whys import WaitingReason
 from ray_multicluster_scheduler.client.progress import progress_display, summary
-from ray_multicluster_scheduler.client.tail import begin_tail
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
+
 
 #: Exit code of a command that Ctrl-C ended.
 INTERRUPTED = 130
@@ -36,7 +40,7 @@ def follow(scheduler: Scheduler, submission_id: str) -> Job:
     news: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     reason = WaitingReason(scheduler)
     unsubscribe = scheduler.store.subscribe(lambda: news.put(None))
-    tail = begin_tail(scheduler, submission_id, news.put)
+    tail = late.begin_tail(scheduler, submission_id, news.put)
     tail.add_done_callback(lambda _: news.put(None))
     try:
         with job_display() as display:

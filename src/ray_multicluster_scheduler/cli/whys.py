@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
+
 
 #: A reason is looked up when a job has waited this long, and then again as often: it costs a pass.
 LOOK_EVERY_S = 2.0

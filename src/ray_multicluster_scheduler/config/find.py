@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from ray_multicluster_scheduler.errors import ConfigNotFound
@@ -15,6 +16,12 @@ FILE_NAME = "clusters.yaml"
 def home_dir(environ: Mapping[str, str]) -> Path:
     """Return the root of everything the product writes: `$RAY_MULTICLUSTER_HOME` or `~/.ray_multicluster`."""
     return expanded(environ.get(HOME_VARIABLE) or "~/.ray_multicluster").absolute()
+
+
+def state_dir(config_path: Path, environ: Mapping[str, str]) -> Path:
+    """Return where the jobs of one configuration are kept: one folder per file, under the home."""
+    digest = sha256(str(config_path.resolve()).encode()).hexdigest()[:8]
+    return home_dir(environ) / f"{config_path.parent.name or 'root'}-{config_path.stem}-{digest}"
 
 
 def expanded(name: str | Path) -> Path:

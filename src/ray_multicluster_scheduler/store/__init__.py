@@ -1,6 +1,19 @@
 """The durable job store: SQLAlchemy Core on SQLite, safe for several threads and processes."""
 
-from ray_multicluster_scheduler.store.opening import open_memory_store, open_store
-from ray_multicluster_scheduler.store.sql_store import SqlStore
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.store.opening import open_memory_store, open_store
+    from ray_multicluster_scheduler.store.sql_store import SqlStore
 
 __all__ = ["SqlStore", "open_memory_store", "open_store"]
+
+#: Imported when they are used: `newest` does without SQLAlchemy.
+_HOMES = {"SqlStore": "sql_store", "open_memory_store": "opening", "open_store": "opening"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -3,14 +3,19 @@
 import inspect
 import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from tests.builders import NOW, a_spec
 
 from ray_multicluster_scheduler.cli.commands import Commands
+from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.store import open_store
 
 GROUP = Commands(name="raymc")
 #: What a help text must not wait for.
-SLOW = {"aiohttp", "numpy", "pandas", "pydantic", "ray", "sqlalchemy"}
+SLOW = {"aiohttp", "alembic", "numpy", "pandas", "ray", "sqlalchemy"}
 
 
 @pytest.mark.parametrize("name", GROUP.entries)
@@ -37,6 +42,18 @@ print(*{{name.partition(".")[0] for name in sys.modules}})
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("line", ["raymc dr", "raymc submit --clu", "raymc jobs --cluster ", "raymc status "])
+def test_a_tab_waits_for_no_library_of_the_scheduler(line: str, tmp_path: Path) -> None:
+    (tmp_path / "clusters.yaml").write_text("clusters: {mac: {head_address: 'mac:10001'}}")
+    folder = state_dir(tmp_path / "clusters.yaml", {"RAY_MULTICLUSTER_HOME": str(tmp_path)})
+    with closing(open_store(folder)) as store:
+        store.add([("sub_1", a_spec())], now=NOW)
+    typed = {"_RAYMC_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    config = str(tmp_path / "clusters.yaml")
+    home = {"RAY_MULTICLUSTER_HOME": str(tmp_path), "RAY_MULTICLUSTER_CONFIG": config}
+    assert modules_of(**typed, **home) & SLOW == set()
 
 
 def test_the_help_text_waits_for_nothing_that_it_does_not_show() -> None:

@@ -1,0 +1,70 @@
+"""What takes long to import (the store, HTTP, the engine), each imported when a command first uses it.
+
+The modules of the commands import these names from here, so that a TAB, which needs the options of a command
+only, waits for none of them: `late.Scheduler.open(config)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ray_multicluster_scheduler.cli.signals import held
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.jobs import job_row, this_user
+    from ray_multicluster_scheduler.client.tail import begin_tail
+    from ray_multicluster_scheduler.config import find_config, load_config
+    from ray_multicluster_scheduler.engine.doctor import examine
+    from ray_multicluster_scheduler.engine.watch import ClusterWatch
+    from ray_multicluster_scheduler.packages.runtime_env import localise
+    from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
+    from ray_multicluster_scheduler.ray_api.state import open_state_api
+    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
+    from ray_multicluster_scheduler.service.request import JobRequest
+    from ray_multicluster_scheduler.store import open_store
+
+__all__ = [
+    "LAST_LOG_LINES",
+    "ClusterWatch",
+    "HttpRayApi",
+    "JobRequest",
+    "Scheduler",
+    "begin_tail",
+    "examine",
+    "find_config",
+    "job_row",
+    "load_config",
+    "localise",
+    "open_ray_api",
+    "open_state_api",
+    "open_store",
+    "this_user",
+]
+
+_HOMES = {
+    "LAST_LOG_LINES": "service.jobs",
+    "ClusterWatch": "engine.watch",
+    "HttpRayApi": "ray_api.client",
+    "JobRequest": "service.request",
+    "Scheduler": "runtime",
+    "begin_tail": "client.tail",
+    "examine": "engine.doctor",
+    "find_config": "config",
+    "job_row": "client.jobs",
+    "load_config": "config",
+    "localise": "packages.runtime_env",
+    "open_ray_api": "ray_api.client",
+    "open_state_api": "ray_api.state",
+    "open_store": "store",
+    "this_user": "client.jobs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with held():
+        home = importlib.import_module(f"ray_multicluster_scheduler.{_HOMES[name]}")
+    return getattr(home, name)
