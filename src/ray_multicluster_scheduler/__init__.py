@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.tasks import (
         cancel_task,
         explain_task,
+        get_actor_result,
+        get_actor_status,
+        get_task_result,
         get_task_status,
         kill_actor,
         list_actors,
         submit_actor,
+        submit_actor_async,
         submit_task,
     )
     from ray_multicluster_scheduler.pipeline.connect import init_ray
@@ -45,8 +49,11 @@ __all__ = [
     "drain",
     "explain",
     "explain_task",
+    "get_actor_result",
+    "get_actor_status",
     "get_job_info",
     "get_job_status",
+    "get_task_result",
     "get_task_status",
     "get_unified_scheduler",
     "graceful_shutdown_on_keyboard_interrupt",
@@ -58,6 +65,7 @@ __all__ = [
     "plan_job",
     "stop_job",
     "submit_actor",
+    "submit_actor_async",
     "submit_job",
     "submit_jobs",
     "submit_task",
@@ -70,6 +78,9 @@ __all__ = [
 _ELSEWHERE = {
     "cancel_task": "client.tasks",
     "explain_task": "client.tasks",
+    "get_actor_result": "client.tasks",
+    "get_actor_status": "client.tasks",
+    "get_task_result": "client.tasks",
     "get_task_status": "client.tasks",
     "get_unified_scheduler": "client.current",
     "graceful_shutdown_on_keyboard_interrupt": "client.scope",
@@ -78,6 +89,7 @@ _ELSEWHERE = {
     "kill_actor": "client.tasks",
     "list_actors": "client.tasks",
     "submit_actor": "client.tasks",
+    "submit_actor_async": "client.tasks",
     "submit_task": "client.tasks",
     "tail_job_logs": "client.tail",
 }
@@ -91,4 +103,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted([*__all__, "__version__"])

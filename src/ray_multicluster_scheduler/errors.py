@@ -129,7 +129,7 @@ class JobsFailed(SchedulerError, RuntimeError):
 
 
 class WaitTimeout(SchedulerError, TimeoutError):
-    """Waiting ended before the jobs did; the jobs go on."""
+    """Waiting ended before what was waited for had happened; the message says what becomes of it."""
 
     def __init__(self, message: str, submission_ids: Sequence[str]) -> None:
         super().__init__(message)

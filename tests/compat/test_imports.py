@@ -6,7 +6,6 @@ import pytest
 
 import ray_multicluster_scheduler as package
 from ray_multicluster_scheduler import aio
-from ray_multicluster_scheduler.app.client_api import submit_job as module
 from ray_multicluster_scheduler.app.client_api.submit_job import (
     get_job_info,
     get_job_status,
@@ -16,7 +15,6 @@ from ray_multicluster_scheduler.app.client_api.submit_job import (
     wait_for_all_jobs,
 )
 from ray_multicluster_scheduler.app.client_api.unified_scheduler import (
-    get_unified_scheduler,
     initialize_scheduler_environment,
 )
 
@@ -71,13 +69,9 @@ def test_initialising_takes_a_configuration_file_or_nothing() -> None:
     assert names(initialize_scheduler_environment) == ["config_file_path"]
 
 
-def test_the_module_is_not_hidden_by_its_function() -> None:
-    assert inspect.ismodule(module)
-    assert module.submit_job is submit_job is package.submit_job
-
-
 def test_the_old_paths_and_the_package_give_the_same_functions() -> None:
-    assert package.get_unified_scheduler is get_unified_scheduler
+    assert package.submit_job is submit_job
+    assert package.initialize_scheduler_environment is initialize_scheduler_environment
     assert package.graceful_shutdown_on_keyboard_interrupt is graceful_shutdown_on_keyboard_interrupt
 
 

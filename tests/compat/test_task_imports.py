@@ -14,10 +14,14 @@ from ray_multicluster_scheduler.app.client_api.submit_task import submit_task
 NAMES = [
     "cancel_task",
     "explain_task",
+    "get_actor_result",
+    "get_actor_status",
+    "get_task_result",
     "get_task_status",
     "kill_actor",
     "list_actors",
     "submit_actor",
+    "submit_actor_async",
     "submit_task",
 ]
 
@@ -30,7 +34,7 @@ def positional(function: object) -> list[str]:
 def test_the_arguments_are_those_of_the_users_programs_in_their_order() -> None:
     common = ["args", "kwargs", "resource_requirements", "tags", "name", "preferred_cluster"]
     assert positional(submit_task) == ["func", *common]
-    assert positional(submit_actor) == ["actor_class", *common]
+    assert positional(submit_actor) == ["actor_class", *common, "timeout"]
 
 
 @pytest.mark.parametrize("name", NAMES)

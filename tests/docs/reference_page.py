@@ -28,7 +28,11 @@ SECTIONS = {
     "Tasks and actors": [
         "submit_task",
         "submit_actor",
+        "submit_actor_async",
         "get_task_status",
+        "get_task_result",
+        "get_actor_status",
+        "get_actor_result",
         "list_actors",
         "cancel_task",
         "kill_actor",

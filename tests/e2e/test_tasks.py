@@ -1,9 +1,10 @@
 """The promise of tasks and actors in a minute: home first, then elsewhere, and one ray.get over all of it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.e2e.task_world import Watch, World, a_world, until
+from tests.e2e.task_world import Watch, World, a_world, finish, until
 
 from ray_multicluster_scheduler.local import Sandbox
 
@@ -44,3 +45,32 @@ def test_one_ray_get_takes_results_of_home_and_of_another_cluster_over_one_sessi
     assert sessions == {"mac": 0, "centos": 1}
     assert {"RayTaskError", "ValueError"} <= set(answer["failure"])
     world.wait_until_no_session_is_left()
+
+
+def check_older_names(answer: Any) -> None:
+    assert answer["result"] == 49
+    assert answer["pair"] == [3, -3]
+    assert "KeyError" in answer["failing"]
+    assert "ValueError" in answer["unknown"]
+    assert answer["async"] == 1
+    for place in ("home", "away"):
+        found = answer[place]
+        assert found["status"] == "ALIVE"
+        assert found["same"]
+        assert found["value"][0] == 42
+        assert "TimeoutError" in found["late"]
+        assert "within 2 s" in found["late"][-1]
+        assert "RayActorError" in found["broken"]
+        assert "no negative start" in found["broken"][-1]
+    assert answer["home"]["value"][1] != answer["away"]["value"][1]
+    assert "ValueError" in answer["gone"]
+    assert "ray.get(ref)" in answer["gone"][-1]
+
+
+def test_actors_are_waited_for_and_results_are_found_by_their_ids_in_a_job(world: World) -> None:
+    world.wait_until_idle("mac")
+    check_older_names(world.run("older_names.py", cluster="mac"))
+
+
+def test_actors_are_waited_for_and_results_are_found_by_their_ids_over_ray_client(world: World) -> None:
+    check_older_names(finish(world.outside("older_names.py", RAY_MULTICLUSTER_HOME=str(world.folder / "o"))))

@@ -16,6 +16,7 @@ from tests.system import FAST, fake
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
+from ray_multicluster_scheduler.app import client_api
 from ray_multicluster_scheduler.client import current, scope
 from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
@@ -77,6 +78,22 @@ async def test_the_clusters_are_listed_with_what_is_known_of_them(clusters: dict
     listed = {each["name"]: each for each in raymc.get_unified_scheduler().list_clusters()}
     assert set(listed) == {"a", "b"}
     assert any(each["total"] and each["total"]["CPU"] == 4 for each in listed.values())
+
+
+async def test_the_scheduler_of_older_programs_has_their_methods_and_lists_names(
+    clusters: dict[str, FakeRay],
+) -> None:
+    manager = await asyncio.to_thread(client_api.initialize_scheduler_environment)
+    scheduler = client_api.get_unified_scheduler()
+    assert isinstance(scheduler, client_api.UnifiedScheduler)
+    assert client_api.UnifiedScheduler().initialize_environment() is manager
+    assert scheduler.list_clusters() == ["a", "b"]
+    assert scheduler.task_lifecycle_manager is manager
+    client_api.initialize_scheduler(manager)
+    job_id = await asyncio.to_thread(scheduler.submit_job, "echo hi")
+    assert await aio.wait_for_all_jobs([job_id]) is True
+    await asyncio.to_thread(scheduler.cleanup)
+    assert manager.stopped
 
 
 async def test_jobs_submitted_together_are_all_or_none(clusters: dict[str, FakeRay]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 from ray_multicluster_scheduler.bridge import lazy
 from ray_multicluster_scheduler.bridge.chooser import Chooser
-from ray_multicluster_scheduler.bridge.records import ActorRecord, Records
-from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest
+from ray_multicluster_scheduler.bridge.records import ActorRecord, Records, TaskRecord
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.ports import Clock
 
 DEAD = "DEAD"
@@ -15,6 +17,14 @@ DEAD = "DEAD"
 SHOWN_AFTER_S = 10.0
 #: Ray's words for a task, and ours; all others mean that it has not started.
 _STATUS = {"RUNNING": "RUNNING", "FINISHED": "SUCCEEDED", "FAILED": "FAILED"}
+#: The same for an actor; all others mean that it is not there yet.
+_ACTOR_STATUS = {"ALIVE": "ALIVE", "RESTARTING": "RESTARTING", DEAD: DEAD}
+#: Over Ray Client a task has its id after a round trip, which the keeper makes.
+ID_COMES_WITHIN_S = 30.0
+#: A result that is not there this long after its task has ended will never be.
+RESULT_COMES_WITHIN_S = 5.0
+#: How often a task is asked for its state while its result is waited for.
+RESULT_LOOK_S = 5.0
 
 
 class Inquiries:
@@ -38,7 +48,7 @@ class Inquiries:
         if record.span is not None and force:  # Ray does not end the process of an actor for one call
             ray.get(record.span.actor.crush.remote(task))
         if record.ray_id is not None:
-            ray.cancel(self._first_ref(record.ray_id), force=force and record.span is None)
+            ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.span is None)
         return True
 
     def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
@@ -75,6 +85,70 @@ class Inquiries:
         status = "PENDING" if seen is None else _STATUS.get(seen.state, "PENDING")
         return "CANCELLED" if status == "FAILED" and record.cancelled else status
 
+    def task_result(self, task_id: str, *, timeout_s: float | None) -> Any:
+        """Wait for a task and return its result, which is there as long as its ref is held somewhere."""
+        record = self._records.tasks.get(task_id)
+        if record is None or not self._chooser.joined:
+            raise _unknown("task", task_id)
+        ray_id = self._task_ray_id(record)
+        refs = [self._result_ref(ray_id, number) for number in range(1, 1 + (record.returns or 1))]
+        self._wait_for_result(refs[0], task_id, timeout_s)
+        values = lazy.ray().get(refs)
+        return values[0] if record.returns is None else values
+
+    def _wait_for_result(self, ref: Any, task_id: str, timeout_s: float | None) -> None:
+        """Wait for a result, unless it is gone: then Ray itself would wait for ever."""
+        now = self._clock.monotonic()
+        ends_at, ended_at = math.inf if timeout_s is None else now + timeout_s, None
+        while not lazy.ray().wait([ref], timeout=max(0.0, min(RESULT_LOOK_S, ends_at - now)))[0]:
+            now = self._clock.monotonic()
+            if now >= ends_at:
+                raise WaitTimeout(f"{task_id} has not ended within {timeout_s:g} s; it goes on", [task_id])
+            if self.task_status(task_id) in {"SUCCEEDED", "FAILED", "CANCELLED"}:
+                ended_at = ended_at or now
+                if now - ended_at >= RESULT_COMES_WITHIN_S:
+                    raise InvalidRequest(
+                        f"{task_id} has ended, but its result is gone, because its ref was: keep the ref "
+                        "that submit_task returns, and write ray.get(ref)"
+                    )
+
+    def actor_status(self, actor_id: str) -> str:
+        """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN."""
+        record = self._records.actors.get(actor_id)
+        if record is None:
+            return "UNKNOWN"
+        known, ray_id = self._states_on(record.decision.cluster), _ray_id(record)
+        if known is None:
+            return "UNKNOWN"
+        return _ACTOR_STATUS.get(self._state(record, ray_id, known) or "", "PENDING")
+
+    def actor_handle(self, actor_id: str) -> Any:
+        """Return the handle of an actor; without one, Ray has ended it."""
+        record = self._records.actors.get(actor_id)
+        handle = None if record is None else record.handle()
+        if handle is None:
+            raise _unknown("living actor", actor_id)
+        return handle
+
+    def wait_until_ready(self, actor_id: str, handle: Any, *, timeout_s: float) -> None:
+        """Wait until the constructor of an actor is done; one that takes too long is ended."""
+        ray = lazy.ray()
+        if hasattr(handle, "_raymc"):
+            ready = lazy.wire("handle").FarMethod(handle, "__ray_ready__", {}).remote()
+        else:
+            ready = handle.__ray_ready__.remote()
+        if ray.wait([ready], timeout=timeout_s)[0]:
+            ray.get(ready)  # raises why it has died, if it has
+            return
+        status, record = self.actor_status(actor_id), self._records.actors[actor_id]
+        self.kill_actor(handle, no_restart=True)
+        raise WaitTimeout(
+            f"{actor_id} ({record.class_name}) was not ready within {timeout_s:g} s and was given up: it was "
+            f"{status} on {record.decision.cluster!r} ({record.decision.sentence}); free what it asks for, "
+            "or give it a longer timeout",
+            [actor_id],
+        )
+
     def list_actors(self) -> list[dict[str, Any]]:
         """Return the actors of this driver that have not ended; `state` is None where nobody can tell."""
         states = {name: self._states_on(name) for name in {a.decision.cluster for a in self._actors}}
@@ -100,9 +174,7 @@ class Inquiries:
         """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
         decision = self._records.decision(any_id)
         if decision is None:
-            raise InvalidRequest(
-                f"this program has submitted no task or actor {any_id!r}, or it was long ago"
-            )
+            raise _unknown("task or actor", any_id)
         clusters: dict[str, Any] = {
             name: {"score": score.total, "parts": dict(score.parts), "prefer": score.prefer}
             for name, score in decision.scores.items()
@@ -134,12 +206,24 @@ class Inquiries:
             return None
         return None if found is None else {actor.actor_id: actor.state for actor in found}
 
-    def _first_ref(self, ray_id: str) -> Any:
-        """Return the ref of a task's first result, made of the task's id: we do not hold it."""
-        binary = bytes.fromhex(ray_id) + (1).to_bytes(4, "little")
+    def _task_ray_id(self, record: TaskRecord) -> str:
+        ends_at = self._clock.monotonic() + ID_COMES_WITHIN_S
+        while record.ray_id is None:
+            if self._clock.monotonic() > ends_at:
+                raise InvalidRequest(f"{record.task_id} has no result: the home cluster does not know it")
+            time.sleep(0.01)
+        return record.ray_id
+
+    def _result_ref(self, ray_id: str, number: int) -> Any:
+        """Return the ref of a result of a task, made of the task's id: we do not hold it."""
+        binary = bytes.fromhex(ray_id) + number.to_bytes(4, "little")
         if self._chooser.home.over_client:
             return lazy.module("ray.util.client.common").ClientObjectRef(binary)
         return lazy.ray().ObjectRef(binary)
+
+
+def _unknown(what: str, any_id: str) -> InvalidRequest:
+    return InvalidRequest(f"this program has submitted no {what} {any_id!r}, or it was long ago")
 
 
 def _ray_id(record: ActorRecord) -> str | None:

@@ -26,6 +26,8 @@ class TaskRecord:
     #: Ray's id at home; None until it is known.
     ray_id: str | None = None
     cancelled: bool = False
+    #: How many results it returns; None: one that is no list.
+    returns: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -71,7 +71,13 @@ class TaskRunner:
                 refs = _run_far(span, task_id, code, options, request, decision)
             first = refs[0] if isinstance(refs, list) else refs
             self._chooser.ledger.add(decision.cluster, Entry(claim, self._clock.now(), first))
-            record = TaskRecord(task_id=task_id, name=request.name or code.name, decision=decision, span=span)
+            record = TaskRecord(
+                task_id=task_id,
+                name=request.name or code.name,
+                decision=decision,
+                span=span,
+                returns=len(refs) if isinstance(refs, list) else None,
+            )
             self._records.add_task(record)
         self._note_ray_id(record, first)
         return task_id, refs

@@ -54,8 +54,8 @@ def submit_job(
     Args:
         entrypoint: The shell command. Scripts by absolute path, unless `runtime_env` has a `working_dir`.
         runtime_env: The job's own environment; the chosen cluster's comes first, the job's keys win.
-        job_id: Your own name for the job; `job_<uuid>` by default. Several may have the same one, such as those
-            of every night: it means the newest of them, wherever a submission id is asked for.
+        job_id: Your own name for the job; `job_<uuid>` by default. Several may have the same one, such as
+            those of every night: it means the newest of them, wherever a submission id is asked for.
         metadata: Text that travels with the job.
         submission_id: The id to use; `sub_<uuid>` by default.
         preferred_cluster: Goes first; another cluster is taken when it cannot have the job now.

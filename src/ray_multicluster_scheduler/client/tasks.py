@@ -64,6 +64,7 @@ def submit_actor(
     tags: Sequence[str] | None = None,
     name: str = "",
     preferred_cluster: str | None = None,
+    timeout: float | None = None,
     *,
     max_restarts: int | None = None,
     max_task_retries: int | None = None,
@@ -84,6 +85,8 @@ def submit_actor(
         tags: As for `submit_task`.
         name: A name for `ray.get_actor` on the cluster where it is.
         preferred_cluster: As for `submit_task`.
+        timeout: Wait until the actor is ready, for this many seconds at most. Without it, nobody waits: the
+            first call of a method does.
         max_restarts: As in Ray, on the actor's cluster.
         max_task_retries: As in Ray, on the actor's cluster.
         max_concurrency: As in Ray.
@@ -93,6 +96,7 @@ def submit_actor(
     Raises:
         ValueError: The request is refused, is larger than any cluster, or the name is taken.
         RuntimeError: No configuration was found, or no cluster can take it now.
+        TimeoutError: The actor was not ready within `timeout` seconds; it was given up.
     """
     options = {
         "max_restarts": max_restarts,
@@ -101,7 +105,8 @@ def submit_actor(
         "lifetime": lifetime,
         "runtime_env": runtime_env,
     }
-    return get_unified_scheduler().tasks.submit_actor(
+    tasks = get_unified_scheduler().tasks
+    actor_id, handle = tasks.submit_actor(
         Request(
             code=actor_class,
             args=args,
@@ -113,6 +118,22 @@ def submit_actor(
             options=options,
         )
     )
+    if timeout is not None:
+        tasks.inquiries.wait_until_ready(actor_id, handle, timeout_s=timeout)
+    return actor_id, handle
+
+
+def submit_actor_async(
+    actor_class: type | Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+) -> tuple[str, Any]:
+    """Start an actor and do not wait for it: `submit_actor` without `timeout`, by its older name."""
+    return submit_actor(actor_class, args, kwargs, resource_requirements, tags, name, preferred_cluster)
 
 
 def cancel_task(task: Any, *, force: bool = False) -> bool:
@@ -131,6 +152,25 @@ def get_task_status(task_id: str) -> str:
     Ray tells it with a delay of about a second, and remembers some ten thousand tasks.
     """
     return get_unified_scheduler().tasks.inquiries.task_status(task_id)
+
+
+def get_task_result(task_id: str, timeout: float | None = None) -> Any:
+    """Wait for a task of this program and return its result: `ray.get` by the task's id.
+
+    The result is there as long as the program holds the ref that `submit_task` returned. Raises what the task
+    raised, TimeoutError after `timeout` seconds, and ValueError for an id or a result that is not known.
+    """
+    return get_unified_scheduler().tasks.inquiries.task_result(task_id, timeout_s=timeout)
+
+
+def get_actor_status(actor_id: str) -> str:
+    """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN; Ray tells it with a delay of about a second."""
+    return get_unified_scheduler().tasks.inquiries.actor_status(actor_id)
+
+
+def get_actor_result(actor_id: str) -> Any:
+    """Return the handle of an actor that this program has submitted and still holds; else ValueError."""
+    return get_unified_scheduler().tasks.inquiries.actor_handle(actor_id)
 
 
 def list_actors() -> list[dict[str, Any]]:

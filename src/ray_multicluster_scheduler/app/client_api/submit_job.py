@@ -1,5 +1,6 @@
 """`from ray_multicluster_scheduler.app.client_api.submit_job import submit_job`."""
 
+from ray_multicluster_scheduler.app.client_api.unified_scheduler import initialize_scheduler
 from ray_multicluster_scheduler.client.jobs import (
     get_job_info,
     get_job_status,
@@ -13,6 +14,7 @@ __all__ = [
     "get_job_info",
     "get_job_status",
     "graceful_shutdown_on_keyboard_interrupt",
+    "initialize_scheduler",
     "stop_job",
     "submit_job",
     "wait_for_all_jobs",
