@@ -11,6 +11,9 @@ from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, L
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit, RemoteVersion
 from ray_multicluster_scheduler.model.states import JobState
 
+#: A clock that is off by less than this was not set; it was only read a little later.
+CLOCK_STEP_S = 1.0
+
 
 class Clock(Protocol):
     """Time as an argument, so that tests never sleep."""
@@ -20,6 +23,12 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Return seconds that never jump: for deadlines, back-off and durations."""
+
+    def uptime(self) -> float:
+        """Return seconds since the machine was started: the same for all of its processes."""
+
+    def boot(self) -> str:
+        """Return which start of the machine `uptime` counts from."""
 
 
 class RayApi(Protocol):
@@ -215,6 +224,13 @@ class JobStore(Protocol):
 
     def leader(self, *, now: float) -> Lease | None:
         """Return who leads now, if anybody: by the same rules as `acquire_lease`."""
+
+    def settle_clock(self, *, boot: str, offset: float, epoch: int, now: float) -> float:
+        """Note that the time is `offset` more than the uptime since `boot`; call it before leading.
+
+        Where a former leader's note says that the clock was set meanwhile, the times of all open jobs are
+        moved with it: nobody has waited or run longer because of it. Returns by how much.
+        """
 
     def wait_for_change(self, seen: int, *, timeout_s: float) -> int:
         """Block until something was committed after `seen` (by any process), or the time is over.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ray_multicluster_scheduler.engine.board import Board
+from ray_multicluster_scheduler.engine.clock import SteadyClock
 from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.paces import Paces
@@ -22,6 +24,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.policy.moves import without_cluster
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
+from ray_multicluster_scheduler.ports import CLOCK_STEP_S
 
 log = logging.getLogger(__name__)
 
@@ -95,15 +98,30 @@ class Engine:
                 leadership.result()
         except LeaseLost:
             log.warning("another scheduler leads now", extra={"holder": lease.holder, "epoch": lease.epoch})
+        except ClockWasSet as problem:
+            log.warning("the clock was set; leading anew", extra={"by_s": problem.by_s})
         finally:
             await cancel_all([leadership, stopping])
             await self._context.offload(self._context.store.release_lease, lease)
 
 
+class ClockWasSet(Exception):
+    """Time has jumped: this leadership ends, and the next one begins with the times of all jobs moved."""
+
+    def __init__(self, by_s: float) -> None:
+        super().__init__(f"the clock was set by {by_s:+.1f} s")
+        self.by_s = by_s
+
+
 class Leadership:
-    """The loops of one leader, from taking the lease to losing it."""
+    """The loops of one leader, from taking the lease to losing it.
+
+    Its time does not jump: jobs that wait or run must not be ended by somebody who sets the clock.
+    """
 
     def __init__(self, context: EngineContext, lease: Lease, bell: asyncio.Event) -> None:
+        self._clock = SteadyClock(context.clock)
+        context = replace(context, clock=self._clock)
         self._context = context
         self._bell = bell
         settings = context.settings
@@ -132,7 +150,16 @@ class Leadership:
         await together([self._renew_lease(), self._lead()])
 
     async def _lead(self) -> None:
-        context = self._context
+        context, clock = self._context, self._clock
+        moved_by_s = await context.offload(
+            context.store.settle_clock,
+            boot=clock.boot(),
+            offset=clock.offset,
+            epoch=self.board.lease.epoch,
+            now=clock.now(),
+        )
+        if moved_by_s:
+            log.warning("the clock was set; times of open jobs are moved with it", extra={"by_s": moved_by_s})
         await self.board.load()
         await self._waiting.refresh()
         unsubscribe = context.watch.subscribe(self._on_probe)
@@ -156,6 +183,8 @@ class Leadership:
         context, ttl_s = self._context, self._context.settings.lease_ttl_s
         while True:
             await asyncio.sleep(ttl_s / RENEWALS)
+            if abs(by_s := self._clock.step_s()) >= CLOCK_STEP_S:
+                raise ClockWasSet(by_s)
             now, lease = context.clock.now(), self.board.lease
             self.board.lease = await context.offload(context.store.renew_lease, lease, ttl_s=ttl_s, now=now)
 

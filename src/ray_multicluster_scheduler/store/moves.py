@@ -112,7 +112,8 @@ def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
     elif move.new is JobState.RUNNING and job.started_at is None:
         derived["started_at"] = now
     elif move.new in FINAL:
-        derived["ended_at"] = now
+        started_at = move.changes.get("started_at", job.started_at)
+        derived["ended_at"] = max(now, started_at or now)  # clocks differ, and may be set meanwhile
     return {**derived, **move.changes}
 
 

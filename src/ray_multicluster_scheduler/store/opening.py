@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.store.bell import FALLBACK_S, Bell
 from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.holders import Holders
 from ray_multicluster_scheduler.store.sql_store import SqlStore
-from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata
+from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata, upkeep
 from ray_multicluster_scheduler.store.version import read_revision, write_revision
 
 _BELLS = "bells"
@@ -59,6 +59,7 @@ def open_memory_store() -> SqlStore:
     with database.write() as tx:
         metadata.create_all(tx)
         write_revision(tx)
+        tx.execute(insert(upkeep).values(id=1, secrets_until=0.0))
         _write_identity(tx)
     return SqlStore(database, partial(Bell, None, fallback_s=FALLBACK_S), Holders(None))
 

@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.store import (
     accept,
     apply,
     blocked,
+    clocks,
     clusters,
     history,
     leadership,
@@ -239,6 +240,11 @@ class SqlStore:
         """Return who leads now, if anybody."""
         with self._database.read() as tx:
             return leadership.leader(tx, now=now, is_dead=self._holders.is_dead)
+
+    def settle_clock(self, *, boot: str, offset: float, epoch: int, now: float) -> float:
+        """Note how time and uptime relate; move the times of open jobs if the clock was set meanwhile."""
+        with self._write(epoch=epoch) as tx:
+            return clocks.settle(tx, boot=boot, offset=offset, now=now)
 
     # News
 

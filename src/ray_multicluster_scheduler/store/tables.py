@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0003_pre"
+REVISION = "0004_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -73,6 +73,19 @@ lease = Table(
     Column("holder", Text),  # NULL: nobody
     Column("epoch", Integer, nullable=False),
     Column("expires_at", Float, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+#: What a leader notes for its successors.
+upkeep = Table(
+    "upkeep",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    # The last start of the machine, and what had to be added to its uptime to get the time.
+    Column("clock_boot", Text),
+    Column("clock_offset", Float),
+    # Of jobs that ended before this, the secrets are removed.
+    Column("secrets_until", Float, nullable=False),
     CheckConstraint("id = 1", name="one_row"),
 )
 
@@ -124,6 +137,7 @@ jobs = Table(
     # With both columns, so that SQLite prefers it to the one above.
     _partial_index("ix_jobs_stopping", "state", "target", where="target = 'STOPPED'"),
     _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
+    _partial_index("ix_jobs_ended", "ended_at", where="ended_at IS NOT NULL"),
     _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
     sqlite_autoincrement=True,
 )
