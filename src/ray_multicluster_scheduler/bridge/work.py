@@ -84,7 +84,7 @@ def options_and_claim(
     """Return Ray's options and what they claim. Requirements are complete: without CPU, none is claimed."""
     options = {**defaults, **{name: value for name, value in changes.items() if value is not None}}
     if requirements is not None:
-        asked = parse_requirements(requirements)
+        asked = parse_requirements(requirements, name="resource_requirements")
         options = {
             name: value for name, value in options.items() if name not in {*_NAMED.values(), "resources"}
         }

@@ -104,7 +104,7 @@ def _finding(where: tuple[str, ...], why: str) -> InitErrorDetails:
 
 def resources(value: dict[str, Any]) -> dict[str, float]:
     """Accept amounts by name, `memory` as GiB or bytes."""
-    return parse_requirements(value)
+    return parse_requirements(value, name="max_resources")
 
 
 def _is_port(port: str | int) -> bool:

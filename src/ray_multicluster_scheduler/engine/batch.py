@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from typing import Generic, TypeVar
 
+from ray_multicluster_scheduler.errors import StoreError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -14,7 +16,8 @@ class Batch(Generic[Item, Result]):
     """`await batch(item)` from any task of the loop. The first is written at once, the rest together.
 
     `write` gets items in the order in which they came and returns a result for each. Two items with a `key`
-    in common never share a call, so that each sees what the other did. An error is everybody's.
+    in common never share a call, so that each sees what the other did. A `StoreError` is everybody's; any
+    other error may be about one item only, so each is then written alone.
     """
 
     def __init__(
@@ -43,17 +46,23 @@ class Batch(Generic[Item, Result]):
 
     async def _run(self) -> None:
         while self._waiting:
-            group = self._take()
-            try:
-                results = await self._write([item for item, _ in group])
-            except BaseException as error:  # noqa: BLE001 - carried to whoever waits for this write
-                for _, future in group:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            for (_, future), result in zip(group, results, strict=True):
-                if not future.done():  # else: its caller was cancelled, and it is written all the same
-                    future.set_result(result)
+            await self._write_group(self._take())
+
+    async def _write_group(self, group: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+        try:
+            results = await self._write([item for item, _ in group])
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits for this write
+            if isinstance(error, Exception) and not isinstance(error, StoreError) and len(group) > 1:
+                for one in group:
+                    await self._write_group([one])
+                return
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), result in zip(group, results, strict=True):
+            if not future.done():  # else: its caller was cancelled, and it is written all the same
+                future.set_result(result)
 
     def _take(self) -> list[tuple[Item, asyncio.Future[Result]]]:
         """Take items up to the first one that has to do with an earlier one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.logs import LogReader
@@ -77,8 +78,9 @@ class ClusterWorker:
 
     async def run(self) -> None:
         """Step when woken, and at the pace of what is going on; cancel to end."""
+        alone = Alone(self.name, "handling its jobs", self._context.watch.reporter(self.name, "worker"))
         try:
-            await repeat(self.step, self._wake, self._pause_s)
+            await repeat(lambda: alone.run(self.step), self._wake, lambda: alone.pause_s(self._pause_s()))
         finally:
             await cancel_all(self._sending.values())
 
@@ -114,7 +116,7 @@ class ClusterWorker:
             self._refusals.setdefault(_key(job), []).append(refusal)
 
     def _reap(self) -> None:
-        """Forget what has ended. A bug in a send, or a lost lease, ends the engine's loops here."""
+        """Forget what has ended. A bug in a send fails this step, and a lost lease ends the leadership."""
         for submission_id, task in list(self._sending.items()):
             if task.done():
                 del self._sending[submission_id]

@@ -212,12 +212,18 @@ class Leadership:
         await context.offload(context.store.save_snapshots, snapshots, epoch=self.board.lease.epoch)
 
     async def _collect_packages(self) -> None:
-        """Remove packages that no open job needs, from time to time."""
-        context = self._context
+        """Remove packages that no open job needs, from time to time.
+
+        Not on the store's thread: whoever holds the lock of the packages must not keep the lease waiting.
+        """
+        packages = self._context.packages
         while True:
-            if await context.offload(context.packages.unused, for_s=KEEP_PACKAGES_S):
-                keep = await self._needed_packages()
-                await context.offload(context.packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
+            try:
+                if await asyncio.to_thread(packages.unused, for_s=KEEP_PACKAGES_S):
+                    keep = await self._needed_packages()
+                    await asyncio.to_thread(packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
+            except OSError as problem:
+                log.warning("old packages cannot be removed now", extra={"why": str(problem)})
             await asyncio.sleep(KEEP_PACKAGES_S / 24)
 
     async def _needed_packages(self) -> set[str]:
@@ -254,7 +260,7 @@ class Leadership:
         for job in jobs:
             if job.state is JobState.PLACED and job.cluster:
                 self.workers[job.cluster].placed_now(job, self.placer.request_of(job))
-        for cluster in {job.cluster for job in jobs if job.final and job.cluster}:
+        for cluster in {job.cluster for job in jobs if job.final and job.cluster} & self.workers.keys():
             self._poke(cluster)
         self._plan.set()
 

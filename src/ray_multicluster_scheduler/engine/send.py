@@ -6,6 +6,7 @@ looked up by that id, never sent under a new one.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from ray_multicluster_scheduler.engine.board import Board
@@ -19,6 +20,7 @@ from ray_multicluster_scheduler.errors import (
     PackageProblem,
     RemoteJobExists,
     RemoteJobNotFound,
+    StoreError,
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job, Target
@@ -28,6 +30,7 @@ from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.upload import Uploader
 from ray_multicluster_scheduler.policy.moves import back_to_queue, move
+from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.remote_request import compose_submit, is_ours
 from ray_multicluster_scheduler.ports import RayApi
 
@@ -36,6 +39,11 @@ RETRY_UNSENT_S = 1.0
 #: Ray read the request and does not want it: it would say the same again. Any other error status may come
 #: from something in between, such as a proxy whose backend is starting.
 FOR_GOOD = frozenset({400, 413, 422})
+_DOUBLINGS = 10
+
+
+class _NotPacked(Exception):
+    """The packages that go along cannot be read or written on this machine now."""
 
 
 class Sender:
@@ -70,14 +78,17 @@ class Sender:
             await self._back(job, f"not sent: {error}", delay_s=0.0)
         except PackageProblem as error:
             await self._board.apply([move(job, JobState.FAILED, f"cannot be sent: {error}")])
+        except _NotPacked as error:
+            if fresh is not None:
+                await self._back(job, f"not sent: {error}", delay_s=self._unpacked_delay_s(job))
         return None
 
     async def _send(self, job: Job, fresh: RemoteSubmit | None) -> None:
         if fresh is None and await self._is_there(job):
             return
-        request = self._with_code(fresh or self._composed(job))
-        self._context.crash_point("send:before-upload")
-        await self._uploader.ensure(package_names(request.runtime_env))
+        request = await self._packed(fresh or self._composed(job))
+        if request is not fresh:
+            await self._write_down(job, request)
         if not self._still_wanted(job):
             return  # stopped meanwhile, or another one leads: the next look settles it without a start
         self._context.crash_point("send:before-post")
@@ -101,9 +112,31 @@ class Sender:
             origin=self._context.store.store_id,
         )
 
-    def _with_code(self, request: RemoteSubmit) -> RemoteSubmit:
-        env = with_overlay_code(request.runtime_env, self._context.packages)
-        return request if env == request.runtime_env else replace(request, runtime_env=env)
+    async def _packed(self, request: RemoteSubmit) -> RemoteSubmit:
+        """Return the request with the code that its overlay needs, and its packages on the cluster."""
+        try:
+            if has_overlay(request.runtime_env):
+                env = await asyncio.to_thread(with_overlay_code, request.runtime_env, self._context.packages)
+                request = replace(request, runtime_env=env)
+            self._context.crash_point("send:before-upload")
+            await self._uploader.ensure(package_names(request.runtime_env))
+        except (OSError, StoreError) as problem:  # of the package files: a full disk, a file without rights
+            raise _NotPacked(f"its packages: {problem}") from problem
+        return request
+
+    async def _write_down(self, job: Job, request: RemoteSubmit) -> None:
+        """Keep with the attempt what is really sent, where that is not what was written at its placement."""
+        attempts = await self._context.offload(self._context.store.attempts, job.submission_id)
+        sent = {"runtime_env": dict(request.runtime_env), "entrypoint": request.entrypoint}
+        if any(getattr(attempts[-1], name) != value for name, value in sent.items()):
+            note = move(job, job.state, "its environment was completed for this cluster before it was sent")
+            await self._board.apply([replace(note, attempt_changes=sent)])
+
+    def _unpacked_delay_s(self, job: Job) -> float:
+        """Return the pause before the next try: it doubles with each attempt."""
+        settings = self._context.settings
+        doubled = settings.retry_delay_s * 2.0 ** min(job.attempt - 1, _DOUBLINGS)
+        return min(settings.retry_max_delay_s, doubled)
 
     def _still_wanted(self, job: Job) -> bool:
         current = self._board.get(job.submission_id)

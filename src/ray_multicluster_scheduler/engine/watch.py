@@ -1,8 +1,8 @@
 """The cluster watch: probes every cluster at its own pace and keeps what was last seen of each.
 
 Each cluster is followed by a task of its own with a deadline of its own, so a slow or hanging cluster delays
-nobody else, not in this round and not in the next. Expected trouble (a cluster is down) becomes a snapshot;
-anything else is a bug and ends `run`.
+nobody else, not in this round and not in the next. Expected trouble (a cluster is down) becomes a snapshot; a
+bug in reading one cluster makes that one unhealthy, loudly, and no other.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.engine.tasks import together
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.remote import RemoteJob
 from ray_multicluster_scheduler.policy import health
 from ray_multicluster_scheduler.ports import Clock, RayApi
@@ -43,6 +44,9 @@ class _Watched:
     snapshot: ClusterSnapshot
     track: health.Track = field(default_factory=health.Track)
     jobs: tuple[RemoteJob, ...] | None = None
+    #: What is wrong with our own work on this cluster, by the part that says so.
+    bugs: dict[str, str] = field(default_factory=dict)
+    alone: Alone = field(init=False)
     #: Monotonic time of the next probe.
     due_at: float = float("-inf")
     probes: int = 0
@@ -68,6 +72,8 @@ class ClusterWatch:
         self._watched = {
             name: _Watched(api=api, snapshot=ClusterSnapshot(name=name)) for name, api in apis.items()
         }
+        for name, watched in self._watched.items():
+            watched.alone = Alone(name, "reading it", self.reporter(name, "watch"))
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
         """Return what was last seen of every cluster. Values of a failing one are old: see `observed_at`."""
@@ -76,6 +82,21 @@ class ClusterWatch:
     def last_jobs(self, name: str) -> tuple[RemoteJob, ...] | None:
         """Return the job list of the last good probe, as old as the snapshot; None when there was none."""
         return self._watched[name].jobs
+
+    def reporter(self, name: str, part: str) -> Callable[[str | None], None]:
+        """Return what a part of the engine tells its bugs to: a cluster that we fail with gets no work."""
+
+        def report(problem: str | None) -> None:
+            watched = self._watched[name]
+            before = watched.snapshot
+            if problem is None:
+                watched.bugs.pop(part, None)
+            else:
+                watched.bugs[part] = problem
+            watched.snapshot = self._judged(watched, before)
+            self._tell(before, watched.snapshot, None)
+
+        return report
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have `listener` called after every probe; returns what ends that. It must not block."""
@@ -88,7 +109,8 @@ class ClusterWatch:
         seen = watched.probes
         async with watched.lock:
             if watched.probes == seen:
-                await self._probe(watched)
+                await watched.alone.run(lambda: self._probe(watched))
+                watched.due_at = self._clock.monotonic() + watched.alone.pause_s(self._pause_s(watched.track))
         return watched.snapshot
 
     async def refresh(self, name: str) -> None:
@@ -100,7 +122,7 @@ class ClusterWatch:
         seen = watched.looks
         async with watched.lock:
             if watched.looks == seen:
-                await self._refresh(watched)
+                await watched.alone.run(lambda: self._refresh(watched))
 
     async def step(self) -> None:
         """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""
@@ -128,17 +150,10 @@ class ClusterWatch:
             finding = health.finding_of_nodes(reading.nodes, latency_s=reading.latency_s)
         except ClusterError as error:
             finding = health.finding_of_error(error)
-        track = health.judge(watched.track, finding, limit=self._settings.breaker_failures)
+        watched.track = health.judge(watched.track, finding, limit=self._settings.breaker_failures)
         after = before if reading is None else _seen(before, reading, asked_at=asked_at)
-        watched.snapshot = replace(
-            after,
-            health=track.health,
-            score=health.score(track, deadline_s=deadline_s),
-            problem=track.problem,
-        )
-        watched.track = track
+        watched.snapshot = self._judged(watched, after)
         watched.jobs = watched.jobs if reading is None else reading.jobs
-        watched.due_at = self._clock.monotonic() + self._pause_s(track)
         watched.probes += 1
         watched.looks += 1
         self._tell(before, watched.snapshot, None if reading is None else reading.jobs)
@@ -151,6 +166,15 @@ class ClusterWatch:
             return  # what is wrong with it is for the next probe to tell
         watched.snapshot = replace(before, used=usage.used, pending=usage.pending, observed_at=asked_at)
         self._tell(before, watched.snapshot, None)
+
+    def _judged(self, watched: _Watched, seen: ClusterSnapshot) -> ClusterSnapshot:
+        track, bug = watched.track, next(iter(watched.bugs.values()), None)
+        return replace(
+            seen,
+            health=track.health if bug is None else Health.UNHEALTHY,
+            score=health.score(track, deadline_s=self._settings.probe_timeout_s),
+            problem=track.problem if bug is None else bug,
+        )
 
     def _pause_s(self, track: health.Track) -> float:
         return health.pause_s(

@@ -68,7 +68,7 @@ class HeadSpec:
             raise InvalidRequest(
                 f"cluster {self.name!r}: give the interpreter's full path, not {self.python!r}"
             )
-        parse_requirements(self.resources)
+        parse_requirements(self.resources, name="resources")
 
     @property
     def token_variable(self) -> str | None:

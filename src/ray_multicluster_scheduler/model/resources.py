@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping
 
 from ray_multicluster_scheduler.errors import InvalidResources
@@ -14,30 +14,49 @@ GIB = 1024**3
 BYTES_FROM = 2**20
 #: Sums of fractions (0.1 + 0.2) must not make a job miss its place by 1e-17.
 TOLERANCE = 1e-9
+#: No store has room for more.
+MOST = 2**63
+#: Any text without control characters and halves of surrogate pairs.
+_NAME = re.compile("[^\0-\x1f\x7f\ud800-\udfff]{1,500}")
 
 
-def parse_requirements(requirements: Mapping[str, float] | None) -> dict[str, float]:
-    """Check a user's `resource_requirements` and return it with `memory` in bytes and zeros dropped."""
+def parse_requirements(requirements: Mapping[str, float] | None, *, name: str) -> dict[str, float]:
+    """Check a user's amounts, given as the argument `name`: `memory` in bytes, and zeros dropped."""
     if requirements is None:
         return {}
     if not isinstance(requirements, Mapping):
         raise InvalidResources(
-            f"resource_requirements must be a mapping such as {{'CPU': 4}}, not {requirements!r}"
+            f"{name} must be a mapping such as {{'CPU': 4}}, not {ascii(requirements)[:80]}"
         )
-    parsed: dict[str, float] = {}
-    for name, amount in requirements.items():
-        if not isinstance(name, str) or not name:
-            raise InvalidResources(f"resource names are words such as 'CPU' or 'GPU', not {name!r}")
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not math.isfinite(amount):
-            raise InvalidResources(f"the amount of {name!r} must be a number, not {amount!r}")
-        if amount < 0:
-            raise InvalidResources(f"the amount of {name!r} must not be negative, it is {amount}")
-        value = float(amount)
-        if name == "memory" and value < BYTES_FROM:
-            value *= GIB
-        if value > 0:
-            parsed[name] = value
-    return parsed
+    parsed = {
+        _resource_name(resource, name): _amount(resource, amount, name)
+        for resource, amount in requirements.items()
+    }
+    return {resource: amount for resource, amount in parsed.items() if amount > 0}
+
+
+def _resource_name(given: object, name: str) -> str:
+    if not isinstance(given, str) or not given or not _NAME.fullmatch(given):
+        raise InvalidResources(
+            f"{name}: the names of resources are words such as 'CPU' or 'GPU', not {ascii(given)[:80]}"
+        )
+    return given
+
+
+def _amount(resource: str, given: object, name: str) -> float:
+    # Not `math.isfinite`: it fails for whole numbers that no float can hold.
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not is_number or not isinstance(given, (int, float)) or not abs(given) < MOST:
+        raise InvalidResources(f"{name}: the amount of {resource!r} must be a number, not {_shown(given)}")
+    if given < 0:
+        raise InvalidResources(f"{name}: the amount of {resource!r} must not be negative, it is {given}")
+    return float(given) * GIB if resource == "memory" and given < BYTES_FROM else float(given)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and abs(value) >= MOST:
+        return f"one of 2**63 ({MOST}) or more"
+    return ascii(value)[:80]
 
 
 def plus(left: Resources, right: Resources) -> dict[str, float]:

@@ -1,12 +1,18 @@
-"""Ray's JSON turned into our records. Pure; every surprise is a `MalformedAnswer`."""
+"""Ray's JSON turned into our records. Pure; every surprise is a `MalformedAnswer`.
+
+This is where a cluster's words enter: whatever leaves here fits into the store. Texts are valid Unicode
+without NUL and of bounded length, numbers fit into 64 bits, times into a calendar, lists are not endless.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import Node, Usage
@@ -16,6 +22,20 @@ from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
 
 #: `CPU_group_<id>` and `CPU_group_0_<id>`: what a placement group has reserved, counted under `CPU` too.
 _GROUP_RESOURCE = re.compile(r"_group_(\d+_)?[0-9a-f]+$")
+#: A number from here on is no amount, count or exit code, and no database has room for it.
+_TOO_MUCH = 2**63
+#: The end of the year 9999, beyond which no calendar goes.
+_LAST_SECOND = 253_402_300_799
+#: Ids, versions, resources and labels: a cluster that has longer or more of them is not read any further.
+_NAME_CHARS = 500
+MAX_NAMES = 1_000
+#: Shapes of work that a cluster says is waiting.
+MAX_DEMANDS = 1_000
+#: Ray's messages hold the end of a log, of at most 20,000 characters.
+_MESSAGE_CHARS = 100_000
+_LEFT_OUT = "\n[...]\n"
+#: Everything that JSON can spell and a text column or a file cannot hold.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
@@ -31,31 +51,41 @@ def json_list(raw: bytes) -> list[Any]:
 def version(answer: Mapping[str, Any]) -> RemoteVersion:
     """Read `GET /api/version`."""
     return RemoteVersion(
-        api_version=_text(answer, "version"),
-        ray_version=_text(answer, "ray_version"),
-        session_name=_text_or_none(answer, "session_name"),
+        api_version=_name(answer, "version"),
+        ray_version=_name(answer, "ray_version"),
+        session_name=_name_or_none(answer, "session_name"),
     )
 
 
 def python_version(answer: Mapping[str, Any]) -> str | None:
     """Read `GET /api/v0/cluster_metadata`."""
-    return _text_or_none(_data(answer), "pythonVersion")
+    return _name_or_none(_data(answer), "pythonVersion")
 
 
 def nodes(answer: Mapping[str, Any]) -> tuple[Node, ...]:
     """Read `GET /api/v0/nodes`."""
     rows = _list(_object(_data(answer).get("result"), "result").get("result"), "the list of nodes")
-    return tuple(_node(_object(row, "a node")) for row in rows)
+    found = tuple(_node(_object(row, "a node")) for row in rows)
+    names = dict.fromkeys(name for node in found for name in node.resources)
+    if len(names) <= MAX_NAMES:
+        return found
+    known = frozenset(islice(names, MAX_NAMES))
+    return tuple(replace(node, resources=_only(known, node.resources)) for node in found)
+
+
+def _only(names: Collection[str], amounts: Resources) -> Resources:
+    return {name: amount for name, amount in amounts.items() if name in names}
 
 
 def _node(row: Mapping[str, Any]) -> Node:
+    labels = _object(row.get("labels") or {}, "labels")
     return Node(
-        node_id=_text(row, "node_id"),
-        address=_text(row, "node_ip"),
-        alive=_text(row, "state") == "ALIVE",
+        node_id=_name(row, "node_id"),
+        address=_name(row, "node_ip"),
+        alive=_name(row, "state") == "ALIVE",
         is_head=row.get("is_head_node") is True,
         resources=_amounts(row.get("resources_total") or {}),
-        labels={name: str(value) for name, value in _object(row.get("labels") or {}, "labels").items()},
+        labels={short(name): short(word(value)) for name, value in islice(labels.items(), MAX_NAMES)},
     )
 
 
@@ -68,9 +98,12 @@ def usage(answer: Mapping[str, Any]) -> Usage | None:
     # The dashboard rewrites keys (object_store_memory -> objectStoreMemory, my_res -> myRes), but not
     # those inside of lists: the node types there still have the true names.
     shapes = [_object(shape, "a node type") for shape, _ in _pairs(report.get("nodeTypes"))]
-    true_names = {camel_case(name): name for shape in shapes for name in shape if _is_countable(name)}
+    names = dict.fromkeys(name for shape in shapes for name in shape if _is_countable(name))
+    true_names = {camel_case(name): name for name in islice(names, MAX_NAMES)}
     rows = {
-        true_names[name]: row for name, row in _object(report["usage"], "usage").items() if name in true_names
+        short(true_names[name]): row
+        for name, row in _object(report["usage"], "usage").items()
+        if name in true_names
     }
     amounts = {name: pair for name, row in rows.items() if (pair := _used_and_total(row)) is not None}
     if not amounts:
@@ -96,7 +129,7 @@ def _is_countable(name: str) -> bool:
 def _used_and_total(row: object) -> tuple[float, float] | None:
     if not isinstance(row, list) or len(row) != 2:
         raise MalformedAnswer(f"a usage is [used, total], not {type(row).__name__}")
-    used, total = _number(row[0]), _number(row[1])
+    used, total = number(row[0]), number(row[1])
     return None if used is None or total is None else (used, total)
 
 
@@ -105,37 +138,36 @@ def _pending(report: Mapping[str, Any]) -> tuple[tuple[Resources, int], ...] | N
     if not isinstance(report.get("resourceDemand"), list):
         return None
     demands: list[tuple[Resources, int]] = []
-    for shape, count in _pairs(report["resourceDemand"]):
+    for shape, times in _pairs(report["resourceDemand"]):
         bundle = _object(shape, "a demand")
         if bundle and all(map(_is_countable, bundle)):  # others wait for what their group holds already
-            demands.append((_amounts(bundle), _count(count)))
-    for group, count in _pairs(report.get("pgDemand")):
+            demands.append((_amounts(bundle), count(times)))
+    for group, groups in _pairs(report.get("pgDemand")):
         for shape, times in _pairs(_object(group, "a placement group").get("bundles")):
-            demands.append((_amounts(shape), _count(times) * _count(count)))
-    return tuple(demands)
+            demands.append((_amounts(shape), count(count(times) * count(groups))))
+    return tuple(demands[:MAX_DEMANDS])
 
 
 def job(answer: Mapping[str, Any]) -> RemoteJob:
     """Read one submission."""
-    status = _text(answer, "status")
+    status = _name(answer, "status")
     if status not in RemoteStatus.__members__:
         raise MalformedAnswer(f"unknown job status {status[:40]!r}")
-    exit_code = answer.get("driver_exit_code")
     return RemoteJob(
-        submission_id=_text(answer, "submission_id"),
+        submission_id=_name(answer, "submission_id"),
         status=RemoteStatus(status),
-        entrypoint=_text_or_none(answer, "entrypoint") or "",
-        message=_text_or_none(answer, "message") or "",
-        error_type=_text_or_none(answer, "error_type"),
-        start_time=_seconds(answer.get("start_time")),
-        end_time=_seconds(answer.get("end_time")),
+        entrypoint=text_or_none(answer, "entrypoint") or "",
+        message=_shortened(text_or_none(answer, "message") or ""),
+        error_type=_name_or_none(answer, "error_type"),
+        start_time=seconds(answer.get("start_time")),
+        end_time=seconds(answer.get("end_time")),
         metadata={
-            name: _clean(str(value))
+            _clean(name): _clean(word(value))
             for name, value in _object(answer.get("metadata") or {}, "metadata").items()
         },
         runtime_env=_object(answer.get("runtime_env") or {}, "runtime_env"),
-        driver_node_id=_text_or_none(answer, "driver_node_id"),
-        driver_exit_code=exit_code if isinstance(exit_code, int) else None,
+        driver_node_id=_name_or_none(answer, "driver_node_id"),
+        driver_exit_code=whole(answer.get("driver_exit_code")),
     )
 
 
@@ -161,7 +193,7 @@ def cut_logs(raw: bytes) -> str:
 
 def status_text(answer: Mapping[str, Any]) -> str:
     """Read the text of `GET /api/cluster_status?format=1`."""
-    return _text_or_none(_data(answer), "clusterStatus") or ""
+    return text_or_none(_data(answer), "clusterStatus") or ""
 
 
 def flag(answer: Mapping[str, Any], key: str) -> bool:
@@ -204,34 +236,76 @@ def _text(answer: Mapping[str, Any], key: str) -> str:
     return _clean(value)
 
 
-def _text_or_none(answer: Mapping[str, Any], key: str) -> str | None:
+def text_or_none(answer: Mapping[str, Any], key: str) -> str | None:
+    """Return a text that can be stored, or None where there is none."""
     return None if answer.get(key) is None else _text(answer, key)
 
 
+def _name(answer: Mapping[str, Any], key: str) -> str:
+    return short(_text(answer, key))
+
+
+def _name_or_none(answer: Mapping[str, Any], key: str) -> str | None:
+    return None if answer.get(key) is None else _name(answer, key)
+
+
+def word(value: object) -> str:
+    """Write a value that should be a text; `str` refuses numbers of thousands of digits."""
+    return value if isinstance(value, str) else json.dumps(value) if _is_small(value) else "?"
+
+
+def _is_small(value: object) -> bool:
+    return value is None or isinstance(value, (bool, float)) or whole(value) is not None
+
+
 def _clean(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON can spell but no file or database can hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Replace NUL and halves of surrogate pairs, which JSON can spell but no file or database can hold."""
+    return text if text.isascii() and "\0" not in text else _UNSTORABLE.sub("?", text)
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+def short(text: str) -> str:
+    """Return a name of bounded length that can be stored."""
+    return _clean(text[:_NAME_CHARS])
+
+
+def _shortened(text: str) -> str:
+    """Leave out the middle of an overlong message: what matters is said first or last."""
+    if len(text) <= _MESSAGE_CHARS:
+        return text
+    half = (_MESSAGE_CHARS - len(_LEFT_OUT)) // 2
+    return text[:half] + _LEFT_OUT + text[-half:]
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number that 64 bits can hold, or None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not -_TOO_MUCH < value < _TOO_MUCH:
         return None
-    return float(value)
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedAnswer("a count must be a whole number")
     return value
+
+
+def number(value: object) -> float | None:
+    """Return an amount, or None for what is none."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) and abs(value) < _TOO_MUCH else None
+    integer = whole(value)
+    return None if integer is None else float(integer)
+
+
+def count(value: object) -> int:
+    """Return a count."""
+    if (counted := whole(value)) is None:
+        raise MalformedAnswer("a count must be a whole number")
+    return counted
 
 
 def _amounts(value: object) -> dict[str, float]:
     """Return the amounts of a shape or a node, without markers and shares of placement groups."""
-    named = _object(value, "an amount of resources").items()
-    numbers = {name: _number(amount) for name, amount in named if _is_countable(name)}
+    named = islice(_object(value, "an amount of resources").items(), MAX_NAMES)
+    numbers = {short(name): number(amount) for name, amount in named if _is_countable(name)}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _seconds(milliseconds: object) -> float | None:
-    number = _number(milliseconds)
-    return number / 1000 if number else None
+def seconds(milliseconds: object) -> float | None:
+    """Return a time of Ray's, which has milliseconds, or None for what is none."""
+    passed = (number(milliseconds) or 0.0) / 1000
+    return passed if 0 < passed <= _LAST_SECOND else None

@@ -13,6 +13,8 @@ from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translate
 
 #: The most that Ray's state API hands out.
 MAX_ROWS = 10_000
+#: Of the largest process id, and more.
+_DIGITS = 19
 #: Ray Client starts such a process on the cluster for each connection.
 SESSION_MARK = "--mode=specific-server"
 _LIVE = frozenset({"PENDING", "RUNNING"})
@@ -133,7 +135,7 @@ def _task(row: Mapping[str, Any]) -> RemoteTask:
 
 
 def _is_live_driver(row: Mapping[str, Any]) -> bool:
-    return row.get("status") in _LIVE
+    return _text(row, "status") in _LIVE
 
 
 def _driver(row: Mapping[str, Any]) -> Driver:
@@ -142,15 +144,17 @@ def _driver(row: Mapping[str, Any]) -> Driver:
     return Driver(
         job_id=_text(row, "job_id"),
         pid=_number(process.get("pid")) if isinstance(process, Mapping) else None,
-        command=_text(row, "entrypoint"),
+        command=parse.text_or_none(row, "entrypoint") or "",
         submission_id=_text(row, "submission_id") or None,
         state=_text(row, "status"),
     )
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:
-    return str(row.get(name) or "")
+    return parse.short(parse.word(row.get(name) or ""))
 
 
 def _number(value: Any) -> int | None:
-    return int(value) if str(value).isdigit() else None
+    """Return a process id, which Ray writes as a number or as a text."""
+    is_text = isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS
+    return parse.whole(int(value) if is_text else value)

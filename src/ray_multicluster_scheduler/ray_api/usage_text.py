@@ -16,9 +16,12 @@ Sizes are rounded there to two digits: exact totals are the sums over the nodes.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from ray_multicluster_scheduler.model.cluster import Usage
 from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.parse import MAX_DEMANDS, MAX_NAMES, count, number, short
 
 _AMOUNT = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(TiB|GiB|MiB|KiB|B)?"
 _USAGE_LINE = re.compile(
@@ -35,10 +38,11 @@ _UNITS = {None: 1, "": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB
 
 def parse_usage_text(text: str) -> Usage:
     """Read the text form; a block that is not there is unknown, not zero."""
-    usage = [match for line in _block(text, "Total Usage:") if (match := _USAGE_LINE.fullmatch(line))]
+    lines = islice(_block(text, "Total Usage:"), MAX_NAMES)
+    usage = [match for line in lines if (match := _USAGE_LINE.fullmatch(line))]
     return Usage(
-        total={match[5]: _value(match[3], match[4]) for match in usage} or None,
-        used={match[5]: _used(match) for match in usage} or None,
+        total={short(match[5]): _value(match[3], match[4]) for match in usage} or None,
+        used={short(match[5]): _used(match) for match in usage} or None,
         pending=_pending(text),
     )
 
@@ -64,8 +68,10 @@ def _used(match: re.Match[str]) -> float:
     return used - _value(match[6], match[7]) + _value(match[8], match[9])
 
 
-def _value(number: str, unit: str | None) -> float:
-    return float(number) * _UNITS[unit]
+def _value(digits: str, unit: str | None) -> float:
+    if (value := number(float(digits) * _UNITS[unit])) is None:
+        raise MalformedAnswer("an amount of resources is no number")
+    return value
 
 
 def _pending(text: str) -> tuple[tuple[Resources, int], ...] | None:
@@ -73,15 +79,15 @@ def _pending(text: str) -> tuple[tuple[Resources, int], ...] | None:
     if not lines:
         return None
     demands: list[tuple[Resources, int]] = []
-    for line in lines:
+    for line in lines[:MAX_DEMANDS]:
         if tasks := _TASKS_LINE.fullmatch(line):
             # Those in a placement group wait for what their group holds already.
             demands.append((_shape(tasks[1]), int(tasks[2]) - int(tasks[3] or 0)))
         elif groups := _GROUPS_LINE.fullmatch(line):
             bundles = _BUNDLE.findall(groups[1])
             demands += [(_shape(shape), int(times) * int(groups[2])) for shape, times in bundles]
-    return tuple((shape, count) for shape, count in demands if count > 0)
+    return tuple((shape, count(times)) for shape, times in demands[:MAX_DEMANDS] if times > 0)
 
 
 def _shape(text: str) -> dict[str, float]:
-    return {name: float(amount) for name, amount in _SHAPE_ENTRY.findall(text)}
+    return {short(name): _value(amount, None) for name, amount in _SHAPE_ENTRY.findall(text)}

@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, se
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.find import find_all, find_each, newest_named
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 
@@ -106,11 +107,14 @@ class JobService:
 
     def stop(self, submission_ids: Sequence[str], *, reason: str = "stopped by the user") -> tuple[Job, ...]:
         """Ask for these jobs to be stopped, wherever they are; returns their rows as they are now."""
-        return self._store.request_stop(submission_ids, now=self._clock.now(), reason=reason)
+        ids = arguments.words("submission_ids", submission_ids)
+        why = arguments.text("reason", reason)
+        return self._store.request_stop(ids, now=self._clock.now(), reason=why)
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str) -> None:
         """Let a cluster have no new jobs, or let it have them again."""
-        self._store.set_drained(cluster, drained=drained, reason=reason, now=self._clock.now())
+        why = arguments.text("reason", reason, empty=True)
+        self._store.set_drained(cluster, drained=drained, reason=why, now=self._clock.now())
 
     def changes(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
@@ -37,6 +38,8 @@ _EXPLANATIONS = {
     "attempt to write a readonly database": "it cannot be written; check owner and modes of the files",
     "unable to open database file": "it cannot be opened; check owner and modes of the files",
 }
+#: What the driver says of a value of a type that SQLite does not have.
+_ABOUT_A_VALUE = "Error binding parameter"
 _FATAL = "disk I/O error"
 _PASSING = frozenset({"database or disk is full", "database is locked"})
 
@@ -138,13 +141,25 @@ class Database:
             raise InvalidRequest(
                 f"{error.object[:80]!r} is not valid Unicode text, so it can neither be stored nor looked for"
             ) from None
-        except (DBAPIError, sqlite3.Error) as error:
-            words = str(error.orig if isinstance(error, DBAPIError) else error)
+        except (OverflowError, PydanticSerializationError) as error:
+            raise _unstorable(error) from error
+        except (StatementError, sqlite3.Error) as error:
+            cause = error.orig if isinstance(error, StatementError) else error
+            words = str(cause)
+            if not isinstance(error, (DBAPIError, sqlite3.Error)) or _ABOUT_A_VALUE in words:
+                raise _unstorable(cause) from error
             kind = StoreBusy if words in _PASSING else StoreError
             problem = kind(f"the job store {self._path or 'in memory'}: {_EXPLANATIONS.get(words, words)}")
             if words == _FATAL:
                 self._broken = problem
             raise problem from error
+
+
+def _unstorable(cause: BaseException | None) -> InvalidRequest:
+    return InvalidRequest(
+        "a value can neither be stored nor looked for: texts must be valid Unicode, numbers must fit into "
+        f"64 bits, and nothing else than these can be kept ({cause})"
+    )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

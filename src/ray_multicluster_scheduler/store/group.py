@@ -7,7 +7,7 @@ before its own data is on disk, and a single caller never waits for others.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from ray_multicluster_scheduler.errors import SchedulerError, StoreError
@@ -35,7 +35,8 @@ class GroupCommit(Generic[Request, Result]):
     """Call it from any thread. `write_all` writes and commits several requests, in order, as one.
 
     It returns an outcome for each: a refusal (`SchedulerError`) of one is not the others' concern. What it
-    raises means that nothing was written, and every caller of that group gets it.
+    raises means that nothing was written. A `StoreError` is about the store, so every caller of that group
+    gets it; anything else may be about one request, so each is then written alone.
     """
 
     def __init__(self, write_all: Callable[[Sequence[Request]], Sequence[Result | SchedulerError]]) -> None:
@@ -62,11 +63,10 @@ class GroupCommit(Generic[Request, Result]):
     def _write_for_all(self) -> None:
         with self._lock:
             group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
-        outcomes: Sequence[Result | BaseException] = [_interrupted()] * len(group)
+        outcomes: list[Result | BaseException] = [_interrupted()] * len(group)
         try:
-            outcomes = self._write_all([ticket.request for ticket in group])
-        except SchedulerError as error:
-            outcomes = [error] * len(group)
+            for place, outcome in enumerate(self._outcomes([ticket.request for ticket in group])):
+                outcomes[place] = outcome
         finally:  # also when this thread is interrupted: the others must not wait for ever
             for ticket, outcome in zip(group, outcomes, strict=True):
                 ticket.outcome = outcome
@@ -75,6 +75,18 @@ class GroupCommit(Generic[Request, Result]):
                 following = self._waiting[:1]
             for ticket in (*following, *group):
                 ticket.turn.release()
+
+    def _outcomes(self, requests: Sequence[Request]) -> Iterable[Result | BaseException]:
+        try:
+            return self._write_all(requests)
+        except StoreError as error:
+            return [error] * len(requests)
+        except Exception as error:  # noqa: BLE001 - carried to its own caller, whatever it is
+            return [error] if len(requests) == 1 else self._one_by_one(requests)
+
+    def _one_by_one(self, requests: Sequence[Request]) -> Iterator[Result | BaseException]:
+        for request in requests:
+            yield from self._outcomes([request])
 
 
 def _interrupted() -> StoreError:

@@ -10,7 +10,7 @@ from typing import Literal
 from aiohttp import web
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Kind = Literal["status", "lose_reply", "html", "cut"]
+Kind = Literal["status", "lose_reply", "html", "cut", "lie"]
 
 HTML_PAGE = "<html><body><h1>Please sign in to continue</h1></body></html>"
 
@@ -23,6 +23,7 @@ class _Trouble:
     times: int | None
     only: str
     status: int = 200
+    lie: Callable[[bytes], bytes] | None = None
 
 
 class Faults:
@@ -59,6 +60,10 @@ class Faults:
     def garbage(self, times: int = 1, *, only: str = "", kind: Literal["html", "cut"] = "html") -> None:
         """Answer 200 with a page of HTML, as a proxy does; or execute, and answer with half of the JSON."""
         self._troubles.append(_Trouble(kind=kind, times=times, only=only))
+
+    def lie(self, change: Callable[[bytes], bytes], *, times: int | None = None, only: str = "") -> None:
+        """Execute a request, and answer with what `change` makes of the truth."""
+        self._troubles.append(_Trouble(kind="lie", times=times, only=only, lie=change))
 
     def hang(self, *, spare: str | None = None) -> None:
         """Accept connections and answer nothing, as a stopped process; see `resume`.
@@ -111,6 +116,8 @@ class Faults:
             return web.Response(
                 body=response.body[: len(response.body) // 2], content_type="application/json"
             )
+        if trouble is not None and trouble.lie is not None:
+            return web.Response(body=trouble.lie(response.body), content_type="application/json")
         return await self._drip(request, response, response.body) if self._drip_s else response
 
     def _next_trouble(self, request: web.Request) -> _Trouble | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ray_multicluster_scheduler.engine.batch import Batch
+from ray_multicluster_scheduler.errors import InvalidRequest, StoreBusy
 
 Item = tuple[str, int]
 
@@ -21,7 +22,9 @@ class Disk:
         self.calls.append(list(items))
         await self.go_on.acquire()
         if ("bad", 0) in items:
-            raise OSError("the disk is full")
+            raise StoreBusy("the disk is full")
+        if ("odd", 0) in items:
+            raise InvalidRequest("this value cannot be stored")
         return [number * 10 for _, number in items]
 
 
@@ -66,9 +69,20 @@ async def test_an_error_reaches_everybody_of_the_call_and_the_next_call_goes_on(
     disk.go_on.release()
     disk.go_on.release()
     for task in tasks:
-        with pytest.raises(OSError, match="full"):
+        with pytest.raises(StoreBusy, match="full"):
             await task
     assert await later[0] == 20
+
+
+async def test_a_value_that_cannot_be_written_is_the_concern_of_its_own_caller_only() -> None:
+    disk = Disk()
+    batch = batch_on(disk)
+    tasks = await begun(batch, ("a", 1))
+    tasks += await begun(batch, ("b", 2), ("odd", 0), ("c", 3))
+    for _ in range(5):
+        disk.go_on.release()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(each) for each in done] == ["10", "20", "this value cannot be stored", "30"]
 
 
 async def test_a_caller_who_is_gone_does_not_stop_the_write_of_the_others() -> None:

@@ -320,7 +320,15 @@ async def test_run_follows_every_cluster_until_cancelled() -> None:
     assert apis["b"].open_requests == 0
 
 
-async def test_a_bug_is_not_taken_for_a_sick_cluster() -> None:
-    watch = watching(a=ScriptedApi(nodes=KeyError("nodeId")), b=ScriptedApi(nodes=HANG))
-    with pytest.raises(KeyError):
-        await watch.run()
+async def test_a_bug_with_one_cluster_is_loud_and_concerns_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    api = ScriptedApi(nodes=KeyError("nodeId"))
+    watch = watching(a=api, b=ScriptedApi())
+    for _ in range(3):
+        await watch.probe("a")
+    await watch.probe("b")
+    seen = watch.snapshots()
+    assert (seen["a"].health, seen["b"].health) == (Health.UNHEALTHY, Health.HEALTHY)
+    assert "KeyError" in (seen["a"].problem or "")
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    api.answers["nodes"] = (a_node(),)
+    assert (await watch.probe("a")).health is Health.HEALTHY

@@ -1,8 +1,10 @@
 """Ray's JSON, as real heads of Ray 2.60 sent it (shortened), turned into records."""
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from ray_multicluster_scheduler.model.cluster import Node, Usage
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteVersion
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
 
 NODE_ID = "9950201320a325a931b776e19c873c0a807a698710e8b99961e23183"
 GROUP = "a5e2b02c4f68e10dab1614b1724c02000000"
@@ -131,6 +134,13 @@ STATUS = {
         },
     },
 }
+STATUS_TEXT = """Total Usage:
+ 1.75/3.0 CPU (1.0 used of 1.0 reserved in placement groups)
+ 500.00MiB/1e400GiB memory
+
+Pending Demands:
+ {'CPU': 8.0}: 99999999999999999999+ pending tasks/actors
+"""
 STATUS_OF_AUTOSCALER_V2 = {
     "result": True,
     "msg": "Got cluster status.",
@@ -234,9 +244,12 @@ def test_the_beginning_of_a_log_survives_any_cut(log: str, length: int) -> None:
     assert whole.startswith((shown, shown.removesuffix("?")))  # half of a pair of escapes is a "?"
 
 
+#: Numbers that neither 64 bits nor a float can hold, and characters that no file can.
+HUGE = st.sampled_from([2**63, -(2**70), 10**400, -(10**400), 253_402_300_800_000])
+BAD_TEXT = st.text(st.characters(exclude_categories=()) | st.sampled_from("\0\ud800\udfff"), max_size=5)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | HUGE | st.floats() | BAD_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(BAD_TEXT, inner, max_size=3),
     max_leaves=8,
 )
 PARSERS: list[tuple[Callable[[Any], object], dict[str, Any]]] = [
@@ -246,6 +259,8 @@ PARSERS: list[tuple[Callable[[Any], object], dict[str, Any]]] = [
     (parse.usage, STATUS),
     (parse.job, JOB_ROW),
     (parse.logs, {"logs": "hello"}),
+    (lambda answer: parse_usage_text(parse.status_text(answer)), {"data": {"clusterStatus": STATUS_TEXT}}),
+    (lambda answer: parse.flag(answer, "stopped"), {"stopped": True}),
 ]
 
 
@@ -261,13 +276,53 @@ def places(value: Any) -> list[tuple[Any, ...]]:
 
 
 def changed(value: Any, place: tuple[Any, ...], new: Any) -> Any:
-    """Return a JSON value with one place replaced."""
+    """Return a JSON value with one place replaced: a value, or (by a text) the name of one."""
     if not place:
         return new
     key, *rest = place
+    if isinstance(value, dict) and not rest and isinstance(new, str) and len(new) % 2:
+        return {new if name == key else name: child for name, child in value.items()}
     if isinstance(value, dict):
         return {**value, key: changed(value[key], tuple(rest), new)}
     return [changed(child, tuple(rest), new) if index == key else child for index, child in enumerate(value)]
+
+
+def test_numbers_that_no_column_can_hold_are_unknown() -> None:
+    row = {**JOB_ROW, "driver_exit_code": 2**70, "start_time": 10**400, "end_time": 253_402_300_800_000}
+    job = parse.job(row)
+    assert (job.driver_exit_code, job.start_time, job.end_time) == (None, None, None)
+    (node,) = parse.nodes(nodes_answer({**NODE_ROW, "resources_total": {"CPU": 10**400, "GPU": 1}}))
+    assert node.resources == {"GPU": 1.0}
+
+
+def test_names_of_resources_and_labels_are_cleaned_and_bounded() -> None:
+    many = {f"r{number}": 1 for number in range(5_000)}
+    rows = [{**NODE_ROW, "resources_total": {"a\ud800\0": 1, "x" * 10_000: 2}, "labels": {"\ud800": 10**400}}]
+    rows += [{**NODE_ROW, "resources_total": {f"{name}-{row}": 1 for name in many}} for row in range(2)]
+    first, *others = parse.nodes(nodes_answer(*rows))
+    assert list(first.resources) == ["a??", "x" * 500]
+    assert first.labels == {"?": "?"}
+    assert sum(len(node.resources) for node in (first, *others)) == parse.MAX_NAMES
+
+
+def test_an_overlong_message_keeps_its_beginning_and_its_end() -> None:
+    message = parse.job({**JOB_ROW, "message": "begin" + "x" * 10_000_000 + "end"}).message
+    assert (len(message) < 200_000, message[:5], message[-3:]) == (True, "begin", "end")
+
+
+def storable(value: Any) -> bool:
+    """Tell whether every database can hold a value."""
+    if isinstance(value, str):
+        return "\0" not in value and value.encode("utf-8", "replace").decode() == value
+    if isinstance(value, Mapping):
+        return all(storable(key) and storable(item) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return all(map(storable, value))
+    if is_dataclass(value):
+        return all(
+            storable(getattr(value, each.name)) for each in fields(value) if each.name != "runtime_env"
+        )
+    return value is None or (math.isfinite(value) and abs(value) < 2**63)
 
 
 @given(st.data())
@@ -276,4 +331,4 @@ def test_a_surprise_anywhere_is_read_or_malformed_and_never_a_crash(data: st.Dat
     place = data.draw(st.sampled_from(places(answer)))
     strange = changed(answer, place, data.draw(JSON))
     with suppress(MalformedAnswer):
-        read(parse.json_object(json.dumps(strange).encode()))
+        assert storable(read(parse.json_object(json.dumps(strange).encode())))

@@ -25,6 +25,8 @@ class SlowDisk:
         self.go_on.wait()
         if 13 in requests:
             raise StoreError("the disk is full")
+        if 666 in requests:
+            raise OverflowError("this value cannot be stored")
         return [DuplicateSubmission(str(n)) if n % 2 else n * 10 for n in requests]
 
 
@@ -35,7 +37,7 @@ def results_of(group: GroupCommit[int, int], disk: SlowDisk, requests: Sequence[
     def caller(number: int) -> None:
         try:
             results[number] = group(number)
-        except SchedulerError as error:
+        except (SchedulerError, OverflowError) as error:
             results[number] = str(error)
 
     threads = [threading.Thread(target=caller, args=(number,)) for number in requests]
@@ -67,6 +69,12 @@ def test_a_failed_commit_fails_everybody_in_it_and_nobody_else() -> None:
     disk = SlowDisk()
     results = results_of(GroupCommit(disk.write_all), disk, [2, 4, 13])
     assert results == {2: 20, 4: "the disk is full", 13: "the disk is full"}
+
+
+def test_a_value_that_breaks_the_write_is_the_concern_of_its_own_caller_only() -> None:
+    disk = SlowDisk()
+    results = results_of(GroupCommit(disk.write_all), disk, [2, 4, 666, 3, 6])
+    assert results == {2: 20, 4: 40, 666: "this value cannot be stored", 3: "3", 6: 60}
 
 
 def test_a_group_has_a_limit_and_the_rest_goes_into_the_next_one() -> None:

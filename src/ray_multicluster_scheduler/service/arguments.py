@@ -1,0 +1,114 @@
+"""Checks of single arguments: what cannot be stored or sent is refused here, by the name the caller wrote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+
+#: A name, a key, a tag, a reason.
+MAX_TEXT_CHARS = 10_000
+#: Whole numbers beyond this change on their way through JSON.
+MOST = 2**53
+#: A century: no job takes, and nobody waits, longer.
+MOST_SECONDS = 100 * 366 * 86_400.0
+#: Metadata comes back with every list of jobs of a cluster.
+MAX_METADATA_BYTES = 64 * 2**10
+
+
+def text(name: str, given: Any, *, empty: bool = False) -> str:
+    """Return a text that a file, a database and a cluster can hold."""
+    if not isinstance(given, str) or not (empty or given.strip()):
+        raise InvalidRequest(f"{name} must be a text, not {shown(given)}")
+    if len(given) > MAX_TEXT_CHARS:
+        raise InvalidRequest(f"{name} is longer than {MAX_TEXT_CHARS} characters")
+    if "\0" in given or given.encode("utf-8", "replace").decode() != given:
+        raise InvalidRequest(
+            f"{name} must be valid Unicode text without NUL characters, not {shown(given)}; "
+            "it cannot be sent to a cluster"
+        )
+    return given
+
+
+def text_or_none(name: str, given: Any) -> str | None:
+    """Return a text, or None when nothing was given."""
+    return None if given is None else text(name, given)
+
+
+def words(name: str, given: Any) -> tuple[str, ...]:
+    """Return a list of texts, each once."""
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
+        raise InvalidRequest(f"{name} must be a list of words, not {shown(given)}")
+    return tuple(dict.fromkeys(text(name, word) for word in given))
+
+
+def whole(name: str, given: Any, *, least: int = -MOST) -> int:
+    """Return a whole number."""
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= MOST:
+        start = f" from {least}" if least > -MOST else ""
+        raise InvalidRequest(f"{name} must be a whole number{start} up to 2**53, not {shown(given)}")
+    return given
+
+
+def amount(name: str, given: Any) -> float | None:
+    """Return an amount of something, or None when nothing was given."""
+    if given is None:
+        return None
+    if (value := _number(name, given, most=MOST)) < 0:
+        raise InvalidRequest(f"{name} must not be negative, it is {shown(given)}")
+    return value
+
+
+def seconds(name: str, given: Any) -> float | None:
+    """Return a length of time, or None when nothing was given."""
+    if given is None:
+        return None
+    if (value := _number(name, given, most=MOST_SECONDS)) <= 0:
+        raise InvalidRequest(f"{name} must be more than 0 seconds, it is {shown(given)}")
+    return value
+
+
+def metadata(given: Any) -> dict[str, str]:
+    """Return metadata as Ray wants it: texts, and not too many of them."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"metadata must be a mapping of text, not {type(given).__name__}")
+    try:
+        pairs = {str(key): str(value) for key, value in given.items()}
+    except ValueError:  # a number of more digits than Python writes out
+        raise InvalidRequest(
+            "metadata holds a number that is too long to be written; give it as text"
+        ) from None
+    if reserved := [key for key in pairs if key.startswith("raymc.")]:
+        raise InvalidRequest(f"metadata keys that begin with 'raymc.' are ours; rename {reserved[0]!r}")
+    whole_text = "".join(part for pair in pairs.items() for part in pair)
+    if "\0" in whole_text or whole_text.encode("utf-8", "replace").decode() != whole_text:
+        raise InvalidRequest(
+            "metadata must be valid Unicode text without NUL characters; it cannot be sent to a cluster"
+        )
+    if (size := len(whole_text.encode())) > MAX_METADATA_BYTES:
+        raise InvalidRequest(
+            f"metadata has {size} bytes, and every list of a cluster's jobs repeats them; at most "
+            f"{MAX_METADATA_BYTES} are taken. Put large values into a file of the working_dir"
+        )
+    return pairs
+
+
+def shown(value: Any) -> str:
+    """Write a value for a message; one that is too long or cannot be written is cut."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**70:
+        return "a number of that size"
+    said = ascii(value)
+    return said if len(said) <= 80 else f"{said[:80]}..."
+
+
+def _number(name: str, given: Any, *, most: float) -> float:
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not is_number or (isinstance(given, float) and math.isnan(given)):
+        raise InvalidRequest(f"{name} must be a number, not {shown(given)}")
+    if abs(given) > most:
+        raise InvalidRequest(f"{name} must be a number up to {most:.0f}, not {shown(given)}")
+    return float(given)

@@ -1,0 +1,174 @@
+"""One bad cluster hurts nobody: whatever it answers, the others go on and the engine lives."""
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.oracle import eventually
+from tests.system import System, fake
+
+from ray_multicluster_scheduler.engine.look import Looker
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages import store as package_store
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.ray_api.client import HttpRayApi
+
+HUGE = 10**400
+
+
+def changed(change: Callable[[Any], Any]) -> Callable[[bytes], bytes]:
+    """Change the JSON of an answer."""
+    return lambda body: json.dumps(change(json.loads(body))).encode()
+
+
+def first_node(**changes: Any) -> Callable[[bytes], bytes]:
+    def change(answer: Any) -> Any:
+        answer["data"]["result"]["result"][0] |= changes
+        return answer
+
+    return changed(change)
+
+
+def usage(pair: list[int]) -> Callable[[bytes], bytes]:
+    def change(answer: Any) -> Any:
+        answer["data"]["clusterStatus"]["loadMetricsReport"]["usage"]["CPU"] = pair
+        return answer
+
+    return changed(change)
+
+
+def a_job(**changes: Any) -> Callable[[bytes], bytes]:
+    return changed(
+        lambda answer: (
+            [{**row, **changes} for row in answer] if isinstance(answer, list) else {**answer, **changes}
+        )
+    )
+
+
+LIES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "node-huge-int": ("/api/v0/nodes", first_node(resources_total={"CPU": HUGE})),
+    "surrogate-resource": ("/api/v0/nodes", first_node(resources_total={"CPU": 4, "\ud800": 1})),
+    "surrogate-label": ("/api/v0/nodes", first_node(labels={"\ud800\0": "\udfff"})),
+    "usage-huge-int": ("/api/cluster_status", usage([HUGE, HUGE])),
+    "job-huge-start": ("GET /api/jobs/", a_job(start_time=HUGE, end_time=HUGE)),
+    "job-huge-exit": ("GET /api/jobs/", a_job(driver_exit_code=2**70, status="FAILED")),
+    "job-surrogates": ("GET /api/jobs/", a_job(message="\ud800\0", error_type="\ud800", status="FAILED")),
+    "version": ("/api/version", changed(lambda answer: {**answer, "ray_version": "\ud800\0" * 10_000})),
+    "no JSON at all": ("", lambda _: b"\xff\xfe{"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_no_number_and_no_character_of_one_cluster_ends_the_engine(tmp_path: Path, lie: str) -> None:
+    async with System(tmp_path, fake("good"), fake("bad")) as system:
+        theirs = await system.submit("sleep 0.2", preferred_cluster="bad")
+        await system.until(theirs, JobState.RUNNING)
+        path, change = LIES[lie]
+        system.ray["bad"].lie(change, only=path)
+        for _ in range(3):
+            ours = await system.submit("sleep 0.3", preferred_cluster="good")
+            assert (await system.finished(ours))[ours].state is JobState.SUCCEEDED
+        system.ray["bad"].heal()
+        assert (await system.finished(theirs))[theirs].final
+        again = await system.submit("sleep 0.1", preferred_cluster="bad")
+        assert (await system.finished(again))[again].state is JobState.SUCCEEDED
+
+
+async def test_a_bug_in_the_work_on_one_cluster_is_loud_and_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    true_look = Looker.look
+
+    async def broken(self: Looker, jobs: Any) -> Any:
+        if self._spec.name == "bad":
+            raise KeyError("a bug")
+        return await true_look(self, jobs)
+
+    async with System(tmp_path, fake("good"), fake("bad")) as system:
+        monkeypatch.setattr(Looker, "look", broken)
+        theirs = await system.submit("sleep 0.1", preferred_cluster="bad")
+        await system.until(theirs, JobState.SUBMITTED)
+        await eventually(lambda: system.scheduler.store.load_snapshots()["bad"].problem)
+        assert system.scheduler.store.load_snapshots()["bad"].health is Health.UNHEALTHY
+        ours = [await system.submit("sleep 0.1") for _ in range(4)]
+        ended = await system.finished(*ours)
+        assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
+        monkeypatch.setattr(Looker, "look", true_look)
+        assert (await system.finished(theirs))[theirs].state is JobState.SUCCEEDED
+    told = [record for record in caplog.records if "a bug" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].exc_info is not None
+
+
+async def test_a_bug_in_reading_one_cluster_makes_only_that_one_unhealthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true_nodes = HttpRayApi.nodes
+
+    async def broken(self: HttpRayApi) -> Any:
+        if self._spec.name == "bad":
+            raise ZeroDivisionError
+        return await true_nodes(self)
+
+    monkeypatch.setattr(HttpRayApi, "nodes", broken)
+    async with System(tmp_path, fake("good"), fake("bad")) as system:
+        ours = await system.submit("sleep 0.1", preferred_cluster="bad")
+        assert (await system.finished(ours))[ours].state is JobState.SUCCEEDED
+        assert system.runs(ours) == ["good"]
+        problem = system.scheduler.store.load_snapshots()["bad"].problem
+        assert problem is not None
+        assert "ZeroDivisionError" in problem
+        monkeypatch.setattr(HttpRayApi, "nodes", true_nodes)
+        await eventually(lambda: system.scheduler.store.load_snapshots()["bad"].health is Health.HEALTHY)
+
+
+async def test_packages_that_cannot_be_read_are_a_failed_send_that_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "main.py").write_text("print(1)")
+    async with System(tmp_path, fake("a")) as system:
+        unreadable = True
+        true_path = PackageStore.path
+
+        def path(self: PackageStore, name: str) -> Path | None:
+            if unreadable:
+                raise PermissionError(errno.EACCES, "not yours", name)
+            return true_path(self, name)
+
+        monkeypatch.setattr(PackageStore, "path", path)
+        job_id = await system.submit("sleep 0.1", runtime_env={"working_dir": str(code)})
+        await eventually(lambda: "not sent: its packages" in system.reasons(job_id))
+        other = await system.submit("sleep 0.1")
+        assert (await system.finished(other))[other].state is JobState.SUCCEEDED
+        unreadable = False
+        assert (await system.finished(job_id))[job_id].state is JobState.SUCCEEDED
+
+
+async def test_a_full_disk_while_the_overlay_is_packed_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = True
+    true_pack = package_store.pack_tree
+
+    def pack(*arguments: Any, **options: Any) -> Any:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return true_pack(*arguments, **options)
+
+    monkeypatch.setattr(package_store, "pack_tree", pack)
+    clusters = {"a": {"runtime_env": {"conda": "ml"}}}
+    async with System(tmp_path, fake("a"), clusters=clusters) as system:
+        job_id = await system.submit("sleep 0.1", runtime_env={"pip": ["six"]})
+        await eventually(lambda: "No space left" in system.reasons(job_id))
+        full = False
+        assert (await system.finished(job_id))[job_id].state is JobState.SUCCEEDED
+        (sent,) = [job.submission.runtime_env for job in system.ray["a"].jobs.values()]
+        assert sent is not None
+        assert sent["py_modules"]
+        assert system.scheduler.store.attempts(job_id)[-1].runtime_env == sent
