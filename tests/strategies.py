@@ -57,12 +57,17 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
             "score": draw(st.sampled_from((0.0, 0.5, 1.0))),
             "used": draw(mostly({}, None, reserved, draw(resources()))),
             "ray_version": draw(mostly("2.60.0", None, "2.9.3", "2.8.1", "nightly")),
+            "throttle": draw(mostly(None, 0, 1)),
+            "start_s": draw(mostly(None, 1.0, 500.0)),
+            "awaited": draw(st.integers(0, 40)) == 0,
         },
         drained=draw(mostly(False, True)),
         reserved=reserved,
         unseen=draw(st.sampled_from(({}, reserved))),
         live_jobs=draw(st.integers(0, 2)),
         warm=frozenset(draw(st.sets(st.sampled_from(("env-1", "env-2"))))),
+        starting=draw(st.integers(0, 2)),
+        last_start_at=draw(mostly(None, NOW - 2, NOW - 100, NOW + 1)),
         allowance=draw(mostly(None, 0, 1, 3)),
     )
 

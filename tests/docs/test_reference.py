@@ -5,6 +5,7 @@ import re
 import pytest
 from tests.docs import reference_page
 from tests.docs.pages import DOCS, table
+from tests.unit.test_layers import LAYERS
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import aio, errors
@@ -55,6 +56,12 @@ def test_every_part_of_a_score_is_explained_with_its_worth() -> None:
         found = re.search(r"[+−]\d\.\d", rows[part])
         assert found is not None
         assert float(found[0].replace("−", "-")) == amount
+
+
+def test_every_layer_is_in_the_table_of_layers_in_its_order() -> None:
+    rows = table(DOCS / "architecture.md", "folder", "what lives there")
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row["folder"])]
+    assert listed == [layer for layer in LAYERS if not layer.startswith("__")]
 
 
 def test_every_error_is_explained_with_its_parent() -> None:

@@ -222,7 +222,7 @@ async def test_a_flapping_cluster_causes_no_moves_and_no_second_run(tmp_path: Pa
 async def test_a_hanging_cluster_does_not_delay_another_one(tmp_path: Path) -> None:
     for_ever = 3600.0  # whoever waits for the hanging cluster does not come back within this test
     slow = {"request_timeout_s": 600.0, "probe_timeout_s": 600.0, "unreachable_after_s": for_ever}
-    async with System(tmp_path, fake("a", 4), fake("b", 16), **slow) as system:
+    async with System(tmp_path, fake("a", 1), fake("b", 16), **slow) as system:
         stuck = await running_on(system, "a", "sleep 1000")
         system.ray["a"].hang()
         system.scheduler.jobs.stop([stuck])

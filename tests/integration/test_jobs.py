@@ -43,15 +43,18 @@ async def test_a_job_runs_and_its_story_is_told(tmp_path: Path) -> None:
 async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_path: Path) -> None:
     homes = {"centos": "/home/zorro/", "mac": "/Users/zorro/"}
     clusters = {name: an_env(home, PYTHONPATH=f"{home}lib") for name, home in homes.items()}
-    # Few starts at once: a preferred cluster that has no room left would be passed over.
+    # Few starts at once: a preferred cluster that has no room left would be passed over. On a busy machine
+    # one that is slow to start jobs is too, so what counts is where a job went.
     system_of_two = System(tmp_path, fake("centos"), fake("mac"), clusters=clusters, max_starts_in_flight=2)
     async with system_of_two as system:
         names = ["centos", "mac"] * 10
         ids = await system.submit_many(
             [{"entrypoint": "echo /home/zorro//project/x.py", "preferred_cluster": name} for name in names]
         )
-        await system.finished(*ids)
-        for job_id, name in zip(ids, names, strict=True):
+        done = await system.finished(*ids)
+        assert {job.cluster for job in done.values()} == set(names)
+        for job_id, job in done.items():
+            name = job.cluster or ""
             sent = system.ray[name].jobs[job_id]
             assert sent.submission.runtime_env["env_vars"] == {
                 "home_dir": homes[name],

@@ -32,7 +32,7 @@ class Scout:
         self._ready: concurrent.futures.Future[_Running] = concurrent.futures.Future()
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
-        """Return what was last seen of every cluster; the first call waits for a look at each."""
+        """Return what was last seen of every cluster; the first call waits a moment for a look at each."""
         running = self._running()
         running.looked.result()
         return running.watch.snapshots()
@@ -83,7 +83,7 @@ class Scout:
             await asyncio.gather(*(api.close() for api in apis.values()))
 
     async def _follow(self, running: _Running) -> None:
-        await running.watch.step()
+        await running.watch.first_look()
         running.looked.set_result(None)
         await running.watch.run()
 
@@ -96,5 +96,5 @@ class _Running:
         self.apis = apis
         self.watch = watch
         self.stop = asyncio.Event()
-        #: Done when every cluster was looked at once.
+        #: Done when every cluster was looked at once, or did not answer in time.
         self.looked: concurrent.futures.Future[None] = concurrent.futures.Future()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -13,8 +14,10 @@ from ray_multicluster_scheduler.cli.render import age
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import WaitTimeout
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.pace import first_pace
 from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
@@ -62,7 +65,12 @@ def _has_no_room(scheduler: Scheduler, job: Job, since: float) -> bool:
     if len(looked_at) < len(scheduler.config.clusters) or any(at is None or at < since for at in looked_at):
         return False
     decision = scheduler.explainer.explain(job.submission_id)["decision"]
-    return decision is None or "scores" not in decision
+    return decision is None or not ("scores" in decision or _passes_soon(decision["refusals"]))
+
+
+def _passes_soon(refusals: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether some cluster has room, and is only busy with starting others."""
+    return any(refusal["cause"] == Cause.PACED for refusal in refusals.values())
 
 
 def fresh_snapshots(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot] | None:
@@ -71,9 +79,11 @@ def fresh_snapshots(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot] | Non
 
 
 async def _look(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot]:
+    """Return what a leader would see that begins now."""
+    start_limit = first_pace(scheduler.config.settings.max_starts_in_flight).starts
     async with watching(scheduler.config) as watch:
-        await watch.step()
-        return watch.snapshots()
+        await watch.first_look()
+        return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}
 
 
 def stale_note(store: JobStore, jobs: Iterable[Job]) -> Text | None:

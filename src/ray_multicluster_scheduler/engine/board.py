@@ -12,6 +12,9 @@ from ray_multicluster_scheduler.model.job import Job, Lease, Transition
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.policy.views import env_key
 
+#: Environments that are remembered per cluster, the latest: Ray throws old ones away too.
+WARM_MOST = 100
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -37,7 +40,7 @@ class Board:
         self._live: dict[str, Job] = {}
         self._on: dict[str, dict[str, Job]] = {}
         #: Environments that a driver has started with, by cluster and its incarnation.
-        self._warm: dict[tuple[str, str | None], set[str]] = {}
+        self._warm: dict[tuple[str, str | None], dict[str, None]] = {}
         self._apply = Batch(self._apply_all, keys=lambda call: {each.submission_id for each in call.moves})
 
     async def load(self) -> None:
@@ -78,10 +81,9 @@ class Board:
         """Return all live jobs."""
         return tuple(self._live.values())
 
-    def warm(self) -> dict[str, frozenset[str]]:
-        """Return the environments that are set up on each cluster, as far as this leader has seen."""
-        sessions = {name: seen.session_name for name, seen in self._context.watch.snapshots().items()}
-        return {name: frozenset(self._warm.get((name, session), ())) for name, session in sessions.items()}
+    def warm(self, cluster: str, session_name: str | None) -> tuple[str, ...]:
+        """Return the environments that are set up on a cluster, as far as this leader has seen."""
+        return tuple(self._warm.get((cluster, session_name), ()))
 
     async def apply(
         self,
@@ -139,5 +141,9 @@ class Board:
             self._live[job.submission_id] = job
             if job.cluster is not None:
                 self._on.setdefault(job.cluster, {})[job.submission_id] = job
-        if job.state is JobState.RUNNING and job.cluster:
-            self._warm.setdefault((job.cluster, job.session_name), set()).add(env_key(job.spec))
+        if job.state is JobState.RUNNING and job.cluster and (key := env_key(job.spec)):
+            warm = self._warm.setdefault((job.cluster, job.session_name), {})
+            warm.pop(key, None)  # the latest is last
+            warm[key] = None
+            if len(warm) > WARM_MOST:
+                del warm[next(iter(warm))]

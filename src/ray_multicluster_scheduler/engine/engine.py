@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.clock import SteadyClock
 from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.outlook import Outlook
 from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
@@ -130,8 +131,9 @@ class Leadership:
         self._waiting = WaitingJobs(context)
         clusters = [spec.name for spec in context.config.clusters]
         self._paces = Paces(clusters, context.clock, most=settings.max_starts_in_flight)
+        self._outlook = Outlook(self.board, self._throttles, self._paces)
         self.placer = Placer(
-            context, self.board, self._waiting, self._throttles, self._paces, plan_rules(settings)
+            context, self.board, self._waiting, self._outlook, self._paces, plan_rules(settings)
         )
         self._plan = asyncio.Event()
         self._place_pause_s = IDLE_PLACE_S
@@ -163,10 +165,11 @@ class Leadership:
         await self.board.load()
         await self._waiting.refresh()
         unsubscribe = context.watch.subscribe(self._on_probe)
+        context.watch.expect_first_look()
         try:
             await together(
                 [
-                    context.watch.run(),
+                    self._watch(),
                     repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
                     repeat(self._place, self._plan, lambda: self._place_pause_s),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
@@ -178,6 +181,12 @@ class Leadership:
             unsubscribe()
             await cancel_all(self._pokes)
             await self.board.close()
+
+    async def _watch(self) -> None:
+        await self._context.watch.first_look()
+        self._plan.set()  # from here on nothing waits for those that did not answer
+        self._publish.set()
+        await self._context.watch.run()
 
     async def _renew_lease(self) -> None:
         context, ttl_s = self._context, self._context.settings.lease_ttl_s
@@ -199,16 +208,16 @@ class Leadership:
         await self.board.apply([moved for job in homeless if (moved := without_cluster(job))])
 
     async def _place(self) -> None:
-        """Place what can be placed, and be back when the next retry or queue time-out is due."""
+        """Place what can be placed, and be back when the next retry, time-out or end of patience is due."""
         await self.placer.step()
         context, now = self._context, self._context.clock.now()
-        due = await context.offload(context.store.next_due, now=now)
-        self._place_pause_s = IDLE_PLACE_S if due is None else min(IDLE_PLACE_S, due - now)
+        due = (await context.offload(context.store.next_due, now=now), self.placer.patience_ends(now=now))
+        self._place_pause_s = min([IDLE_PLACE_S, *(at - now for at in due if at is not None)])
 
     async def _publish_snapshots(self) -> None:
         context = self._context
         self._published_at, self._publishes_soon = context.clock.monotonic(), False
-        snapshots = list(self._throttles.snapshots().values())
+        snapshots = list(self._outlook.snapshots().values())
         await context.offload(context.store.save_snapshots, snapshots, epoch=self.board.lease.epoch)
 
     async def _collect_packages(self) -> None:
@@ -262,6 +271,7 @@ class Leadership:
                 self.workers[job.cluster].placed_now(job, self.placer.request_of(job))
         for cluster in {job.cluster for job in jobs if job.final and job.cluster} & self.workers.keys():
             self._poke(cluster)
+        self._publish_in_time(urgent=False)  # the pace and the warm environments
         self._plan.set()
 
     def _poke(self, cluster: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.pace import after_start, first_pace
+from ray_multicluster_scheduler.policy.pace import Pace, after_start, first_pace
 from ray_multicluster_scheduler.ports import Clock
 
 _STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
@@ -37,9 +37,9 @@ class Paces:
         #: Clusters that were given all that they may start, in the last pass.
         self._used_up: frozenset[str] = frozenset()
 
-    def limits(self) -> dict[str, int]:
-        """Return how many jobs may be between placement and their driver's start, by cluster."""
-        return {name: pace.starts for name, pace in self._paces.items()}
+    def of(self, cluster: str) -> Pace:
+        """Return how many jobs may be between placement and their driver's start, and how long that takes."""
+        return self._paces[cluster]
 
     def planned(self, decided: Iterable[Placement], views: Iterable[ClusterView]) -> None:
         """Take note of what a pass is about to place: the limit may be what kept it from more."""

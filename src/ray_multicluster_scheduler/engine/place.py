@@ -7,17 +7,18 @@ from typing import Any
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.outlook import Outlook
 from ray_multicluster_scheduler.engine.paces import Paces
-from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.feasible import patience_s
 from ray_multicluster_scheduler.policy.placing import placements
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user
+from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user, last_start_at
 
 
 class Placer:
@@ -28,14 +29,14 @@ class Placer:
         context: EngineContext,
         board: Board,
         waiting: WaitingJobs,
-        throttles: Throttles,
+        outlook: Outlook,
         paces: Paces,
         rules: PlanRules,
     ) -> None:
         self._context = context
         self._board = board
         self._waiting = waiting
-        self._throttles = throttles
+        self._outlook = outlook
         self._paces = paces
         self._rules = rules
         #: What the last pass has composed, by submission id.
@@ -65,6 +66,15 @@ class Placer:
         context.crash_point("place:written")
         return len(moved)
 
+    def patience_ends(self, *, now: float) -> float | None:
+        """Return when jobs will stop to wait for a preferred cluster; None: none does, or nothing ends it."""
+        lasts_s = patience_s(self._outlook.snapshots().values(), self._rules)
+        lines = self._waiting.lines(now=now)
+        preferred = {name for line in lines if (name := line.sample.preferred_cluster) is not None}
+        starts = (last_start_at(self._board.on(name)) for name in preferred)
+        ends = (at + lasts_s for at in starts if at is not None)
+        return min((at for at in ends if at > now), default=None)
+
     async def _whole(self, decided: Sequence[Placement]) -> dict[str, Job]:
         """Read the whole jobs of those that got a place; who waits no more is forgotten."""
         context, ids = self._context, [placement.submission_id for placement in decided]
@@ -88,11 +98,9 @@ class Placer:
         context = self._context
         return World(
             specs=context.config.clusters,
-            snapshots=self._throttles.snapshots(),
+            snapshots=self._outlook.snapshots(),
             live=self._board.all(),
             drains=await context.offload(context.store.drained),
-            warm=self._board.warm(),
-            start_limits=self._paces.limits(),
         )
 
     async def _end_blocked(self) -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_usage
-from ray_multicluster_scheduler.engine.tasks import together
+from ray_multicluster_scheduler.engine.tasks import together, within
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.remote import RemoteJob
 from ray_multicluster_scheduler.policy import health
+from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.ports import Clock, RayApi
 
 
@@ -130,6 +132,26 @@ class ClusterWatch:
         due = [n for n, w in self._watched.items() if w.due_at <= now and not w.lock.locked()]
         await together(self.probe(name) for name in due)
 
+    def expect_first_look(self) -> None:
+        """Wait with decisions until those that are due were looked at: what is known of them is old."""
+        now = self._clock.monotonic()
+        for watched in self._watched.values():
+            if watched.due_at <= now:
+                watched.snapshot = replace(watched.snapshot, health=Health.UNKNOWN, awaited=True)
+
+    async def first_look(self) -> None:
+        """Look at all clusters that are due, so that a decision knows all of them.
+
+        It takes as long as the slowest one, but no longer than `FIRST_LOOK_S`.
+        """
+        self.expect_first_look()
+        try:
+            with suppress(asyncio.TimeoutError):
+                await within(FIRST_LOOK_S, self.step())
+        finally:
+            for watched in self._watched.values():
+                watched.snapshot = replace(watched.snapshot, awaited=False)
+
     async def run(self) -> None:
         """Follow every cluster until cancelled."""
         await together(self._follow(name) for name in self._watched)
@@ -174,6 +196,7 @@ class ClusterWatch:
             health=track.health if bug is None else Health.UNHEALTHY,
             score=health.score(track, deadline_s=self._settings.probe_timeout_s),
             problem=track.problem if bug is None else bug,
+            awaited=False,
         )
 
     def _pause_s(self, track: health.Track) -> float:
@@ -190,19 +213,20 @@ class ClusterWatch:
     ) -> None:
         changed = _worth_planning(before) != _worth_planning(after)
         probed = Probed(snapshot=after, jobs=jobs, changed=changed)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(probed)
 
 
 def _seen(before: ClusterSnapshot, reading: Reading, *, asked_at: float) -> ClusterSnapshot:
     """Replace the values of a snapshot by those just read.
 
-    The time is that of the question: whatever happened before it is in the answer.
+    The time is that of the question: whatever happened before it is in the answer. A cluster without a living
+    node has nothing now, but its size is what it was: it can hold as much again once it is back.
     """
     usage = reading.usage
     return replace(
         before,
-        total=reading.total,
+        total=reading.total if any(node.alive for node in reading.nodes) else before.total,
         used=None if usage is None else usage.used,
         pending=None if usage is None else usage.pending,
         nodes=reading.nodes,

@@ -72,7 +72,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """What was last seen of one cluster. Every field that was not read is None."""
+    """What was last seen of one cluster. Every field that was not read is None.
+
+    The leader adds what it knows besides (from `throttle` on), so that all who read it decide alike.
+    """
 
     name: str
     health: Health = Health.UNKNOWN
@@ -94,6 +97,14 @@ class ClusterSnapshot:
     #: How many jobs it may be given now because jobs die there quickly, and why; None: as many as fit.
     throttle: int | None = None
     throttle_reason: str = ""
+    #: Nothing is placed anywhere before the first look at this cluster is over.
+    awaited: bool = False
+    #: How many jobs may be between placement and their driver's start; None: as many as fit.
+    start_limit: int | None = None
+    #: How long the shortest start lately took; None: none was seen.
+    start_s: float | None = None
+    #: Environments (`env_key`) that were set up there lately.
+    warm: tuple[str, ...] = ()
 
     def age_s(self, now: float) -> float | None:
         """Return how old the values are, or None when nothing was ever read."""

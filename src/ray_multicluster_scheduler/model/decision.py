@@ -85,10 +85,11 @@ class ClusterView:
     unseen: Resources = field(default_factory=dict)
     #: env_keys that were set up there lately.
     warm: frozenset[str] = frozenset()
+    #: How many of our jobs are being started there, and when the latest of them was placed.
+    starting: int = 0
+    last_start_at: float | None = None
     #: How many more jobs it may be given in this pass, because starts are paced; None: no limit.
     allowance: int | None = None
-    #: Why `allowance` is small, in one sentence.
-    allowance_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms
+from ray_multicluster_scheduler.policy.pace import slow_from_s
 from ray_multicluster_scheduler.policy.rules import PlanRules
 
 #: None: no objection. A check may look at what jobs of one shape have in common, never at the job's identity.
@@ -77,11 +78,11 @@ def can_ever_hold(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | No
 
 
 def has_allowance(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
-    """A cluster starts only so many jobs at a time: this passes in seconds."""
+    """A cluster starts only so many jobs at a time: this passes when they have started."""
     if room.view.allowance is None or room.placed < room.view.allowance:
         return None
     return Refusal(
-        cause=Cause.PACED, sentence=room.view.allowance_reason or "it is starting as many jobs as it may"
+        cause=Cause.PACED, sentence=f"{being_started(room)}; more at once would slow all of them down"
     )
 
 
@@ -142,8 +143,6 @@ PASSING: tuple[Check, ...] = (
 )
 #: What ends when our own jobs have started or ended. A throttle may stay: no room is kept for its sake.
 GOES_BY = frozenset({Cause.PACED, Cause.DRIVER_CAP, Cause.NO_ROOM})
-#: The preferred cluster is waited for: it will take the job, or show that it cannot, in seconds.
-WORTH_A_WAIT = frozenset({Cause.PACED, Cause.UNSEEN})
 
 
 def objection(
@@ -154,6 +153,36 @@ def objection(
         if refusal := check(job, room, rules):
             return refusal
     return None
+
+
+def being_started(room: Room) -> str:
+    """Say how many jobs a cluster is starting, with those that go before in this pass."""
+    count = room.view.starting + room.placed
+    return f"{count} job{' is' if count == 1 else 's are'} being started there"
+
+
+def awaited(rooms: Iterable[Room]) -> tuple[str, ...]:
+    """Return the clusters that are to be looked at before anything is placed."""
+    return tuple(room.name for room in rooms if room.view.snapshot.awaited)
+
+
+def patience_s(snapshots: Iterable[ClusterSnapshot], rules: PlanRules) -> float:
+    """Return how long a start takes where it is quickest, if nothing is wrong."""
+    starts = (rules.first_start_s if seen.start_s is None else seen.start_s for seen in snapshots)
+    return slow_from_s(min(starts, default=0.0))
+
+
+def is_worth_a_wait(room: Room, refusal: Refusal | None, *, now: float, patience_s: float) -> bool:
+    """Tell whether a job waits for its preferred cluster, which has refused it so.
+
+    Only if nothing but the pace of starts is in the way, and no longer than a start takes elsewhere: no more
+    jobs wait than it can start at once, and none when even its latest start is overdue.
+    """
+    if refusal is None or refusal.cause is not Cause.PACED:
+        return False
+    latest = now if room.placed else room.view.last_start_at
+    on_time = latest is not None and 0 <= now - latest <= patience_s
+    return on_time and room.waited_for < room.view.starting + (room.view.allowance or 0)
 
 
 def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> QueuedJob:

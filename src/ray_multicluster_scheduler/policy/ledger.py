@@ -26,6 +26,8 @@ class Room:
     #: All our claims there.
     ours: dict[str, float]
     placed: int = 0
+    #: Jobs that could go elsewhere and wait for this cluster, because they prefer it.
+    waited_for: int = 0
     #: The job that has waited too long and goes here next.
     kept_for: QueuedJob | None = None
     #: Grows with each change, so that an answer about this room can be kept until then.

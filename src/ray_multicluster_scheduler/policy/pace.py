@@ -25,6 +25,11 @@ FORGET = 0.002
 NOISE_S = 1.0
 
 
+def slow_from_s(shortest_s: float) -> float:
+    """Return how long a start takes at least that is called slow."""
+    return max(shortest_s * SLOW, shortest_s + NOISE_S)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """The limit of one cluster, and what it was learnt from."""
@@ -56,7 +61,7 @@ def after_start(pace: Pace, took_s: float, *, starting: int, full: bool) -> Pace
     known_s = took_s if pace.shortest_s is None else pace.shortest_s * (1 + FORGET / starting)
     shortest = min(known_s, took_s)
     seen = replace(pace, shortest_s=shortest, old_news=max(0, pace.old_news - 1))
-    if took_s > max(shortest * SLOW, shortest + NOISE_S):
+    if took_s > slow_from_s(shortest):
         if pace.old_news:
             return seen
         limit = max(1.0, pace.limit * SHRINK)

@@ -20,7 +20,14 @@ from ray_multicluster_scheduler.model.decision import (
 )
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.policy.backlog import Line, Waiter
-from ray_multicluster_scheduler.policy.feasible import GOES_BY, WORTH_A_WAIT, heed_avoid, objection
+from ray_multicluster_scheduler.policy.feasible import (
+    GOES_BY,
+    awaited,
+    heed_avoid,
+    is_worth_a_wait,
+    objection,
+    patience_s,
+)
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, total_capacity
 from ray_multicluster_scheduler.policy.order import Shares
 from ray_multicluster_scheduler.policy.plan import Opinions, why
@@ -42,7 +49,7 @@ def placements(
 ) -> Iterator[Placement]:
     """Yield the placements of one pass in their order. `in_use`: what each user's live jobs hold."""
     rooms = open_rooms(views)
-    if not rooms or not lines:
+    if not rooms or not lines or awaited(rooms):
         return
     going = _Pass(lines, rooms, now=now, rules=rules)
     shares = Shares(total=total_capacity(rooms), in_use=in_use)
@@ -119,7 +126,7 @@ class _Pass:
                 samples.append(heed_avoid(line.sample, rooms, rules))
         self._samples = samples
         self._table = ScoreTable(samples, rooms, rules)
-        self._somebody_starves = any(self._starves(line.oldest) for line in lines)
+        self._patience_s = patience_s((room.view.snapshot for room in rooms), rules)
 
     def enter(self, line: Line) -> _Entered | None:
         """Return the state of a line at the start of a pass; None for an empty line."""
@@ -132,13 +139,10 @@ class _Pass:
     def decide(self, entered: _Entered) -> Placement | None:
         """Place the next job of a line, or reserve room for it when it has waited too long."""
         starves = self._starves(entered.next.waiting_since)
-        if not starves and self._preferred_is_paced(entered):
-            # Only room that is kept for another one can change that before the next pass.
-            entered.full = entered.kept_nothing = not self._somebody_starves
-            return None
         column = self._choose(entered)
         if column is not None:
-            return self._place(entered, column)
+            waits = not starves and self._waits_for_preferred(entered)
+            return None if waits else self._place(entered, column)
         entered.full = True
         if starves and not entered.kept_nothing:
             self._keep_room(entered)
@@ -157,9 +161,15 @@ class _Pass:
     def _starves(self, waiting_since: float) -> bool:
         return self._now - waiting_since > self._rules.starvation_after_s
 
-    def _preferred_is_paced(self, entered: _Entered) -> bool:
-        refusal = self._refusal_of_preferred(entered)
-        return refusal is not None and refusal.cause in WORTH_A_WAIT
+    def _waits_for_preferred(self, entered: _Entered) -> bool:
+        """Tell whether a job that could go elsewhere waits for the cluster that it prefers, and count it."""
+        column = self._columns.get(entered.job.preferred_cluster or "")
+        if column is None:
+            return False
+        room, refusal = self._rooms[column], self._refusal_of_preferred(entered)
+        waits = is_worth_a_wait(room, refusal, now=self._now, patience_s=self._patience_s)
+        room.waited_for += waits
+        return waits
 
     def _refusal_of_preferred(self, entered: _Entered) -> Refusal | None:
         column = self._columns.get(entered.job.preferred_cluster or "")

@@ -28,9 +28,11 @@ from ray_multicluster_scheduler.policy.feasible import (
     GOES_BY,
     LASTING,
     PASSING,
-    WORTH_A_WAIT,
+    awaited,
     heed_avoid,
+    is_worth_a_wait,
     objection,
+    patience_s,
 )
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of, total_capacity
 from ray_multicluster_scheduler.policy.order import FairOrder
@@ -68,12 +70,15 @@ def decisions(
     by_name = {room.name: room for room in rooms}
     order = FairOrder(queue, total=total_capacity(rooms), in_use=in_use)
     opinions = Opinions(rooms, rules)
+    unseen, lasts_s = awaited(rooms), patience_s((room.view.snapshot for room in rooms), rules)
     position = 0
     for job in order:
         found = opinions.on(job)
         starves = now - job.waiting_since > rules.starvation_after_s
-        paced = not starves and _preferred_is_paced(job, found.refusals)
-        cluster = None if paced else _choose(job, found.scores)
+        later = _after_first_look(unseen) if unseen else None
+        if later is None and found.scores and not starves:
+            later = _with_preferred(by_name.get(job.preferred_cluster or ""), found, now=now, lasts_s=lasts_s)
+        cluster = None if later else _choose(job, found.scores)
         if cluster is not None:
             by_name[cluster].place(job.claim)
             order.charge(job)
@@ -88,9 +93,9 @@ def decisions(
         position += 1
         yield Waiting(
             submission_id=job.submission_id,
-            refusals=_others_wait_too(job, found) if paced else found.refusals,
+            refusals={**found.refusals, **dict.fromkeys(found.scores, later)} if later else found.refusals,
             position=position,
-            reserved_on=_keep_room(job, found.refusals, rooms) if starves else None,
+            reserved_on=_keep_room(job, found.refusals, rooms) if starves and not unseen else None,
         )
 
 
@@ -158,16 +163,22 @@ def _choose(job: QueuedJob, scores: Mapping[str, Score]) -> str | None:
     return best(scores)
 
 
-def _preferred_is_paced(job: QueuedJob, refusals: Mapping[str, Refusal]) -> bool:
-    """Tell whether the preferred cluster will take the job in seconds: that is worth a short wait."""
-    refusal = refusals.get(job.preferred_cluster or "")
-    return refusal is not None and refusal.cause in WORTH_A_WAIT
+def _after_first_look(unseen: Sequence[str]) -> Refusal:
+    """Say why a job waits although a cluster could take it: a new leader looks at all of them first."""
+    rest = f" and {len(unseen) - 1} more are" if len(unseen) > 1 else " is"
+    sentence = f"it could take the job, but {unseen[0]!r}{rest} looked at first: two seconds at most"
+    return Refusal(cause=Cause.UNSEEN, sentence=sentence)
 
 
-def _others_wait_too(job: QueuedJob, found: Opinion) -> Mapping[str, Refusal]:
-    sentence = f"it could take the job, but the preferred cluster {job.preferred_cluster!r} can in a moment"
-    skipped = {name: Refusal(cause=Cause.PACED, sentence=sentence) for name in found.scores}
-    return {**found.refusals, **skipped}
+def _with_preferred(preferred: Room | None, found: Opinion, *, now: float, lasts_s: float) -> Refusal | None:
+    """Say why a job waits although a cluster could take it: the one that it prefers is about to."""
+    if preferred is None:
+        return None
+    if not is_worth_a_wait(preferred, found.refusals.get(preferred.name), now=now, patience_s=lasts_s):
+        return None
+    preferred.waited_for += 1
+    sentence = f"it could take the job, but the preferred cluster {preferred.name!r} can in a moment"
+    return Refusal(cause=Cause.PACED, sentence=sentence)
 
 
 def _keep_room(job: QueuedJob, refusals: Mapping[str, Refusal], rooms: Sequence[Room]) -> str | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Who begins to decide waits this long for a first look at each cluster, and then goes on without it.
+FIRST_LOOK_S = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRules:
@@ -14,6 +17,8 @@ class PlanRules:
 
     #: After this a waiting job gets room kept free for it.
     starvation_after_s: float = 300.0
+    #: How long the start of a job takes on a cluster that has started none yet.
+    first_start_s: float = 3.0
     #: Older ones have another Jobs API.
     min_ray_version: tuple[int, int] = (2, 9)
     #: For a cluster that has all of the job's tags; a part of them gives a part of it.

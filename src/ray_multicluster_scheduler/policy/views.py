@@ -31,10 +31,6 @@ class World:
     live: Sequence[Job]
     #: Marks made by `drain` / `undrain`, by cluster: they go before the configuration.
     drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
-    #: Environments that were set up lately, by cluster.
-    warm: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    #: How many jobs may be between placement and their driver's start, by cluster.
-    start_limits: Mapping[str, int] = field(default_factory=dict)
 
 
 def cluster_views(world: World) -> tuple[ClusterView, ...]:
@@ -43,6 +39,11 @@ def cluster_views(world: World) -> tuple[ClusterView, ...]:
     for job in world.live:
         on.setdefault(job.cluster, []).append(job)
     return tuple(_view(spec, world, on.get(spec.name, ())) for spec in world.specs)
+
+
+def last_start_at(here: Iterable[Job]) -> float | None:
+    """Return when the latest of those jobs was placed that have not started yet; None: all have."""
+    return max((job.placed_at or 0.0 for job in here if job.state in _STARTING), default=None)
 
 
 def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
@@ -104,8 +105,7 @@ def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
     seen_at = snapshot.observed_at or 0.0
     young = [job for job in here if job.state in _STARTING or (job.placed_at or 0.0) > seen_at]
     drained, why = world.drains.get(spec.name, (spec.drained, "set in the configuration"))
-    limit = world.start_limits.get(spec.name)
-    starting = sum(job.state in _STARTING for job in here)
+    limit, starting = snapshot.start_limit, sum(job.state in _STARTING for job in here)
     return ClusterView(
         spec=spec,
         snapshot=snapshot,
@@ -114,9 +114,10 @@ def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
         reserved=_claims(here),
         unseen=_claims(young),
         live_jobs=len(here),
-        warm=world.warm.get(spec.name, frozenset()),
+        warm=frozenset(snapshot.warm),
+        starting=starting,
+        last_start_at=last_start_at(here),
         allowance=None if limit is None else max(0, limit - starting),
-        allowance_reason=f"{starting} jobs are being started there; more at once would slow all of them down",
     )
 
 

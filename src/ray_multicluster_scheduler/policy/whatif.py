@@ -10,7 +10,7 @@ from enum import Enum
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import GIB, TOLERANCE, Resources, plus, shortfall, show
-from ray_multicluster_scheduler.policy.feasible import objection
+from ray_multicluster_scheduler.policy.feasible import being_started, objection
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of
 from ray_multicluster_scheduler.policy.plan import decisions
 from ray_multicluster_scheduler.policy.rules import PlanRules
@@ -177,7 +177,7 @@ def _wait_for_jobs(job: QueuedJob, room: Room, ahead: int) -> list[Suggestion]:
 
 def _wait_for_pace(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
     view = replace(room.view, allowance=None)
-    sentence = f"wait until {room.name!r} is given jobs again: {room.view.allowance_reason}"
+    sentence = f"wait until {room.name!r} is given jobs again: {being_started(room)}"
     return [Suggestion(remedy=Remedy.WAIT, sentence=sentence, job=job, view=view)]
 
 

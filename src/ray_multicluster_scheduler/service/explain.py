@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.policy.ledger import open_rooms
 from ray_multicluster_scheduler.policy.plan import PlanRules, decisions
 from ray_multicluster_scheduler.policy.redact import redact_env
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
+from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.policy.views import (
     QueuedJobs,
     World,
@@ -44,6 +45,8 @@ class _Pass:
 
 
 Snapshots = Mapping[str, ClusterSnapshot]
+#: Snapshots ring no bell: they are looked for this often.
+NAP_S = 0.05
 
 
 class Explainer:
@@ -82,6 +85,7 @@ class Explainer:
         submission_id, spec = checked(request, clusters=self._config.clusters, packages=self._packages)
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
+        snapshots = self._after_first_look() if snapshots is None else snapshots
         world = self._look([*self._store.runnable(now=now), job], snapshots)
         decided = world.decide(submission_id, self._rules)
         return {
@@ -90,6 +94,16 @@ class Explainer:
             "environments": self._environments(submission_id, spec),
             **self._ways_out(decided, world),
         }
+
+    def _after_first_look(self) -> Snapshots:
+        """Return what the leader published; wait while it looks at all clusters for the first time."""
+        ends_at = self._clock.monotonic() + FIRST_LOOK_S
+        while True:
+            seen = self._store.load_snapshots()
+            known = all(c.name in seen and not seen[c.name].awaited for c in self._config.clusters)
+            if known or self._clock.monotonic() >= ends_at:
+                return seen
+            self._store.wait_for_change(0, timeout_s=NAP_S)
 
     def _waiting(self, job: Job, snapshots: Snapshots | None) -> dict[str, Any]:
         now = self._clock.now()

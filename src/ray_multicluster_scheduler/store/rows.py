@@ -168,11 +168,12 @@ def lease_from(row: Sequence[Any]) -> Lease | None:
 
 
 def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:
-    """Read a published snapshot. What was unknown stays None."""
+    """Read a published snapshot. What was unknown stays None; what a newer version added is left out."""
     pending, nodes = data["pending"], data["nodes"]
     return ClusterSnapshot(
         **{
             **_known(ClusterSnapshot, data),
+            "warm": tuple(data.get("warm", ())),
             "health": Health(data["health"]),
             "pending": None if pending is None else tuple((shape, count) for shape, count in pending),
             "nodes": None if nodes is None else tuple(Node(**_known(Node, node)) for node in nodes),

@@ -123,7 +123,18 @@ def test_snapshots_come_back_as_they_were_published(store: JobStore, leader: Lea
     node = Node(
         node_id="n", address="127.0.0.1", alive=True, is_head=True, resources={"CPU": 4.0}, labels={"k": "v"}
     )
-    known = a_snapshot("a", nodes=(node,), pending=(({"CPU": 1.0}, 3),), problem="slow")
+    known = a_snapshot(
+        "a",
+        nodes=(node,),
+        pending=(({"CPU": 1.0}, 3),),
+        problem="slow",
+        throttle=1,
+        throttle_reason="jobs die there",
+        awaited=True,
+        start_limit=3,
+        start_s=1.5,
+        warm=("env-1", "env-2"),
+    )
     unknown = ClusterSnapshot(name="b")
 
     store.save_snapshots([known, unknown], epoch=leader.lease.epoch)

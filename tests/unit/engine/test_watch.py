@@ -298,6 +298,71 @@ async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
     assert [probed.jobs for probed in heard] == [(), (a_job(),), (a_job(),), (a_job(),), None]
 
 
+async def test_the_first_look_is_over_when_every_cluster_was_looked_at() -> None:
+    release = asyncio.Event()
+    watch = watching(slow=ScriptedApi(nodes=release), fine=ScriptedApi(), dead=ScriptedApi(nodes=REFUSED))
+    told: asyncio.Queue[str] = asyncio.Queue()
+    watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
+    look = asyncio.create_task(watch.first_look())
+    assert {await told.get(), await told.get()} == {"fine", "dead"}
+    assert {name for name, seen in watch.snapshots().items() if seen.awaited} == {"slow"}
+    assert not look.done()
+    release.set()
+    await look
+    assert not any(seen.awaited for seen in watch.snapshots().values())
+    assert watch.snapshots()["slow"].observed_at is not None
+
+
+async def test_the_first_look_goes_on_without_a_cluster_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.watch.FIRST_LOOK_S", 0.05)
+    stuck = ScriptedApi(nodes=HANG)
+    watch = watching(stuck=stuck, fine=ScriptedApi())
+    await watch.first_look()
+    assert {name: (seen.health, seen.awaited) for name, seen in watch.snapshots().items()} == {
+        "stuck": (Health.UNKNOWN, False),
+        "fine": (Health.HEALTHY, False),
+    }
+    assert stuck.open_requests == 0
+
+
+async def test_what_was_seen_long_ago_is_looked_at_again_before_it_counts() -> None:
+    clock, release = ManualClock(), asyncio.Event()
+    api = ScriptedApi()
+    watch = watching(clock, a=api)
+    before = await watch.probe("a")
+    watch.expect_first_look()
+    assert watch.snapshots()["a"] == before  # that is fresh
+    clock.advance(INTERVAL_S)
+    api.answers["jobs"] = release
+    look = asyncio.create_task(watch.first_look())
+    await asyncio.sleep(0)
+    seen = watch.snapshots()["a"]
+    assert (seen.health, seen.awaited, seen.total) == (Health.UNKNOWN, True, before.total)
+    release.set()
+    await look
+    assert watch.snapshots()["a"].health is Health.HEALTHY
+
+
+async def test_a_cluster_without_a_living_node_is_as_large_as_it_was() -> None:
+    api = ScriptedApi(usage=Usage(total={}, used={}, pending=()), nodes=(a_node(alive=False),))
+    watch = watching(a=api)
+    assert (await watch.probe("a")).total is None  # unknown, which is not nothing
+    api.answers |= {"usage": Usage(total={"CPU": 4.0}), "nodes": (a_node(),)}
+    assert (await watch.probe("a")).total == {"CPU": 4.0}
+    api.answers |= {"usage": Usage(total={}, used={}, pending=()), "nodes": (a_node(alive=False),)}
+    assert (await watch.probe("a")).total == {"CPU": 4.0}
+
+
+async def test_a_listener_may_leave_while_it_is_called() -> None:
+    watch, heard = watching(a=ScriptedApi()), list[str]()
+    leave = watch.subscribe(lambda _: (heard.append("one"), leave()))  # type: ignore[func-returns-value]
+    watch.subscribe(lambda _: heard.append("other"))
+    await watch.probe("a")
+    assert heard == ["one", "other"]
+
+
 async def test_a_listener_can_leave() -> None:
     watch, heard = watching(a=ScriptedApi()), list[Probed]()
     leave = watch.subscribe(heard.append)

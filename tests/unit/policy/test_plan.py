@@ -149,10 +149,11 @@ def test_an_autoscaling_cluster_is_filled_up_to_what_it_can_grow_to() -> None:
 
 
 def test_an_allowance_counts_down_within_the_pass() -> None:
-    decided = planned(jobs(3, {"CPU": 1.0}), [a_view("a", allowance=2, allowance_reason="jobs die there")])
+    decided = planned(jobs(3, {"CPU": 1.0}), [a_view("a", starting=1, allowance=2)])
     assert len(decided.placements) == 2
     assert decided.waiting[0].refusals["a"].cause is Cause.PACED
-    assert decided.waiting[0].refusals["a"].sentence == "jobs die there"
+    sentence = "3 jobs are being started there; more at once would slow all of them down"
+    assert decided.waiting[0].refusals["a"].sentence == sentence
 
 
 def test_driver_slots_count_down_within_the_pass() -> None:
@@ -284,23 +285,63 @@ def test_without_kept_room_the_large_job_would_starve() -> None:
     assert passes_until_the_big_one_starts(never, most=200) is None
 
 
+def a_paced(name: str = "a", *, starting: int = 1, since_s: float = 0.0, **changes: Any) -> ClusterView:
+    """A cluster that is starting as many jobs as it may, the latest of them since so long."""
+    return a_view(name, starting=starting, last_start_at=NOW - since_s, allowance=0, **changes)
+
+
 def test_a_preferred_cluster_that_only_paces_its_starts_is_waited_for() -> None:
-    decided = planned([a_queued(preferred_cluster="a")], [a_view("a", allowance=0), a_view("b")])
+    decided = planned([a_queued(preferred_cluster="a")], [a_paced("a"), a_view("b")])
     assert not decided.placements
     assert {refusal.cause for refusal in decided.waiting[0].refusals.values()} == {Cause.PACED}
 
 
 def test_a_preferred_cluster_without_room_is_not_waited_for_though_it_paces_too() -> None:
-    full = a_view("a", total={"CPU": 1.0}, reserved={"CPU": 1.0}, allowance=0)
+    full = a_paced("a", total={"CPU": 1.0}, reserved={"CPU": 1.0})
     assert where(planned([a_queued(preferred_cluster="a")], [full, a_view("b")])) == {"job-1": "b"}
 
 
 def test_a_job_that_has_waited_too_long_does_not_wait_for_the_pace_of_its_preferred_cluster() -> None:
     job = a_queued(preferred_cluster="a", waiting_since=LONG_AGO)
-    assert where(planned([job], [a_view("a", allowance=0), a_view("b")])) == {"job-1": "b"}
+    assert where(planned([job], [a_paced("a"), a_view("b")])) == {"job-1": "b"}
 
 
-def test_a_preferred_cluster_that_was_not_looked_at_yet_is_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("since_s", "goes_to"), [(0.0, None), (4.5, None), (4.6, "b"), (60.0, "b"), (-1.0, "b")], ids=str
+)
+def test_a_preferred_cluster_is_not_waited_for_when_its_latest_start_is_overdue(
+    since_s: float, goes_to: str | None
+) -> None:
+    views = [a_paced("a", since_s=since_s, seen={"start_s": 90.0}), a_view("b", seen={"start_s": 3.0})]
+    assert where(planned([a_queued(preferred_cluster="a")], views)).get("job-1") == goes_to
+
+
+def test_no_more_jobs_wait_for_a_preferred_cluster_than_it_starts_at_once() -> None:
+    queue = jobs(5, {"CPU": 1.0}, preferred_cluster="a")
+    views = [a_paced("a", starting=2), a_view("b", {"CPU": 9.0})]
+    assert where(planned(queue, views)) == {"job-2": "b", "job-3": "b", "job-4": "b"}
+
+
+def test_what_this_pass_gives_to_the_preferred_cluster_is_a_start_too() -> None:
+    queue = jobs(4, {"CPU": 1.0}, preferred_cluster="a")
+    assert where(planned(queue, [a_view("a", allowance=1), a_view("b")])) == {
+        "job-0": "a",
+        "job-2": "b",
+        "job-3": "b",
+    }
+
+
+def test_nothing_is_placed_before_every_cluster_was_looked_at() -> None:
+    unseen = a_view("a", total=None, seen={"health": Health.UNKNOWN, "awaited": True})
+    (waiting,) = planned([a_queued(waiting_since=LONG_AGO)], [unseen, a_view("b")]).waiting
+    assert {name: refusal.cause for name, refusal in waiting.refusals.items()} == {
+        "a": Cause.UNSEEN,
+        "b": Cause.UNSEEN,
+    }
+    assert "'a' is looked at first" in waiting.refusals["b"].sentence
+
+
+def test_a_cluster_that_did_not_answer_the_first_look_is_waited_for_by_no_job() -> None:
     unseen = a_view("a", total=None, seen={"health": Health.UNKNOWN})
-    assert not planned([a_queued(preferred_cluster="a")], [unseen, a_view("b")]).placements
-    assert where(planned([a_queued()], [unseen, a_view("b")])) == {"job-1": "b"}
+    queue = [a_queued("one", seq=1), a_queued("two", seq=2, preferred_cluster="a")]
+    assert where(planned(queue, [unseen, a_view("b")])) == {"one": "b", "two": "b"}

@@ -99,8 +99,8 @@ def test_room_can_be_waited_for() -> None:
 
 
 def test_a_throttled_cluster_can_be_waited_for() -> None:
-    said = remedies(a_queued(), [a_view("a", allowance=0, allowance_reason="2 jobs are being started")])
-    assert said == {Remedy.WAIT: "wait until 'a' is given jobs again: 2 jobs are being started"}
+    said = remedies(a_queued(), [a_view("a", starting=2, allowance=0)])
+    assert said == {Remedy.WAIT: "wait until 'a' is given jobs again: 2 jobs are being started there"}
 
 
 def test_a_job_behind_others_can_go_first() -> None:

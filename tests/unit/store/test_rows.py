@@ -99,6 +99,13 @@ def test_a_snapshot_survives_its_row() -> None:
     assert snapshot_from(json.loads(to_json(snapshot))) == snapshot
 
 
+def test_a_snapshot_of_another_version_is_read_as_far_as_it_is_known() -> None:
+    data = json.loads(to_json(a_snapshot("a")))
+    older = {name: value for name, value in data.items() if name not in {"warm", "start_limit", "awaited"}}
+
+    assert snapshot_from({**older, "mood": "sunny"}) == a_snapshot("a")
+
+
 def test_the_secrets_of_a_job_are_in_no_column_but_its_spec() -> None:
     spec = a_job().spec
     secret = JobSpec(

@@ -1,0 +1,73 @@
+"""What the leader publishes is all that it decides by: whoever reads it decides alike."""
+
+import json
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOW, a_job, a_spec
+from tests.strategies import CLUSTERS, THOROUGH, resources, worlds
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.backlog import Backlog
+from ray_multicluster_scheduler.policy.placing import placements
+from ray_multicluster_scheduler.policy.plan import PlanRules, plan
+from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user
+from ray_multicluster_scheduler.store.rows import snapshot_from, to_json
+
+RULES = PlanRules()
+
+
+def published(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot as another process reads it from the store."""
+    return snapshot_from(json.loads(to_json(snapshot)))
+
+
+@st.composite
+def live_jobs(draw: st.DrawFn) -> list[Job]:
+    states = (JobState.PLACED, JobState.SUBMITTED, JobState.RUNNING)
+    return [
+        a_job(
+            f"live-{number}",
+            spec=a_spec(requirements=draw(resources())),
+            state=draw(st.sampled_from(states)),
+            cluster=draw(st.sampled_from(CLUSTERS)),
+            placed_at=NOW + draw(st.sampled_from((-1.0, 1.0))),
+        )
+        for number in range(draw(st.integers(0, 4)))
+    ]
+
+
+@THOROUGH
+@given(worlds(), live_jobs(), st.lists(st.sampled_from((None, 0, 1, 2, 5)), min_size=3, max_size=3))
+def test_explain_places_exactly_those_jobs_that_the_leader_places(
+    world: tuple[list[QueuedJob], list[ClusterView]], live: list[Job], limits: list[int | None]
+) -> None:
+    queue, views = world
+    snapshots = {
+        view.spec.name: replace(view.snapshot, start_limit=limit, warm=tuple(sorted(view.warm)))
+        for view, limit in zip(views, limits, strict=False)
+    }
+    specs, in_use = [view.spec for view in views], held_by_user(live)
+    backlog = Backlog()
+    for job in queue:
+        backlog.put(job)
+    leader = placements(
+        backlog.lines(now=NOW),
+        cluster_views(World(specs=specs, snapshots=snapshots, live=live)),
+        now=NOW,
+        rules=RULES,
+        in_use=in_use,
+    )
+    read = {name: published(snapshot) for name, snapshot in snapshots.items()}
+    explained = plan(
+        queue,
+        cluster_views(World(specs=specs, snapshots=read, live=live)),
+        now=NOW,
+        rules=RULES,
+        in_use=in_use,
+    )
+    assert tuple(leader) == explained.placements
