@@ -69,6 +69,8 @@ class Scheduler:
         self._environ = environ
         self._crash_point = crash_point
         self.clock = SystemClock()
+        #: The name under which its engine takes the lease.
+        self.holder = holder_name()
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._parts: Parts | None = None
@@ -142,7 +144,7 @@ class Scheduler:
         with self._usable():
             parts = self.parts
             if self._engine is None:
-                self._engine = EngineThread(lambda: self._context(parts), holder=holder_name())
+                self._engine = EngineThread(lambda: self._context(parts), holder=self.holder)
                 # A program that ends without `stop` should hand the lease over all the same.
                 atexit.register(self.stop)
 
@@ -166,6 +168,12 @@ class Scheduler:
         """Raise what ended the engine, if something did."""
         if self._engine is not None:
             self._engine.check()
+
+    def catch_up(self, *, timeout_s: float) -> bool:
+        """Lead until the jobs of all clusters were looked at, or this long; tell whether they were."""
+        self.start()
+        assert self._engine is not None
+        return self._engine.catch_up(timeout_s)
 
     def list_clusters(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""

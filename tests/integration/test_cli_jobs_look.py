@@ -1,4 +1,4 @@
-"""`raymc jobs`, `status`, `info`, `logs`, `events`, `explain`: they tell the truth and start nothing."""
+"""`raymc jobs`, `status`, `info`, `logs`, `events`, `explain`: they tell the truth."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,9 @@ def accept(raymc: Commands, **jobs: JobSpec) -> None:
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
-def test_reading_takes_no_lease_and_sends_nothing(raymc: Commands, command: list[str]) -> None:
+def test_reading_about_a_waiting_job_takes_no_lease_and_sends_nothing(
+    raymc: Commands, command: list[str]
+) -> None:
     accept(raymc, one=a_spec(entrypoint="echo"))
     assert raymc.run(*command).code == 0
     assert raymc.run(command[0], "--json", *command[1:]).code == 0
@@ -81,10 +83,36 @@ def test_the_list_fits_the_screen_and_never_cuts_an_id(
     assert max(map(len, shown.splitlines())) <= columns
 
 
-def test_with_nobody_scheduling_the_age_of_what_is_shown_is_said(raymc: Commands) -> None:
-    submission_id = raymc.no_wait("--", "sleep 30")
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_with_nobody_scheduling_what_became_of_a_job_is_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    with commands(tmp_path, monkeypatch, fake("centos", 4, runner=ShellRunner())) as raymc:
+        raymc.no_wait("--submission-id", "one", "--", f"sh -c '{until(tmp_path / 'go')}'")
+        shown = raymc.run(*command).out
+        assert "SUCCEEDED" not in shown
+        assert "No scheduler is running" not in shown
+        (tmp_path / "go").touch()
+        while any(run.end is None for run in raymc.fakes["centos"].runs):
+            pass
+        assert "SUCCEEDED" in raymc.run(*command).out
+
+
+def test_with_nobody_scheduling_it_is_said_that_what_waits_goes_on_waiting(raymc: Commands) -> None:
+    raymc.no_wait("--cpus", "4", "--", "sleep 600")
+    raymc.no_wait("--submission-id", "second", "--", "sleep 600")
+    assert "No scheduler is running: what waits" in raymc.run("jobs").out
+    assert "No scheduler is running; the clusters were last looked at:" in raymc.run("status", "second").out
+
+
+def test_with_a_silent_cluster_and_nobody_scheduling_the_age_of_what_is_shown_is_said(
+    raymc: Commands,
+) -> None:
+    submission_id = raymc.no_wait("--", "sleep 600")
+    raymc.in_loop(raymc.fakes["centos"].hang)
     for command in (["jobs"], ["status", submission_id], ["info", submission_id], ["events", submission_id]):
         assert "No scheduler is running; the clusters were last looked at:" in raymc.run(*command).out
+    raymc.in_loop(raymc.fakes["centos"].resume)
     with raymc.scheduler(start=True) as opened:
         opened.jobs.stop([submission_id])
         opened.jobs.status(submission_id)

@@ -1,14 +1,19 @@
 """The job commands in a real terminal: moving lines, bars, and what Ctrl-C does."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.builders import a_spec
 from tests.integration.raymc import Done, environment, raymc, write_config
 from tests.integration.terminal import CTRL_C, typing_into
+from tests.oracle import eventually
 from tests.system import FAST, fake
 
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.testing import FakeRay
 
 
@@ -142,7 +147,7 @@ async def test_watching_with_json_writes_a_line_per_change(world: World) -> None
 @pytest.mark.parametrize("key", ["q", CTRL_C])
 async def test_top_shows_clusters_and_jobs_until_a_key(world: World, key: str) -> None:
     async with typing_into("top", environ=world.environ, columns=140) as person:
-        await person.until("no scheduler is running")
+        await person.until("scheduler: this screen")
         await person.until("0/4")
         await person.until("No job was submitted yet.")
         await world.raymc("submit", "--submission-id", "one", "--", "echo")
@@ -150,3 +155,23 @@ async def test_top_shows_clusters_and_jobs_until_a_key(world: World, key: str) -
         person.type(key)
         assert await person.end() == 0
         assert "Traceback" not in person.seen
+
+
+@pytest.mark.parametrize("command", [("top",), ("jobs", "--watch"), ("jobs", "--watch", "--json")])
+async def test_a_screen_that_stays_open_schedules_where_nobody_does(
+    world: World, command: tuple[str, ...]
+) -> None:
+    reader = Scheduler.open(world.config, environ=world.environ)
+    reader.store.add([("one", a_spec(entrypoint="echo"))], now=time.time())
+    async with typing_into(*command, environ=world.environ, columns=140):
+        await eventually(lambda: reader.store.get("one").state is JobState.SUCCEEDED)
+    reader.stop()
+
+
+async def test_wait_says_why_a_job_waits(world: World) -> None:
+    await world.raymc("submit", "--no-wait", "--cpus", "4", "--", "sleep 600")
+    await world.raymc("submit", "--no-wait", "--submission-id", "two", "--", "echo")
+    async with typing_into("wait", "two", environ=world.environ, columns=140) as person:
+        await person.until("1 QUEUED; centos: ")
+        person.type(CTRL_C)
+        assert await person.end() == 130

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.decision_view import decision_view
-from ray_multicluster_scheduler.cli.leading import fresh_snapshots, stale_note
+from ray_multicluster_scheduler.cli.leading import bring_up_to_date, fresh_snapshots, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, find_job, opened
 from ray_multicluster_scheduler.cli.render import plain_signs, state_text, stdout_console, write_json
 from ray_multicluster_scheduler.model.states import JobState
@@ -22,6 +22,9 @@ def explain(submission_id: IdArgument, *, config: ConfigOption = None, as_json: 
     """
     with opened(config) as scheduler:
         job = find_job(scheduler.store, submission_id)
+        if job.state is not JobState.QUEUED:
+            bring_up_to_date(scheduler, [job])
+            job = scheduler.store.get(submission_id)
         waiting = job.state is JobState.QUEUED
         snapshots = fresh_snapshots(scheduler) if waiting else None
         explained = scheduler.explainer.explain(submission_id, snapshots=snapshots)
@@ -33,7 +36,7 @@ def explain(submission_id: IdArgument, *, config: ConfigOption = None, as_json: 
         _show_decision(console, explained)
         if waiting:
             _show_ways_out(console, explained)
-        elif (note := stale_note(scheduler.store, [job])) is not None:
+        elif (note := stale_note(scheduler, [job])) is not None:
             console.print(note)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich import box
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.leading import stale_note
+from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, find_job, opened
 from ray_multicluster_scheduler.cli.render import NONE, age, ago, state_text, stdout_console, write_json
 from ray_multicluster_scheduler.engine.clock import SystemClock
@@ -21,7 +21,9 @@ from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
-from ray_multicluster_scheduler.ports import JobStore
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
 
 
 def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -30,7 +32,7 @@ def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: J
     The exit code is 0 whatever its state: `raymc wait` judges.
     """
     with opened(config) as scheduler:
-        job = find_job(scheduler.store, submission_id)
+        job = _up_to_date(scheduler, submission_id)
         row = late.job_row(job)
         if as_json:
             write_json({**row, "status": RAY_STATUS[job.state]})
@@ -40,13 +42,13 @@ def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: J
         console.print(
             Text.assemble(state_text(job.state), f"{where} for {since}: {row['reason']}"), soft_wrap=True
         )
-        _footer(console, scheduler.store, job)
+        _footer(console, scheduler, job)
 
 
 def info(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show all that is known of a job; secrets are hidden."""
     with opened(config) as scheduler:
-        job = find_job(scheduler.store, submission_id)
+        job = _up_to_date(scheduler, submission_id)
         known = scheduler.jobs.info(submission_id)
         log = redact_text(
             known.pop("logs") or "", secrets_of(job.spec.runtime_env)
@@ -61,13 +63,13 @@ def info(submission_id: IdArgument, *, config: ConfigOption = None, as_json: Jso
         if job.state is JobState.FAILED and log:
             console.print(Text("The end of its log:", style="bold"))
             console.print(Text("\n".join(log.rstrip().splitlines()[-late.LAST_LOG_LINES :]), overflow="fold"))
-        _footer(console, scheduler.store, job)
+        _footer(console, scheduler, job)
 
 
 def events(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List every move of a job: from where to where, when and why."""
     with opened(config) as scheduler:
-        job = find_job(scheduler.store, submission_id)
+        job = _up_to_date(scheduler, submission_id)
         secrets = secrets_of(job.spec.runtime_env)
         moves = [
             {**_event_row(event), "reason": redact_text(event.reason, secrets)}
@@ -78,11 +80,16 @@ def events(submission_id: IdArgument, *, config: ConfigOption = None, as_json: J
             return
         console = stdout_console()
         console.print(_events(moves, SystemClock().now()))
-        _footer(console, scheduler.store, job)
+        _footer(console, scheduler, job)
 
 
-def _footer(console: Console, store: JobStore, job: Job) -> None:
-    if (note := stale_note(store, [job])) is not None:
+def _up_to_date(scheduler: Scheduler, submission_id: str) -> Job:
+    bring_up_to_date(scheduler, [find_job(scheduler.store, submission_id)])
+    return scheduler.store.get(submission_id)
+
+
+def _footer(console: Console, scheduler: Scheduler, job: Job) -> None:
+    if (note := stale_note(scheduler, [job])) is not None:
         console.print(note)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -14,13 +14,15 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.completion import complete_clusters
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
-from ray_multicluster_scheduler.cli.leading import stale_note
+from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, JsonOption, WatchOption, opened
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
 
 DEFAULT_LIMIT = 20
 #: How often ages are drawn anew while nothing changes.
@@ -45,7 +47,10 @@ def jobs(
     watch: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List jobs, the newest first, that match every filter."""
+    """List jobs, the newest first, that match every filter.
+
+    --watch leads while it is open, unless another process does.
+    """
     with opened(config) as scheduler:
         store = scheduler.store
         if cluster is not None:
@@ -57,38 +62,41 @@ def jobs(
             )
 
         if watch:
+            scheduler.start()
             with suppress(KeyboardInterrupt):
-                _live(store, find, limit, as_json=as_json)
-        elif as_json:
+                _live(scheduler, find, limit, as_json=as_json)
+            return
+        bring_up_to_date(scheduler, find())
+        if as_json:
             write_json([late.job_row(job) for job in find()])
         else:
             console = stdout_console()
-            console.print(_view(store, find(), limit, console))
+            console.print(_view(scheduler, find(), limit, console))
 
 
-def _view(store: JobStore, found: tuple[Job, ...], limit: int, console: Console) -> RenderableType:
+def _view(scheduler: Scheduler, found: tuple[Job, ...], limit: int, console: Console) -> RenderableType:
     if not found:
-        return Text("No job matches." if store.list_jobs(limit=1) else "No job was submitted yet.")
+        return Text("No job matches." if scheduler.store.list_jobs(limit=1) else "No job was submitted yet.")
     notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
-    if (stale := stale_note(store, found)) is not None:
+    if (stale := stale_note(scheduler, found)) is not None:
         notes.append(stale)
     return Group(jobs_table(found, SystemClock().now(), console.width), *notes)
 
 
-def _live(store: JobStore, find: Find, limit: int, *, as_json: bool) -> None:
+def _live(scheduler: Scheduler, find: Find, limit: int, *, as_json: bool) -> None:
     """Draw at each change, and every second, until Ctrl-C; into a pipe only what has changed."""
     console = stdout_console()
     if as_json or not console.is_terminal:
-        _append(store, find, limit, console, as_json=as_json)
+        _append(scheduler, find, limit, console, as_json=as_json)
         return
     with Live(console=console, auto_refresh=False) as live:
-        for _ in _ticks(store):
-            live.update(_view(store, find(), limit, console), refresh=True)
+        for _ in _ticks(scheduler):
+            live.update(_view(scheduler, find(), limit, console), refresh=True)
 
 
-def _append(store: JobStore, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
+def _append(scheduler: Scheduler, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
     said: tuple[Job, ...] | None = None
-    for _ in _ticks(store):
+    for _ in _ticks(scheduler):
         found = find()
         if found == said:
             continue
@@ -96,11 +104,12 @@ def _append(store: JobStore, find: Find, limit: int, console: Console, *, as_jso
         if as_json:
             write_json([late.job_row(job) for job in found], one_line=True)
         else:
-            console.print(_view(store, found, limit, console))
+            console.print(_view(scheduler, found, limit, console))
 
 
-def _ticks(store: JobStore) -> Iterator[None]:
+def _ticks(scheduler: Scheduler) -> Iterator[None]:
     mark = 0
     while True:
+        scheduler.check()
         yield
-        mark = store.wait_for_change(mark, timeout_s=REDRAW_S)
+        mark = scheduler.store.wait_for_change(mark, timeout_s=REDRAW_S)

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.errors import WaitTimeout
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import Job, Lease
-from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.policy.pace import first_pace
 from ray_multicluster_scheduler.ports import JobStore
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LEAD_S = 5.0
 #: How often it looks meanwhile whether there is anything left to send.
 LOOK_S = 0.25
+#: How long a command that shows jobs leads, at most, before it shows them.
+CATCH_UP_S = 2.0
+_WAITING = "No scheduler is running: what waits goes on its way while `raymc wait ID` or `raymc top` runs."
 NOT_SENT = frozenset({JobState.QUEUED, JobState.PLACED})
 
 
@@ -86,13 +89,25 @@ async def _look(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot]:
         return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}
 
 
-def stale_note(store: JobStore, jobs: Iterable[Job]) -> Text | None:
-    """Say how old all this is, where nobody keeps it up to date and it may have changed since."""
+def bring_up_to_date(scheduler: Scheduler, jobs: Iterable[Job]) -> None:
+    """Lead for a moment where nobody does and one of these jobs is on a cluster, where it may have ended."""
+    if any(job.state in LIVE for job in jobs) and leader_of(scheduler.store) is None:
+        scheduler.catch_up(timeout_s=CATCH_UP_S)
+
+
+def stale_note(scheduler: Scheduler, jobs: Iterable[Job]) -> Text | None:
+    """Say what nobody does once this command has ended, and how old all this is if that matters."""
     open_jobs = [job for job in jobs if not job.final]
-    if not open_jobs or leader_of(store) is not None:
+    leader = leader_of(scheduler.store)
+    leads_here = leader is not None and leader.holder == scheduler.holder
+    if not open_jobs or (leader is not None and not leads_here):
         return None
-    seen = [snapshot.observed_at for snapshot in store.load_snapshots().values() if snapshot.observed_at]
-    how_old = f"{age(max(0.0, SystemClock().now() - max(seen)))} ago" if seen else "never"
+    if leads_here and scheduler.catch_up(timeout_s=0):
+        waiting = any(job.state in NOT_SENT for job in open_jobs)
+        return Text(_WAITING, style="yellow") if waiting else None
+    seen = scheduler.store.load_snapshots().values()
+    looks = [snapshot.observed_at for snapshot in seen if snapshot.observed_at]
+    how_old = f"{age(max(0.0, SystemClock().now() - max(looks)))} ago" if looks else "never"
     return Text(
         f"No scheduler is running; the clusters were last looked at: {how_old}. "
         "`raymc wait ID` brings jobs up to date and on their way.",

@@ -17,7 +17,8 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.render import stdout_console
+from ray_multicluster_scheduler.cli.render import say, stdout_console
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.config import home_dir
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.local import HeadSpec, HeadState, Phase, Sandbox
@@ -74,8 +75,12 @@ def up(
         )
     else:
         sandbox = there
-    with _progress() as report:
-        sandbox.up(report)
+    try:
+        with _progress() as report:
+            sandbox.up(report)
+    except KeyboardInterrupt:
+        say("Interrupted: what this command had begun to start is stopped again.", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
     _show(_rows(sandbox))
     _tell_tokens(sandbox)
     typer.echo("Next:  raymc clusters    To stop them:  raymc local down")

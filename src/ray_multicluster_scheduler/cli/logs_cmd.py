@@ -12,7 +12,8 @@ from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.log_writer import LogWriter
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, find_job, opened
 from ray_multicluster_scheduler.cli.render import say
-from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, follow, tell_end
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.cli.waiting import follow, tell_end
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
 

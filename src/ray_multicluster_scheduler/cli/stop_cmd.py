@@ -10,7 +10,8 @@ import typer
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, IdsArgument, find_jobs, opened
 from ray_multicluster_scheduler.cli.render import say
-from ray_multicluster_scheduler.cli.waiting import INTERRUPTED, stop_and_watch, tell_ends, watch_all
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.cli.waiting import stop_and_watch, tell_ends, watch_all
 from ray_multicluster_scheduler.client.progress import summary
 from ray_multicluster_scheduler.errors import InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job

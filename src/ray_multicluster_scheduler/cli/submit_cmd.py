@@ -14,8 +14,9 @@ from ray_multicluster_scheduler.cli import submit_options as option
 from ray_multicluster_scheduler.cli.arrays import array_of, parse_array
 from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
 from ray_multicluster_scheduler.cli.options import ConfigOption, find_job, opened
+from ray_multicluster_scheduler.cli.packing import packing_display
 from ray_multicluster_scheduler.cli.plan_view import show_plan
-from ray_multicluster_scheduler.cli.render import say, stderr_console, write_json
+from ray_multicluster_scheduler.cli.render import say, write_json
 from ray_multicluster_scheduler.cli.request_options import (
     entrypoint_of,
     json_object,
@@ -23,9 +24,9 @@ from ray_multicluster_scheduler.cli.request_options import (
     resources_of,
     runtime_env_of,
 )
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.cli.submit_report import tell_accepted
 from ray_multicluster_scheduler.cli.waiting import (
-    INTERRUPTED,
     follow,
     stopping_on_interrupt,
     tell_end,
@@ -131,8 +132,8 @@ def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobReq
     first = requests[0]
     if not first.runtime_env:
         return list(requests)
-    with stderr_console().status("packing the environment"):
-        packed = late.localise(first.runtime_env, scheduler.parts.packages, cwd=first.cwd)
+    with packing_display() as progress:
+        packed = late.localise(first.runtime_env, scheduler.parts.packages, cwd=first.cwd, progress=progress)
     return [replace(request, runtime_env=packed) for request in requests]
 
 

@@ -1,4 +1,4 @@
-"""`raymc top`: a live screen of clusters and jobs. It only looks: it takes no lease and sends nothing."""
+"""`raymc top`: a live screen of clusters and jobs. It leads while it is open, unless another process does."""
 
 from __future__ import annotations
 
@@ -42,11 +42,15 @@ _TABLE_FRAME = 4
 
 
 def top(*, config: ConfigOption = None) -> None:
-    """Watch clusters and jobs on one screen; q or Ctrl-C ends it."""
+    """Watch clusters and jobs on one screen; q or Ctrl-C ends it.
+
+    It leads while it is open, unless another process does.
+    """
     console = stdout_console()
     if not (console.is_terminal and sys.stdin.isatty()):
         raise InvalidRequest("raymc top needs a terminal; `raymc jobs --watch` and --json work without one")
     with opened(config) as scheduler, suppress(KeyboardInterrupt):
+        scheduler.start()
         asyncio.run(_run(scheduler, console))
 
 
@@ -115,9 +119,10 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
 
 
 def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Console) -> RenderableType:
+    scheduler.check()
     jobs.refresh()
     upper = Group(
-        _header(scheduler.store, jobs.open),
+        _header(scheduler, jobs.open),
         overview(cluster_rows(scheduler.config, watch, scheduler.store.drained()), console),
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
@@ -130,11 +135,16 @@ def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Con
     return Group(upper, lower)
 
 
-def _header(store: JobStore, open_jobs: Mapping[JobState, int]) -> Text:
-    leader = leader_of(store)
+def _header(scheduler: Scheduler, open_jobs: Mapping[JobState, int]) -> Text:
+    leader = leader_of(scheduler.store)
     line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
     for state, count in sorted(open_jobs.items()):
         line.append(f"{count} {state.value}  ", style=STATE_STYLES[state])
-    who = "no scheduler is running" if leader is None else f"scheduler: {leader_name(leader)}"
+    if leader is None:
+        who = "taking over the scheduling"
+    elif leader.holder == scheduler.holder:
+        who = "scheduler: this screen"
+    else:
+        who = f"scheduler: {leader_name(leader)}"
     line.append(f"{who}  q quits", style="yellow" if leader is None else "dim")
     return line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,8 +14,9 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.job_display import job_display, where_it_is
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
 from ray_multicluster_scheduler.cli.whys import WaitingReason
-from ray_multicluster_scheduler.client.progress import progress_display, summary
+from ray_multicluster_scheduler.client.progress import Show, progress_display, summary
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
@@ -24,9 +25,6 @@ from ray_multicluster_scheduler.model.states import JobState
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
 
-
-#: Exit code of a command that Ctrl-C ended.
-INTERRUPTED = 130
 #: Ray gives a program 3 s after SIGTERM; a loaded head needs a few more to notice.
 STOP_TIMEOUT_S = 30.0
 TICK_S = 1.0
@@ -72,15 +70,16 @@ def watch_all(
 ) -> Mapping[str, Job]:
     """Show how far jobs are until all have ended; return them as they are then. May raise `WaitTimeout`."""
     jobs: Mapping[str, Job] = {}
+    reason = WaitingReason(scheduler)
     with _progress(len(submission_ids)) as show:
         for jobs in scheduler.jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=TICK_S):
             scheduler.check()
-            show(jobs)
+            show(jobs, reason.of_all(jobs.values()))
     return jobs
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[Mapping[str, Job]], None]]:
+def _progress(total: int) -> Iterator[Show]:
     """Show one bar on a terminal, and elsewhere a line whenever something has changed."""
     if stderr_console().is_terminal:
         with progress_display(total) as show:
@@ -88,9 +87,9 @@ def _progress(total: int) -> Iterator[Callable[[Mapping[str, Job]], None]]:
         return
     said = ""
 
-    def tell(jobs: Mapping[str, Job]) -> None:
+    def tell(jobs: Mapping[str, Job], why: str = "") -> None:
         nonlocal said
-        if (words := summary(jobs)) != said:
+        if (words := summary(jobs, why)) != said:
             said = words
             say(f"{sum(job.final for job in jobs.values())}/{total} jobs: {words}")
 
@@ -159,18 +158,29 @@ def stop_and_watch(scheduler: Scheduler, submission_ids: Sequence[str], *, reaso
 
 @contextmanager
 def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -> Iterator[None]:
-    """Let Ctrl-C stop what is submitted under these ids from now on, and end with exit code 130."""
+    """Let Ctrl-C stop what is submitted under these ids from now on, and end with exit code 130.
+
+    SIGTERM and SIGHUP end the command only: whoever closes a terminal or restarts a service still wants them.
+    """
     since = SystemClock().now()
     try:
         yield
+    except Terminated:
+        if pending := _pending(scheduler, submission_ids, since):
+            with suppress(OSError):  # the terminal may be gone
+                it = pending[0] if len(pending) == 1 else f"{len(pending)} jobs"
+                say(f"Terminated: {it} will go on; `raymc jobs` shows how far.", style="yellow")
+        raise
     except KeyboardInterrupt:
-        known = scheduler.store.get_many(submission_ids).values()
-        # An older job may have the id that was asked for: it is not ours to stop.
-        pending = [job for job in known if not job.final and job.accepted_at >= since]
-        if pending:
-            what = pending[0].submission_id if len(pending) == 1 else f"{len(pending)} jobs"
+        if pending := _pending(scheduler, submission_ids, since):
+            what = pending[0] if len(pending) == 1 else f"{len(pending)} jobs"
             say(f"Interrupted: stopping {what} (Ctrl-C again does not wait for it).", style="yellow")
-            ids = [job.submission_id for job in pending]
-            ended = stop_and_watch(scheduler, ids, reason="stopped by Ctrl-C in the submitting command")
+            ended = stop_and_watch(scheduler, pending, reason="stopped by Ctrl-C in the submitting command")
             say(summary(ended))
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _pending(scheduler: Scheduler, submission_ids: Sequence[str], since: float) -> list[str]:
+    """Return which have not ended. An older job may have the id that was asked for: it is not ours."""
+    known = scheduler.store.get_many(submission_ids).values()
+    return [job.submission_id for job in known if not job.final and job.accepted_at >= since]

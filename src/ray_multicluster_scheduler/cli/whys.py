@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ray_multicluster_scheduler.engine.clock import SystemClock
@@ -34,6 +35,13 @@ class WaitingReason:
             self._said = why_it_waits(self._scheduler.explainer.explain(job.submission_id))
             self._looked_at = now
         return self._said
+
+    def of_all(self, jobs: Collection[Job]) -> str:
+        """Return why the first of them waits, while none of them is on its way."""
+        open_jobs = [job for job in jobs if not job.final]
+        if not open_jobs or any(job.state is not JobState.QUEUED for job in open_jobs):
+            return ""
+        return self.of(open_jobs[0])
 
 
 def why_it_waits(explained: dict[str, Any]) -> str:

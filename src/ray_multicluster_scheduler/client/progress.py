@@ -5,24 +5,32 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.policy.visible import visible
 
 log = logging.getLogger(__name__)
 
-Show = Callable[[Mapping[str, Job]], None]
+
+class Show(Protocol):
+    """Shows how far jobs are."""
+
+    def __call__(self, jobs: Mapping[str, Job], why: str = "") -> None:
+        """Show these jobs as they are now, and why they wait if they do."""
 
 
 @contextmanager
 def progress_display(total: int) -> Iterator[Show]:
     """Yield a function that shows how far the jobs are."""
     if not sys.stderr.isatty():
-        yield lambda jobs: log.info("%s", summary(jobs))
+        yield lambda jobs, why="": log.info("%s", summary(jobs, why))
         return
     columns = (
         TextColumn("jobs"),
@@ -33,12 +41,15 @@ def progress_display(total: int) -> Iterator[Show]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
-        yield lambda jobs: progress.update(
-            task, completed=sum(job.final for job in jobs.values()), description=summary(jobs)
+        yield lambda jobs, why="": progress.update(
+            task,
+            completed=sum(job.final for job in jobs.values()),
+            description=escape(summary(jobs, why)),
         )
 
 
-def summary(jobs: Mapping[str, Job]) -> str:
-    """Write how many jobs are in which state: `3 RUNNING, 2 SUCCEEDED`."""
+def summary(jobs: Mapping[str, Job], why: str = "") -> str:
+    """Write how many jobs are in which state, and why they wait: `3 RUNNING, 2 SUCCEEDED`."""
     counts = Counter(job.state.value for job in jobs.values())
-    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "nothing to wait for"
+    words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "nothing to wait for"
+    return f"{words}; {visible(why)}" if why else words

@@ -61,6 +61,8 @@ class ClusterWorker:
         self._looked_at = float("-inf")
         self._look_took_s = 0.0
         self._wake = asyncio.Event()
+        #: Set once this leader knows how the jobs of this cluster are.
+        self.looked = asyncio.Event()
 
     def placed_now(self, job: Job, request: RemoteSubmit) -> None:
         """Take note of a job that was placed here in this very leadership: it can be sent without a look."""
@@ -98,6 +100,7 @@ class ClusterWorker:
                 self._looker.rest()
             elif await self._reconcile(known):
                 await self._stop_unwanted()
+            self.looked.set()
         await self._sweep()
 
     # -- sending

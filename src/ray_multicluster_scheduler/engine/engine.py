@@ -49,6 +49,8 @@ class Engine:
         self._holder = holder
         self._stopping = asyncio.Event()
         self._bell = asyncio.Event()
+        #: Set while this engine leads and has looked at the jobs of every cluster.
+        self.caught_up = asyncio.Event()
 
     def ring(self) -> None:
         """Say that the store has changed; call it on the engine's loop."""
@@ -91,7 +93,9 @@ class Engine:
 
     async def _lead(self, lease: Lease) -> None:
         log.info("leading", extra={"holder": lease.holder, "epoch": lease.epoch})
-        leadership = asyncio.create_task(Leadership(self._context, lease, self._bell).run())
+        leader = Leadership(self._context, lease, self._bell)
+        leadership = asyncio.create_task(leader.run())
+        catching_up = asyncio.create_task(self._catch_up(leader))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({leadership, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -102,8 +106,14 @@ class Engine:
         except ClockWasSet as problem:
             log.warning("the clock was set; leading anew", extra={"by_s": problem.by_s})
         finally:
-            await cancel_all([leadership, stopping])
+            await cancel_all([leadership, stopping, catching_up])
+            self.caught_up.clear()
             await self._context.offload(self._context.store.release_lease, lease)
+
+    async def _catch_up(self, leader: Leadership) -> None:
+        for worker in leader.workers.values():
+            await worker.looked.wait()
+        self.caught_up.set()
 
 
 class ClockWasSet(Exception):

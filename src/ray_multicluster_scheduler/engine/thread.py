@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.engine import Engine
+from ray_multicluster_scheduler.engine.tasks import wait_for
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.ports import RayApi
 
@@ -61,6 +62,11 @@ class EngineThread:
         """Run a coroutine that talks to clusters on the engine's loop."""
         loop, context, _ = self._ready.result()
         return asyncio.run_coroutine_threadsafe(function(context.apis), loop)
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Wait until this engine leads and has looked at the jobs of all clusters; tell whether it has."""
+        loop, _, engine = self._ready.result()
+        return asyncio.run_coroutine_threadsafe(wait_for(engine.caught_up, timeout_s), loop).result()
 
     def _run(self) -> None:
         try:

@@ -24,12 +24,14 @@ from ray_multicluster_scheduler.packages.tree import Tree, TreeEntry, unreadable
 #: Ray's dashboard refuses a body of this size.
 MAX_BYTES = 100 * 1024**2
 CHUNK_BYTES = 1024**2
+#: No real data gets smaller than a hundredth: what is larger than this is refused before any of it is read.
+MOST_SHRINKING = 100
 #: The first moment that a zip file can express.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 #: 160 bits: nobody can make two packages of one name.
 NAME_DIGITS = 40
 
-#: Told (files done, files in all) after each file.
+#: Told (bytes read, bytes in all) after each piece.
 Progress = Callable[[int, int], None]
 
 
@@ -51,14 +53,23 @@ def pack_tree(
     Files may change meanwhile: what is packed is what was read, never more than the file had when it was
     opened, and a file that vanished is left out.
     """
+    total, done = sum(tree.sizes.values()), 0
+    if total > max_bytes * MOST_SHRINKING:
+        raise too_large(tree, max_bytes)
+
+    def go_on(count: int) -> bool:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, total)
+        return target.tell() < max_bytes
+
     full = False
     with zipfile.ZipFile(target, "w") as archive:
-        for done, entry in enumerate(tree.entries, start=1):
-            full = not _add(archive, entry, has_room=lambda: target.tell() < max_bytes)
+        for entry in tree.entries:
+            full = not _add(archive, entry, go_on)
             if full:
                 break
-            if progress is not None:
-                progress(done, len(tree.entries))
     if full or target.tell() >= max_bytes:  # the list of names at the end of a zip counts too
         raise too_large(tree, max_bytes)
     sha256, size = _digest(target)
@@ -85,11 +96,11 @@ def copy_archive(path: Path, target: IO[bytes], *, max_bytes: int = MAX_BYTES) -
     return Packed(name=name, sha256=sha256, size=size, files=1)
 
 
-def _add(archive: zipfile.ZipFile, entry: TreeEntry, *, has_room: Callable[[], bool]) -> bool:
-    """Add one entry; False as soon as the archive has no room left."""
+def _add(archive: zipfile.ZipFile, entry: TreeEntry, go_on: Callable[[int], bool]) -> bool:
+    """Add one entry; False as soon as the archive has no room left. `go_on` is told how much was read."""
     if entry.name.endswith("/"):
         archive.writestr(_header(entry.name, stat.S_IFDIR | 0o755, size=0), b"")
-        return has_room()
+        return go_on(0)
     try:
         source = entry.path.open("rb")
     except FileNotFoundError:
@@ -102,9 +113,9 @@ def _add(archive: zipfile.ZipFile, entry: TreeEntry, *, has_room: Callable[[], b
         with archive.open(_header(entry.name, mode, status.st_size), "w") as packed:
             for chunk in _chunks(source, entry.path, limit=status.st_size):
                 packed.write(chunk)
-                if not has_room():
+                if not go_on(len(chunk)):
                     return False
-    return True
+        return status.st_size > 0 or go_on(0)
 
 
 def _header(name: str, mode: int, size: int) -> zipfile.ZipInfo:

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from tests.unit.packages.trees import incompressible, make_tree
 
 from ray_multicluster_scheduler.errors import PackageProblem
-from ray_multicluster_scheduler.packages.pack import Packed, copy_archive, pack_tree
+from ray_multicluster_scheduler.packages.pack import (
+    CHUNK_BYTES,
+    MAX_BYTES,
+    MOST_SHRINKING,
+    Packed,
+    copy_archive,
+    pack_tree,
+)
 from ray_multicluster_scheduler.packages.too_large import largest_parts
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 
@@ -80,11 +87,22 @@ def test_an_empty_directory_is_a_package_too(tmp_path: Path) -> None:
     assert unpacked(tmp_path).namelist() == []
 
 
-def test_progress_is_told_after_each_file(tmp_path: Path) -> None:
+def test_progress_is_told_in_bytes_after_each_piece(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    tree = list_tree(Source(root=make_tree(tmp_path, {"a": "", "b": "", "c": ""})))
+    large = CHUNK_BYTES + 7
+    tree = list_tree(Source(root=make_tree(tmp_path, {"a": "", "b": "123", "c": "x" * large})))
     pack_tree(tree, io.BytesIO(), progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [(done, large + 3) for done in (0, 3, 3 + CHUNK_BYTES, 3 + large)]
+
+
+def test_what_cannot_fit_is_refused_before_any_of_it_is_read(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"a": ""})
+    with (tmp_path / "data.bin").open("wb") as sparse:
+        sparse.truncate(MOST_SHRINKING * MAX_BYTES + 1)
+    read: list[int] = []
+    with pytest.raises(PackageProblem, match=r"(?s)too large to send: .*data\.bin"):
+        pack_tree(list_tree(Source(root=tmp_path)), io.BytesIO(), progress=lambda done, _: read.append(done))
+    assert read == []
 
 
 def test_files_that_grow_shrink_or_vanish_meanwhile_do_not_break_the_package(tmp_path: Path) -> None:

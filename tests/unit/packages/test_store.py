@@ -60,7 +60,7 @@ def test_a_tree_changed_a_moment_ago_is_not_trusted_to_be_quiet(tmp_path: Path) 
 
 
 def test_a_tree_that_changes_while_it_is_packed_is_packed_again_next_time(tmp_path: Path) -> None:
-    root = make_tree(tmp_path / "code", {"a.py": "", "main.py": "print(1)"})
+    root = make_tree(tmp_path / "code", {"a.py": "#", "main.py": "print(1)"})
     store = a_store(tmp_path)
 
     def touch(done: int, _total: int) -> None:

@@ -1,0 +1,131 @@
+"""Signals end a command cleanly at any moment: no traceback, the shell's exit code, the lease handed over."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.raymc import COMMAND, Done, environment, raymc, write_config
+from tests.oracle import eventually
+from tests.system import FAST, fake
+
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.testing import FakeRay
+
+
+class World:
+    """A fake cluster of one CPU, commands in processes of their own, and the store that they share."""
+
+    def __init__(self, folder: Path, ray: FakeRay) -> None:
+        self.ray = ray
+        # A lease that outlives every test unless it is handed over.
+        self.config = write_config(folder, [ray.spec()], **{**FAST, "lease_ttl_s": 600.0})
+        self.environ = environment(
+            RAY_MULTICLUSTER_HOME=str(folder / "home"), RAY_MULTICLUSTER_CONFIG=str(self.config)
+        )
+        self.scheduler = Scheduler.open(self.config, environ=self.environ)
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            *COMMAND, *arguments, env=self.environ, stdout=pipe, stderr=pipe
+        )
+
+    async def run(self, *arguments: str) -> Done:
+        return await raymc(*arguments, environ=self.environ)
+
+    def leads(self, process: asyncio.subprocess.Process) -> bool:
+        leader = self.scheduler.store.leader(now=self.scheduler.clock.now())
+        return leader is not None and f":{process.pid}:" in leader.holder
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with fake("centos", 1) as ray:
+        world = World(tmp_path, ray)
+        yield world
+        world.scheduler.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_command_that_is_terminated_hands_the_lease_over(
+    world: World, number: signal.Signals
+) -> None:
+    await world.run("submit", "--no-wait", "--submission-id", "long", "--", "sleep 600")
+    waiting = await world.start("wait", "long")
+    await eventually(lambda: world.leads(waiting))
+    waiting.send_signal(number)
+    _, err = await waiting.communicate()
+    assert waiting.returncode == 128 + number
+    assert b"Traceback" not in err
+    after = await world.run("submit", "--no-wait", "--submission-id", "next", "--", "sleep 600")
+    assert f"process {waiting.pid}" not in after.err
+    assert "No scheduler is running" in after.err
+
+
+async def test_a_job_goes_on_when_the_command_that_submitted_it_is_terminated(world: World) -> None:
+    submitting = await world.start("submit", "--submission-id", "long", "--", "sleep 600")
+    await eventually(lambda: [run.end for run in world.ray.runs] == [None] and world.leads(submitting))
+    submitting.send_signal(signal.SIGTERM)
+    _, err = await submitting.communicate()
+    assert submitting.returncode == 143
+    assert b"long will go on" in err
+    assert [run.end for run in world.ray.runs] == [None]
+    assert not world.scheduler.store.get("long").final
+
+
+async def test_a_signal_that_was_to_be_ignored_is_ignored(world: World) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "nohup", *COMMAND, "submit", "--submission-id", "short", "--", "sleep 1", env=world.environ
+    )
+    await eventually(lambda: world.leads(process))
+    process.send_signal(signal.SIGHUP)
+    assert await process.wait() == 0
+    assert world.scheduler.store.get("short").state is JobState.SUCCEEDED
+
+
+#: Stops the program in the middle of the import of a module, as Ctrl-C might.
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class AtThisImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, AtThisImport())
+sys.argv = ["raymc", *{arguments!r}]
+from ray_multicluster_scheduler.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "ray_multicluster_scheduler.cli.signals",
+        "ray_multicluster_scheduler.cli.commands",
+        "typer",
+        "ray_multicluster_scheduler.cli.submit_cmd",
+        "rich.console",
+        "ray_multicluster_scheduler.runtime",
+        "sqlalchemy",
+        "numpy",
+        "aiohttp",
+    ],
+)
+def test_ctrl_c_during_an_import_ends_without_a_traceback(module: str, tmp_path: Path) -> None:
+    config = tmp_path / "clusters.yaml"
+    config.write_text("clusters: {mac: {head_address: '127.0.0.1:1', dashboard: 'http://127.0.0.1:1'}}")
+    arguments = ["submit", "--config", str(config), "--", "true"]
+    program = INTERRUPTED_IMPORT.format(module=module, arguments=arguments)
+    home = {**os.environ, "RAY_MULTICLUSTER_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=home, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
