@@ -8,6 +8,7 @@ from tests.builders import NOW, a_queued, a_view
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 from ray_multicluster_scheduler.model.resources import GIB, plus
 
 #: Without a deadline: how busy the machine is says nothing about the code.
@@ -15,6 +16,12 @@ THOROUGH = settings(max_examples=60, deadline=None)
 
 CLUSTERS = ("a", "b", "c")
 _TAGS = ("cpu", "stable", "gpu")
+#: Environments, and what each asks of the cluster's Ray.
+_NEEDS = {
+    "": NO_NEEDS,
+    "env-1": NO_NEEDS,
+    "env-3": RayNeeds(pins=(("ray==2.60.0", "==2.60.0"),), own_installer=True),
+}
 
 
 def mostly(usual: Any, *rare: Any) -> st.SearchStrategy[Any]:
@@ -68,6 +75,8 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
         warm=frozenset(draw(st.sets(st.sampled_from(("env-1", "env-2"))))),
         starting=draw(st.integers(0, 2)),
         last_start_at=draw(mostly(None, NOW - 2, NOW - 100, NOW + 1)),
+        ray_needs=draw(mostly(NO_NEEDS, RayNeeds(options=("uv",)))),
+        failing=draw(mostly({}, {"env-1": "no such package"}, {"": "no such conda environment"})),
         allowance=draw(mostly(None, 0, 1, 3)),
     )
 
@@ -75,6 +84,7 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
 @st.composite
 def queued(draw: st.DrawFn, seq: int = 1) -> QueuedJob:
     """Draw a waiting job; some have waited far too long."""
+    env_key = draw(st.sampled_from(tuple(_NEEDS)))
     return a_queued(
         f"job-{seq}",
         draw(resources()),
@@ -86,7 +96,8 @@ def queued(draw: st.DrawFn, seq: int = 1) -> QueuedJob:
         preferred_cluster=draw(mostly(None, *CLUSTERS, "gone")),
         avoid=draw(mostly((), ("a",), ("b", "gone"), ("a", "b", "c"))),
         unfit=draw(mostly((), (("a", "pip and conda"),))),
-        env_key=draw(st.sampled_from(("", "env-1", "env-3"))),
+        env_key=env_key,
+        ray_needs=_NEEDS[env_key],
     )
 
 

@@ -21,6 +21,19 @@ async def test_a_good_cluster_passes_every_check(tmp_path: Path) -> None:
     assert "No problem found." in done.out
 
 
+async def test_a_directory_in_a_clusters_environment_is_fine_when_it_exists(tmp_path: Path) -> None:
+    async with FakeRay(name="a") as fake:
+        spec = fake.spec(runtime_env={"working_dir": ".", "py_modules": ["lib"], "excludes": ["*.log"]})
+        config = write_config(tmp_path, [spec])
+        missing = await raymc("doctor", "--config", config, environ=environment())
+        (tmp_path / "lib").mkdir()
+        done = await raymc("doctor", "--config", config, environ=environment())
+    assert missing.code == 1
+    assert "lib' does not exist on this machine" in " ".join(missing.out.split())
+    assert (done.code, done.err) == (0, "")
+    assert "(packed and sent with each job)" in " ".join(done.out.split())
+
+
 async def test_problems_are_named_with_what_to_do_and_the_exit_code_is_1(tmp_path: Path) -> None:
     refused = a_cluster("refused", dashboard="http://127.0.0.1:9", head_address="127.0.0.1:9")
     nowhere = a_cluster("nowhere", head_address="123.456.789.0:10001", dashboard="http://123.456.789.0:8265")

@@ -67,6 +67,7 @@ async def _examine(spec: ClusterSpec, config: Config, stack: AsyncExitStack) -> 
         token_set=bool(spec.auth_token_env and os.environ.get(spec.auth_token_env)),
         ours=Versions(ray=metadata.version("ray"), python=platform.python_version()),
         timeout_s=timeout_s,
+        folder=config.path.resolve().parent,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ray_multicluster_scheduler.engine.batch import Batch
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.job import Job, Lease, Transition
 from ray_multicluster_scheduler.model.states import LIVE, JobState
+from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.policy.views import env_key
 
 #: Environments that are remembered per cluster, the latest: Ray throws old ones away too.
@@ -41,6 +42,8 @@ class Board:
         self._on: dict[str, dict[str, Job]] = {}
         #: Environments that a driver has started with, by cluster and its incarnation.
         self._warm: dict[tuple[str, str | None], dict[str, None]] = {}
+        #: Of the clusters' own environments: Ray quotes what it was sent when it cannot set it up.
+        self._cluster_secrets = {spec.name: secrets_of(spec.runtime_env) for spec in context.config.clusters}
         self._apply = Batch(self._apply_all, keys=lambda call: {each.submission_id for each in call.moves})
 
     async def load(self) -> None:
@@ -97,7 +100,24 @@ class Board:
         `log` is kept with them: that of the attempt which the first of them is about. `known` are jobs in
         the queue as they were just read; those on clusters are known here.
         """
-        return await self._apply(_Call(transitions, log, known)) if transitions else ()
+        clean = [self._clean(each, known) for each in transitions]
+        return await self._apply(_Call(clean, log, known)) if clean else ()
+
+    def without_secrets(self, text: str, job: Job) -> str:
+        """Return a text without what is secret in the environment that a job was sent with."""
+        of_cluster = self._cluster_secrets.get(job.cluster or "", ())
+        return redact_text(text, (*secrets_of(job.spec.runtime_env), *of_cluster))
+
+    def _clean(self, wanted: Transition, known: Mapping[str, Job]) -> Transition:
+        """Take the secrets out of a reason, which may be in the words of a cluster."""
+        job = self._live.get(wanted.submission_id) or known.get(wanted.submission_id)
+        if job is None or wanted.new is JobState.PLACED:  # the planner's own words
+            return wanted
+        reason = self.without_secrets(wanted.reason, job)
+        attempt = dict(wanted.attempt_changes)
+        if "reason" in attempt:
+            attempt["reason"] = self.without_secrets(attempt["reason"], job)
+        return replace(wanted, reason=reason, attempt_changes=attempt)
 
     async def _apply_all(self, calls: Sequence[_Call]) -> list[tuple[Job, ...]]:
         context = self._context

@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.engine.logs import LogReader
 from ray_multicluster_scheduler.engine.look import Look, Looker
 from ray_multicluster_scheduler.engine.rules import judge_rules, retry_rules
 from ray_multicluster_scheduler.engine.send import Sender
+from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.stops import Stops
 from ray_multicluster_scheduler.engine.sweep import Sweeper
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together
@@ -23,7 +24,6 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
 from ray_multicluster_scheduler.policy.looks import look_interval_s
 from ray_multicluster_scheduler.policy.moves import after_failure, move, replace_silent
-from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
@@ -39,11 +39,19 @@ _Outcome = tuple[Sequence[Transition], str | None]
 class ClusterWorker:
     """The loop of one cluster; `step` is one pass."""
 
-    def __init__(self, context: EngineContext, board: Board, spec: ClusterSpec, throttles: Throttles) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        board: Board,
+        spec: ClusterSpec,
+        throttles: Throttles,
+        setups: FailedSetups,
+    ) -> None:
         api = context.apis[spec.name]
         self._context = context
         self._board = board
         self._throttles = throttles
+        self._setups = setups
         self.name = spec.name
         self._judge_rules = judge_rules(context.settings)
         self._retry_rules = retry_rules(context.settings)
@@ -169,6 +177,8 @@ class ClusterWorker:
             return (), None
         assert verdict.state is not None
         log = await self._logs.read(job) if verdict.state in FINAL else None
+        if verdict.state in {JobState.RUNNING, JobState.SUCCEEDED}:
+            self._setups.worked(job)
         if verdict.state is JobState.SUCCEEDED:
             self._throttles.ended(job, None)
         return (move(job, verdict.state, verdict.reason, **verdict.changes),), log
@@ -186,20 +196,23 @@ class ClusterWorker:
     async def _failed(self, job: Job, verdict: Verdict) -> _Outcome:
         assert verdict.failure is not None
         kind, context = verdict.failure, self._context
+        elsewhere = True
+        if kind is FailureKind.NO_ENVIRONMENT:
+            self._setups.failed(job, self._board.without_secrets(verdict.reason, job))
+            elsewhere = self._setups.elsewhere(job, self._throttles.snapshots())
         retry = decide_retry(
             job,
             kind,
             rules=self._retry_rules,
             jitter=context.jitter(),
             least_delay_s=self._throttles.next_turn_s() if kind in _WHOLE_CLUSTER else 0.0,
+            elsewhere=elsewhere,
         )
         if verdict.act is Act.REPLACE:
             return replace_silent(job, verdict, retry, now=context.clock.now()), None
         self._throttles.ended(job, kind)
         log = None if kind is FailureKind.LOST else await self._logs.read(job)
-        reason = redact_text(verdict.reason, secrets_of(job.spec.runtime_env))
-        clean = Verdict(act=verdict.act, failure=kind, reason=reason, changes=verdict.changes)
-        return after_failure(job, clean, retry, now=context.clock.now()), log
+        return after_failure(job, verdict, retry, now=context.clock.now()), log
 
     # -- stopping
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.packages.files import local_path
 from ray_multicluster_scheduler.policy.diagnosis import Door, Evidence, Versions
 from ray_multicluster_scheduler.ports import RayApi
 
@@ -29,10 +31,12 @@ async def examine(
     token_set: bool,
     ours: Versions,
     timeout_s: float,
+    folder: Path,
 ) -> Evidence:
     """Look at one cluster from every side, in about `timeout_s` at most.
 
-    `anonymous` is the same cluster without a token, `watch` one that has the cluster under its name.
+    `anonymous` is the same cluster without a token, `watch` one that has the cluster under its name, `folder`
+    that of clusters.yaml.
     """
     host, port = _host_and_port(f"//{spec.head_address}")
     hosts = dict.fromkeys([_host_and_port(spec.dashboard)[0], host])
@@ -54,7 +58,15 @@ async def examine(
         jobs_listed=None if jobs is None else len(jobs),
         client_door=door,
         ours=ours,
+        packed={str(path): path.exists() for path in _directories(spec, folder)},
     )
+
+
+def _directories(spec: ClusterSpec, folder: Path) -> list[Path]:
+    """Return what of this machine is sent along with the cluster's own environment."""
+    env = spec.runtime_env
+    named = (env.get("working_dir"), *(env.get("py_modules") or ()))
+    return [local_path(folder, each) for each in named if isinstance(each, str) and "://" not in each]
 
 
 async def resolve(host: str, *, timeout_s: float) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.engine.outlook import Outlook
 from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
+from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
@@ -137,7 +138,11 @@ class Leadership:
         self._bell = bell
         settings = context.settings
         self.board = Board(context, lease, moved=self._on_moved)
-        self._throttles = Throttles(context, self.board, ThrottleRules(), replacement_bucket(settings))
+        self._publish = asyncio.Event()
+        self._setups = FailedSetups(context, changed=self._publish.set)
+        self._throttles = Throttles(
+            context, self.board, self._setups, ThrottleRules(), replacement_bucket(settings)
+        )
         self._waiting = WaitingJobs(context)
         clusters = [spec.name for spec in context.config.clusters]
         self._paces = Paces(clusters, context.clock, most=settings.max_starts_in_flight)
@@ -147,12 +152,11 @@ class Leadership:
         )
         self._plan = asyncio.Event()
         self._place_pause_s = IDLE_PLACE_S
-        self._publish = asyncio.Event()
         self._published_at = float("-inf")
         self._publishes_soon = False
         self._pokes: set[asyncio.Task[object]] = set()
         self.workers = {
-            spec.name: ClusterWorker(context, self.board, spec, self._throttles)
+            spec.name: ClusterWorker(context, self.board, spec, self._throttles, self._setups)
             for spec in context.config.clusters
         }
 
@@ -173,6 +177,7 @@ class Leadership:
         if moved_by_s:
             log.warning("the clock was set; times of open jobs are moved with it", extra={"by_s": moved_by_s})
         await self.board.load()
+        await self._setups.load()
         await self._waiting.refresh()
         unsubscribe = context.watch.subscribe(self._on_probe)
         context.watch.expect_first_look()

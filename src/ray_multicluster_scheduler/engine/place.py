@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ray_multicluster_scheduler.engine.board import Board
@@ -14,11 +15,15 @@ from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.feasible import patience_s
+from ray_multicluster_scheduler.policy.feasible import has_failed_everywhere, patience_s
+from ray_multicluster_scheduler.policy.ledger import open_rooms
 from ray_multicluster_scheduler.policy.placing import placements
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user, last_start_at
+
+#: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.
+MOST_ENDED = 1_000
 
 
 class Placer:
@@ -53,6 +58,7 @@ class Placer:
         if not self._waiting.lines(now=now):  # 1. what waits
             return 0
         views = cluster_views(await self._world())  # 2. one frozen view of every cluster
+        await self._end_unworkable(views)
         in_use = held_by_user(self._board.all())
         lines = self._waiting.lines(now=now)
         decided = list(  # 3. decide: pure, no await
@@ -101,6 +107,7 @@ class Placer:
             snapshots=self._outlook.snapshots(),
             live=self._board.all(),
             drains=await context.offload(context.store.drained),
+            now=context.clock.now(),
         )
 
     async def _end_blocked(self) -> None:
@@ -108,6 +115,19 @@ class Placer:
         context, now = self._context, self._context.clock.now()
         blocked = await context.offload(context.store.blocked, now=now)
         await self._board.apply([_ended(job, reason) for job, reason in blocked])
+
+    async def _end_unworkable(self, views: Sequence[ClusterView]) -> None:
+        """End the jobs whose environment has failed wherever it could be tried."""
+        context, rooms = self._context, open_rooms(views)
+        picky = any(view.failing or view.ray_needs for view in views)
+        for line in self._waiting.lines(now=context.clock.now()):
+            asked = picky or line.sample.ray_needs
+            reason = has_failed_everywhere(line.sample, rooms, self._rules) if asked else None
+            if reason is not None:
+                ids = list(islice(line.waiters, MOST_ENDED))
+                jobs = await context.offload(context.store.get_many, ids)
+                why = f"no cluster can take its environment: {reason}"
+                await self._board.apply([_ended(job, why) for job in jobs.values()], known=jobs)
 
     def _placed(self, job: Job, placement: Placement, session_name: str | None) -> Transition:
         """Write down the intent in full, before anything is sent: cluster, Ray's id, environment, reasons."""

@@ -32,6 +32,7 @@ from ray_multicluster_scheduler.packages.upload import Uploader
 from ray_multicluster_scheduler.policy.moves import back_to_queue, move
 from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.remote_request import compose_submit, is_ours
+from ray_multicluster_scheduler.policy.to_set_up import to_set_up
 from ray_multicluster_scheduler.ports import RayApi
 
 #: A cluster that could not be reached is tried again soon; the watch decides whether it still counts.
@@ -99,7 +100,7 @@ class Sender:
                 raise
             return
         self._context.crash_point("send:after-post")
-        await self._accepted(job, f"cluster {self._spec.name!r} accepted it")
+        await self._accepted(job, f"cluster {self._spec.name!r} accepted it{_and_sets_up(request)}")
 
     def _composed(self, job: Job) -> RemoteSubmit:
         """Compose the request anew: the same comes out as when the job was placed, with the same clusters."""
@@ -172,3 +173,9 @@ class Sender:
         """Put a job back into the queue of which nothing was executed."""
         now = self._context.clock.now()
         await self._board.apply([back_to_queue(job, reason, delay_s=delay_s, now=now)])
+
+
+def _and_sets_up(request: RemoteSubmit) -> str:
+    """Say that Ray has something to install before the program starts, which may take minutes."""
+    what = to_set_up(request.runtime_env)
+    return f" and is setting up its environment ({what})" if what else ""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.policy.retry import FailureKind
@@ -15,9 +16,17 @@ from ray_multicluster_scheduler.policy.throttle import Bucket, Streak, ThrottleR
 class Throttles:
     """Limits what black holes are given and how fast lost jobs are started anew."""
 
-    def __init__(self, context: EngineContext, board: Board, rules: ThrottleRules, bucket: Bucket) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        board: Board,
+        setups: FailedSetups,
+        rules: ThrottleRules,
+        bucket: Bucket,
+    ) -> None:
         self._context = context
         self._board = board
+        self._setups = setups
         self._rules = rules
         self._bucket = bucket
         self._streaks = {spec.name: Streak() for spec in context.config.clusters}
@@ -35,14 +44,15 @@ class Throttles:
         return wait_s
 
     def snapshots(self) -> dict[str, ClusterSnapshot]:
-        """Return what was last seen of every cluster, with what it may be given."""
+        """Return what was last seen of every cluster, with what it may be given and what it cannot set up."""
         seen, now = self._context.watch.snapshots(), self._context.clock.now()
         able = {name: self._streaks[name] for name, each in seen.items() if each.health is Health.HEALTHY}
         live = self._board.all()
         held = {name: throttle(name, able, live, now=now, rules=self._rules) for name in able}
-        return {
-            name: replace(snapshot, throttle=found.allowance, throttle_reason=found.reason)
-            if (found := held.get(name))
-            else snapshot
-            for name, snapshot in seen.items()
-        }
+        changed = dict(seen)
+        for name, found in held.items():
+            if found is not None:
+                changed[name] = replace(seen[name], throttle=found.allowance, throttle_reason=found.reason)
+        for name, failed in self._setups.all():
+            changed[name] = replace(changed[name], failed_setups=failed)
+        return changed

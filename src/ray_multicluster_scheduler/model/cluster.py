@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.resources import Resources
 
 
@@ -105,6 +106,8 @@ class ClusterSnapshot:
     start_s: float | None = None
     #: Environments (`env_key`) that were set up there lately.
     warm: tuple[str, ...] = ()
+    #: Environments that it could not set up lately, by `env_key`.
+    failed_setups: Mapping[str, FailedSetup] = field(default_factory=dict)
 
     def age_s(self, now: float) -> float | None:
         """Return how old the values are, or None when nothing was ever read."""

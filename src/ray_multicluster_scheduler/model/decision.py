@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 from ray_multicluster_scheduler.model.resources import Resources
 
 
@@ -65,6 +66,8 @@ class QueuedJob:
     unfit: tuple[tuple[str, str], ...] = ()
     #: Equal for jobs with equal runtime_env: a cluster that has run one has it ready.
     env_key: str = ""
+    #: What the job's environment asks of the cluster's Ray.
+    ray_needs: RayNeeds = NO_NEEDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,9 @@ class ClusterView:
     #: How many of our jobs are being started there, and when the latest of them was placed.
     starting: int = 0
     last_start_at: float | None = None
+    #: What the cluster's own environment asks of its Ray, and env_keys that it cannot set up, with reasons.
+    ray_needs: RayNeeds = NO_NEEDS
+    failing: Mapping[str, str] = field(default_factory=dict)
     #: How many more jobs it may be given in this pass, because starts are paced; None: no limit.
     allowance: int | None = None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -18,8 +19,10 @@ from ray_multicluster_scheduler.errors import (
     InvalidRuntimeEnv,
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
+from ray_multicluster_scheduler.model.environment import NO_NEEDS
 from ray_multicluster_scheduler.model.remote import RemoteVersion
 from ray_multicluster_scheduler.model.resources import show
+from ray_multicluster_scheduler.policy.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
 OLDEST_RAY = Version("2.9")
@@ -85,6 +88,8 @@ class Evidence:
     client_door: Door
     #: The versions of this process.
     ours: Versions
+    #: Files and directories of this machine in the cluster's own environment, and whether they exist.
+    packed: Mapping[str, bool] = field(default_factory=dict)
 
 
 def diagnose(evidence: Evidence) -> tuple[Check, ...]:
@@ -224,10 +229,22 @@ def _client_port(seen: Evidence) -> Check:
 
 
 def _environment(seen: Evidence) -> Check:
+    """Judge the cluster's own environment; a directory in it is packed and sent as a job's is."""
+    missing = [path for path, exists in seen.packed.items() if not exists]
     try:
-        environment = compose(seen.spec.runtime_env, {}, identity={}, overlay=True)
+        environment = compose(_without_directories(seen), {}, identity={}, overlay=True)
     except InvalidRuntimeEnv as error:
         return Check(name="environment", verdict=Verdict.PROBLEM, says=str(error))
+    if missing:
+        return Check(
+            name="environment",
+            verdict=Verdict.PROBLEM,
+            says=f"{missing[0]!r} does not exist on this machine, from where it is sent to the cluster",
+            advice="relative paths start at the directory of clusters.yaml",
+        )
+    problem = ray_objection(NO_NEEDS, ray_needs(environment), seen.snapshot.ray_version)
+    if problem is not None:
+        return Check(name="environment", verdict=Verdict.PROBLEM, says=problem)
     conda = environment.get("conda")
     if isinstance(conda, str):
         return Check(
@@ -236,8 +253,21 @@ def _environment(seen: Evidence) -> Check:
             says=f"valid; whether conda environment {conda!r} exists there cannot be checked from here",
             advice="`conda env list` on every node of the cluster tells",
         )
-    says = ", ".join(sorted(environment)) if environment else "nothing is set for this cluster"
+    parts = [*sorted(environment), *(f"{path} (packed and sent with each job)" for path in seen.packed)]
+    says = ", ".join(parts) or "nothing is set for this cluster"
     return Check(name="environment", verdict=Verdict.OK, says=says)
+
+
+def _without_directories(seen: Evidence) -> dict[str, Any]:
+    """Return the cluster's environment without what is packed before Ray sees it."""
+    if not seen.packed:
+        return dict(seen.spec.runtime_env)
+    env = {option: value for option, value in seen.spec.runtime_env.items() if option != "excludes"}
+    if "://" not in env.get("working_dir", "://"):
+        del env["working_dir"]
+    if "py_modules" in env:
+        env["py_modules"] = [module for module in env["py_modules"] if "://" in module]
+    return env
 
 
 def _limits(seen: Evidence) -> Check | None:

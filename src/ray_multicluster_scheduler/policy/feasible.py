@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Queued
 from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
 from ray_multicluster_scheduler.policy.ledger import Room, open_rooms
 from ray_multicluster_scheduler.policy.pace import slow_from_s
+from ray_multicluster_scheduler.policy.ray_needs import ray_objection
 from ray_multicluster_scheduler.policy.rules import PlanRules
 
 #: None: no objection. A check may look at what jobs of one shape have in common, never at the job's identity.
@@ -46,11 +47,12 @@ def has_supported_version(_job: QueuedJob, room: Room, rules: PlanRules) -> Refu
 
 
 def can_have_environment(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
-    """The job's runtime_env and the cluster's must go together."""
-    for cluster, reason in job.unfit:
-        if cluster == room.name:
-            return Refusal(cause=Cause.ENVIRONMENT, sentence=reason)
-    return None
+    """The job's runtime_env must go with the cluster's and with its Ray, and must not have failed there."""
+    view = room.view
+    reason = next((why for cluster, why in job.unfit if cluster == room.name), None)
+    reason = reason or ray_objection(job.ray_needs, view.ray_needs, view.snapshot.ray_version)
+    reason = reason or view.failing.get(job.env_key)
+    return Refusal(cause=Cause.ENVIRONMENT, sentence=reason) if reason else None
 
 
 def is_not_avoided(job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
@@ -191,6 +193,33 @@ def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> Queue
     if job.avoid and all(objection(job, room, rules, LASTING) for room in others):
         return replace(job, avoid=())
     return job
+
+
+def has_failed_everywhere(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> str | None:
+    """Say why an environment can work on no cluster; None when one may yet.
+
+    Clusters must have shown it, by a try or by their Ray. What only the configuration is against waits for
+    another one.
+    """
+    if not any(_has_shown(job, room.view) for room in rooms):
+        return None
+    refusals = {room.name: _for_good(job, room, rules) for room in rooms}
+    if not all(refusals.values()):
+        return None
+    return "; ".join(f"{name!r}: {refusal.sentence}" for name, refusal in refusals.items() if refusal)
+
+
+def _has_shown(job: QueuedJob, view: ClusterView) -> bool:
+    objects = ray_objection(job.ray_needs, view.ray_needs, view.snapshot.ray_version) is not None
+    return objects or job.env_key in view.failing
+
+
+def _for_good(job: QueuedJob, room: Room, rules: PlanRules) -> Refusal | None:
+    if refusal := objection(job, room, rules, (has_supported_version, can_have_environment)):
+        return refusal
+    refusal = can_ever_hold(job, room, rules)
+    healthy = room.view.snapshot.health is Health.HEALTHY  # else its size says little
+    return refusal if healthy and refusal and refusal.cause is Cause.TOO_LARGE else None
 
 
 def never_fits(claim: Resources, views: Sequence[ClusterView]) -> str | None:

@@ -15,6 +15,8 @@ from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.retry import FailureKind, failure_kind
+from ray_multicluster_scheduler.policy.setup_failure import setup_words
+from ray_multicluster_scheduler.policy.to_set_up import to_set_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,9 @@ def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdic
             "stopped there if it ever starts",
         )
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
-        reason = f"cluster {job.cluster!r} has it and has not started it yet"
+        what = to_set_up(job.spec.runtime_env)
+        setting_up = f"; it is setting up its environment ({what})" if what else ""
+        reason = f"cluster {job.cluster!r} has it and has not started it yet{setting_up}"
         return Verdict(
             act=Act.MOVE, state=JobState.SUBMITTED, reason=reason, changes=_seen(job, sight, now=now)
         )
@@ -208,15 +212,20 @@ def _failed(sight: Sight, remote: RemoteJob) -> Verdict:
     return Verdict(
         act=Act.FAIL,
         failure=kind,
-        reason=_failure_reason(remote),
+        reason=_failure_reason(remote, kind),
         changes={"error_type": remote.error_type, "exit_code": remote.driver_exit_code},
     )
 
 
-def _failure_reason(remote: RemoteJob) -> str:
+def _failure_reason(remote: RemoteJob, kind: FailureKind) -> str:
     if remote.driver_exit_code is not None:
         return f"its program ended with exit code {remote.driver_exit_code}"
-    return remote.message.strip()[:MAX_REASON] or "Ray calls it FAILED without saying why"
+    message = remote.message.strip()
+    if kind in {FailureKind.ENVIRONMENT, FailureKind.NO_ENVIRONMENT}:
+        return f"its environment could not be set up: {setup_words(message)}"
+    if len(message) > MAX_REASON:  # a traceback says at its end what is wrong
+        message = f"{message[: MAX_REASON // 4]} … {message[-MAX_REASON * 3 // 4 :]}"
+    return message or "Ray calls it FAILED without saying why"
 
 
 def _move(job: Job, sight: Sight, state: JobState, reason: str, remote: RemoteJob, *, now: float) -> Verdict:

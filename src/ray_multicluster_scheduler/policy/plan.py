@@ -136,7 +136,7 @@ class Opinions:
         self._rooms = rooms
         self._rules = rules
         self._tags = frozenset(tag for room in rooms for tag in room.view.spec.tags)
-        self._warm = frozenset(key for room in rooms for key in room.view.warm)
+        self._tried = frozenset(key for room in rooms for key in (*room.view.warm, *room.view.failing))
         self._by_shape: dict[object, Opinion] = {}
 
     def on(self, job: QueuedJob) -> Opinion:
@@ -152,8 +152,9 @@ class Opinions:
     def _shape(self, job: QueuedJob) -> object:
         """Return all that a cluster looks at; tags and environments that no cluster has do not count."""
         tags = frozenset(job.tags)
-        env_key = job.env_key if job.env_key in self._warm else ""
-        return frozenset(job.claim.items()), len(tags), tags & self._tags, job.avoid, job.unfit, env_key
+        env_key = job.env_key if job.env_key in self._tried else None
+        environment = job.unfit, job.ray_needs, env_key
+        return frozenset(job.claim.items()), len(tags), tags & self._tags, job.avoid, environment
 
 
 def _choose(job: QueuedJob, scores: Mapping[str, Score]) -> str | None:

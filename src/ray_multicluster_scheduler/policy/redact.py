@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 REDACTED = "<redacted>"
@@ -24,6 +25,7 @@ _SHORTEST_SECRET = 4
 _USER_IN_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/?#\s'\"]+)@")
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Tell whether a variable of this name probably holds a secret."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()  # accessToken

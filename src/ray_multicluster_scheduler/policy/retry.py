@@ -8,13 +8,15 @@ from enum import Enum
 
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob
+from ray_multicluster_scheduler.policy.setup_failure import fails_again
 
 
 class FailureKind(str, Enum):
     """Why an attempt ended badly. Only `USER` and `TIMED_OUT` are the program's own doing."""
 
     LOST = "LOST"  # evidence that the attempt is gone: head restarted, driver node dead, cluster dead
-    ENVIRONMENT = "ENVIRONMENT"  # Ray could not set up the runtime_env: another cluster may
+    ENVIRONMENT = "ENVIRONMENT"  # Ray could not set up the runtime_env this time: another cluster may
+    NO_ENVIRONMENT = "NO_ENVIRONMENT"  # nor will it next time: no such package, conda environment, version
     UNSCHEDULABLE = "UNSCHEDULABLE"  # Ray found no room for the driver
     SUPERVISOR = "SUPERVISOR"  # Ray's own helper for the job died or never started
     REFUSED = "REFUSED"  # the cluster answered the submit with an error
@@ -38,8 +40,15 @@ _USERS_OWN = frozenset({FailureKind.USER, FailureKind.TIMED_OUT})
 #: The cluster itself is the trouble: another one goes first. (A lost cluster is not healthy; when it is back,
 #: it is as good as any other.)
 _ELSEWHERE = frozenset(
-    {FailureKind.ENVIRONMENT, FailureKind.UNSCHEDULABLE, FailureKind.REFUSED, FailureKind.SILENT}
+    {
+        FailureKind.ENVIRONMENT,
+        FailureKind.NO_ENVIRONMENT,
+        FailureKind.UNSCHEDULABLE,
+        FailureKind.REFUSED,
+        FailureKind.SILENT,
+    }
 )
+_NOWHERE_ELSE = "not tried again, because no other cluster can take this environment"
 #: Doubling more often than this reaches every ceiling.
 _MAX_DOUBLINGS = 16
 #: Running these again could repeat work that was done.
@@ -71,18 +80,30 @@ class RetryDecision:
 def failure_kind(remote: RemoteJob) -> FailureKind:
     """Tell why Ray calls a job FAILED. Older Rays give no error_type: then an exit code means the program."""
     if remote.error_type is not None:
-        return _BY_ERROR_TYPE.get(remote.error_type, FailureKind.SUPERVISOR)
-    if remote.driver_exit_code is not None:
-        return FailureKind.USER
-    if remote.message.startswith("runtime_env setup failed"):
-        return FailureKind.ENVIRONMENT
-    return FailureKind.SUPERVISOR
+        kind = _BY_ERROR_TYPE.get(remote.error_type, FailureKind.SUPERVISOR)
+    elif remote.driver_exit_code is not None:
+        kind = FailureKind.USER
+    elif remote.message.startswith("runtime_env setup failed"):
+        kind = FailureKind.ENVIRONMENT
+    else:
+        kind = FailureKind.SUPERVISOR
+    lasting = kind is FailureKind.ENVIRONMENT and fails_again(remote.message)
+    return FailureKind.NO_ENVIRONMENT if lasting else kind
 
 
 def decide_retry(
-    job: Job, kind: FailureKind, *, rules: RetryRules, jitter: float, least_delay_s: float = 0.0
+    job: Job,
+    kind: FailureKind,
+    *,
+    rules: RetryRules,
+    jitter: float,
+    least_delay_s: float = 0.0,
+    elsewhere: bool = True,
 ) -> RetryDecision:
-    """Decide what follows a failed attempt. `jitter` is a number from 0 to 1."""
+    """Decide what follows a failed attempt. `jitter` is a number from 0 to 1.
+
+    `elsewhere`: some other cluster might set this environment up.
+    """
     users_own = kind in _USERS_OWN
     user_failures = job.user_failures + users_own
     infra_failures = job.infra_failures + (not users_own)
@@ -91,7 +112,8 @@ def decide_retry(
         if users_own
         else (infra_failures, rules.max_infra_retries, "max_infra_retries")
     )
-    again = used <= budget and kind not in _NEVER_AGAIN
+    stuck = kind is FailureKind.NO_ENVIRONMENT and not elsewhere
+    again = used <= budget and kind not in _NEVER_AGAIN and not stuck
     delay = min(rules.max_delay_s, rules.delay_s * 2.0 ** min(used - 1, _MAX_DOUBLINGS))
     delay = max(least_delay_s, delay * (0.5 + jitter / 2)) if again else 0.0
     avoid = job.avoid
@@ -103,13 +125,16 @@ def decide_retry(
         infra_failures=infra_failures,
         user_failures=user_failures,
         avoid=avoid,
-        sentence=_sentence(kind, again=again, used=used, budget=budget, whose=whose, delay=delay),
+        sentence=_NOWHERE_ELSE
+        if stuck
+        else _sentence(kind, again=again, used=used, budget=budget, whose=whose, delay=delay),
     )
 
 
 def _sentence(kind: FailureKind, *, again: bool, used: int, budget: int, whose: str, delay: float) -> str:
     if again:
-        return f"tried again in {delay:.1f} s (retry {used} of {budget}, {whose})"
+        where = " on another cluster" if kind is FailureKind.NO_ENVIRONMENT else ""
+        return f"tried again{where} in {delay:.1f} s (retry {used} of {budget}, {whose})"
     if kind in _NEVER_AGAIN:
         return "not tried again, because it may have done its work"
     return f"not tried again ({whose} is {budget})"

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.model.decision import QueuedJob
 from ray_multicluster_scheduler.model.resources import TOLERANCE, Resources
 from ray_multicluster_scheduler.policy import score
 from ray_multicluster_scheduler.policy.feasible import (
+    can_have_environment,
     has_allowance,
     has_driver_slot,
     has_supported_version,
@@ -141,10 +142,17 @@ class ScoreTable:
             lacks = (self._claims[number] > self._capacity[number] + TOLERANCE) | np.array(unknown)
             may &= ~(self._claimed[number] & lacks)
         columns = {room.name: column for column, room in enumerate(self._rooms)}
+        #: The only clusters that can object to an environment which asks nothing of Ray.
+        picky = [
+            column for column, room in enumerate(self._rooms) if room.view.failing or room.view.ray_needs
+        ]
         for row, job in enumerate(samples):
             for cluster in (*job.avoid, *(cluster for cluster, _ in job.unfit)):
                 if cluster in columns:
                     may[row, columns[cluster]] = False
+            for column in range(len(self._rooms)) if job.ray_needs else picky:
+                if can_have_environment(job, self._rooms[column], self._rules):
+                    may[row, column] = False
         return may
 
     def _bonus(

@@ -5,17 +5,18 @@ The engine, `explain` and the dry run all use it, so they see the same world.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR
+from ray_multicluster_scheduler.policy.failed_setups import setup_digest, still_failing
+from ray_multicluster_scheduler.policy.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
 _STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
@@ -31,6 +32,8 @@ class World:
     live: Sequence[Job]
     #: Marks made by `drain` / `undrain`, by cluster: they go before the configuration.
     drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    #: What clusters could not set up is forgotten with time.
+    now: float
 
 
 def cluster_views(world: World) -> tuple[ClusterView, ...]:
@@ -60,12 +63,14 @@ class QueuedJobs:
     def __init__(self, specs: Sequence[ClusterSpec]) -> None:
         self._specs = specs
         self._unfit: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._ray_needs: dict[str, RayNeeds] = {}
 
     def of(self, job: Job) -> QueuedJob:
         """Return one job as the planner sees it."""
         key = env_key(job.spec)
         if key not in self._unfit:
             self._unfit[key] = unfit_clusters(job.spec, self._specs)
+            self._ray_needs[key] = ray_needs(job.spec.runtime_env)
         return QueuedJob(
             submission_id=job.submission_id,
             seq=job.seq,
@@ -78,6 +83,7 @@ class QueuedJobs:
             avoid=job.avoid,
             unfit=self._unfit[key],
             env_key=key,
+            ray_needs=self._ray_needs[key],
         )
 
 
@@ -92,12 +98,22 @@ def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[s
     return tuple(unfit)
 
 
+def unworkable(spec: JobSpec, views: Sequence[ClusterView]) -> dict[str, str] | None:
+    """Say for every cluster why it cannot have a job's environment; None when one can, or might."""
+    needs, key = ray_needs(spec.runtime_env), env_key(spec)
+    if not needs and not any(view.ray_needs or view.failing for view in views):
+        return None  # whether it can be composed at all was asked before
+    reasons = dict(unfit_clusters(spec, [view.spec for view in views]))
+    for view in views:
+        why = ray_objection(needs, view.ray_needs, view.snapshot.ray_version) or view.failing.get(key)
+        if why is not None:
+            reasons.setdefault(view.spec.name, why)
+    return reasons if len(reasons) == len(views) else None
+
+
 def env_key(spec: JobSpec) -> str:
-    """Return a hash of the runtime_env without `env_vars`; empty when nothing needs to be set up."""
-    to_set_up = {option: value for option, value in spec.runtime_env.items() if option != "env_vars"}
-    if not to_set_up:
-        return ""
-    return sha256(json.dumps(to_set_up, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    """Return a key of what has to be set up for a job; empty when nothing has."""
+    return setup_digest(spec.runtime_env)
 
 
 def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
@@ -117,6 +133,8 @@ def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
         warm=frozenset(snapshot.warm),
         starting=starting,
         last_start_at=last_start_at(here),
+        ray_needs=ray_needs(spec.runtime_env),
+        failing=still_failing(spec, snapshot, now=world.now),
         allowance=None if limit is None else max(0, limit - starting),
     )
 

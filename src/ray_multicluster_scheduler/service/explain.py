@@ -137,6 +137,7 @@ class Explainer:
             snapshots=self._store.load_snapshots() if snapshots is None else snapshots,
             live=live,
             drains=self._store.drained(),
+            now=self._clock.now(),
         )
         return _Pass(
             queue=tuple(map(QueuedJobs(self._config.clusters).of, waiting)),

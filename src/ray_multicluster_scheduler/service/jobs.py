@@ -7,15 +7,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import JobsFailed, NeverFits, WaitTimeout
-from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed, NeverFits, WaitTimeout
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import ClusterView
+from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.feasible import never_fits
 from ray_multicluster_scheduler.policy.ledger import Room, open_room
+from ray_multicluster_scheduler.policy.ray_needs import ray_needs
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
-from ray_multicluster_scheduler.policy.views import World, cluster_views
+from ray_multicluster_scheduler.policy.views import World, cluster_views, env_key, unworkable
 from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
@@ -47,7 +50,7 @@ class JobService:
         ]
         for name in dict.fromkeys(spec.preferred_cluster for _, spec in accepted):
             self._warn_of_unknown_cluster(name)
-        self._refuse_impossible([spec.claim for _, spec in accepted])
+        self._refuse_impossible([spec for _, spec in accepted])
         return self._store.add(accepted, now=self._clock.now())
 
     def find(self, word: str) -> tuple[Job, ...]:
@@ -78,18 +81,18 @@ class JobService:
         job = self._store.get(submission_id)
         attempts = self._store.attempts(submission_id)
         last = attempts[-1] if attempts else None
+        sent = [job.spec.runtime_env, *(attempt.runtime_env for attempt in attempts)]
+        secrets = {secret for env in sent for secret in secrets_of(env)}
         return {
             "submission_id": job.submission_id,
             "job_id": job.spec.name,
             "status": RAY_STATUS[job.state],
             "state": job.state.value,
-            "message": job.reason,
+            "message": redact_text(job.reason, secrets),
             "cluster": job.cluster or (last.cluster if last else None),
-            "entrypoint": redact_text(
-                last.entrypoint if last else job.spec.entrypoint, secrets_of(job.spec.runtime_env)
-            ),
+            "entrypoint": redact_text(last.entrypoint if last else job.spec.entrypoint, secrets),
             "runtime_env": redact_env(last.runtime_env if last else job.spec.runtime_env),
-            "metadata": dict(job.spec.metadata),
+            "metadata": {key: redact_text(value, secrets) for key, value in job.spec.metadata.items()},
             "tags": list(job.spec.tags),
             "user": job.spec.user,
             "priority": job.spec.priority,
@@ -101,7 +104,7 @@ class JobService:
             "error_type": job.error_type,
             "exit_code": job.exit_code,
             "attempt": job.attempt,
-            "attempts": [_attempt_info(attempt) for attempt in attempts],
+            "attempts": [_attempt_info(attempt, secrets) for attempt in attempts],
             "logs": self._store.load_log(submission_id),
         }
 
@@ -174,11 +177,16 @@ class JobService:
     def how_it_failed(self, job: Job) -> str:
         """Tell which job did not succeed, where and why, with the end of its log."""
         text = self._store.load_log(job.submission_id) or ""
-        lines = text.rstrip().splitlines()[-LAST_LOG_LINES:]
+        lines = redact_text(text, self._secrets(job)).rstrip().splitlines()[-LAST_LOG_LINES:]
         name = job.spec.metadata.get("job_name") or job.spec.name
         log = "".join(f"\n    | {line}" for line in lines) or "\n    | (no log was kept)"
         where = f"on {job.cluster!r}" if job.cluster else "before it got a cluster"
         return visible(f"job {job.submission_id} ({name}) {job.state.value} {where}: {job.reason}{log}")
+
+    def _secrets(self, job: Job) -> tuple[str, ...]:
+        """Return what is secret in the environments that a job may have been sent with."""
+        envs = [job.spec.runtime_env, *(spec.runtime_env for spec in self._config.clusters)]
+        return tuple(secret for env in envs for secret in secrets_of(env))
 
     def _warn_of_unknown_cluster(self, name: str | None) -> None:
         names = [cluster.name for cluster in self._config.clusters]
@@ -189,32 +197,54 @@ class JobService:
                 stacklevel=4,
             )
 
-    def _refuse_impossible(self, claims: Iterable[Resources]) -> None:
-        """Refuse what no cluster could ever hold; wait a moment for sizes that are not known yet."""
+    def _refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
+        """Refuse what no cluster could ever hold; wait a moment for sizes and versions not known yet."""
         ends_at = self._clock.monotonic() + self._config.settings.probe_timeout_s
+        claims = (spec.claim for spec in specs)
         different = {frozenset(claim.items()): claim for claim in claims}  # those of an array are all alike
         open_ones: Collection[Resources] = different.values()
+        environments = {env_key(spec): spec for spec in specs}.values()
+        asks_for_ray = any(ray_needs(spec.runtime_env) for spec in environments)
         mark = 0
-        while open_ones:
-            views = cluster_views(
-                World(specs=self._config.clusters, snapshots=self._store.load_snapshots(), live=())
-            )
+        while True:
+            views = self._views()
             for claim in open_ones:
                 if reason := never_fits(claim, views):
                     raise NeverFits(f"no cluster could ever hold this job: it {reason}")
             rooms = [open_room(view) for view in views]
             open_ones = [claim for claim in open_ones if not _known_to_fit(claim, rooms)]
             left = ends_at - self._clock.monotonic()
-            if not open_ones or left <= 0:
-                return
+            unseen = asks_for_ray and any(view.snapshot.health is Health.UNKNOWN for view in views)
+            if left <= 0 or not (open_ones or unseen):
+                return _refuse_unworkable(environments, views)
             mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
+
+    def _views(self) -> tuple[ClusterView, ...]:
+        return cluster_views(
+            World(
+                specs=self._config.clusters,
+                snapshots=self._store.load_snapshots(),
+                live=(),
+                now=self._clock.now(),
+            )
+        )
+
+
+def _refuse_unworkable(specs: Iterable[JobSpec], views: Sequence[ClusterView]) -> None:
+    """Refuse an environment that no cluster can set up, by its Ray version or as it has shown lately."""
+    for spec in specs:
+        if reasons := unworkable(spec, views):
+            raise InvalidRuntimeEnv(
+                "no cluster can take this environment:\n"
+                + "\n".join(f"cluster {name!r}: {why}" for name, why in reasons.items())
+            )
 
 
 def _known_to_fit(claim: Resources, rooms: Iterable[Room]) -> bool:
     return any(not room.unknown(claim) and not room.beyond(claim) for room in rooms)
 
 
-def _attempt_info(attempt: Any) -> dict[str, Any]:
+def _attempt_info(attempt: Any, secrets: Collection[str]) -> dict[str, Any]:
     return {
         "number": attempt.number,
         "cluster": attempt.cluster,
@@ -223,7 +253,7 @@ def _attempt_info(attempt: Any) -> dict[str, Any]:
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
         "outcome": attempt.outcome,
-        "reason": attempt.reason,
+        "reason": redact_text(attempt.reason, secrets),
     }
 
 

@@ -12,6 +12,7 @@ import pydantic_core
 from sqlalchemy import RowMapping
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node
+from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Target
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -177,5 +178,9 @@ def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:
             "health": Health(data["health"]),
             "pending": None if pending is None else tuple((shape, count) for shape, count in pending),
             "nodes": None if nodes is None else tuple(Node(**_known(Node, node)) for node in nodes),
+            "failed_setups": {
+                key: FailedSetup(**_known(FailedSetup, failed))
+                for key, failed in data.get("failed_setups", {}).items()
+            },
         }
     )

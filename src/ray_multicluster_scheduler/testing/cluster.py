@@ -20,6 +20,7 @@ STOP_WAIT_S = 3.0
 LONGEST_FILE_NAME = 255 - len("job-driver-.log")
 PACKAGE_SCHEME = "gcs://"
 ENVIRONMENT_FAILURE = "RUNTIME_ENV_SETUP_FAILURE"
+ASKED_FOR = "this failure was asked for"
 SUPERVISOR_DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 
 
@@ -84,6 +85,8 @@ class FakeCluster:
     raylet_alive: bool = True
     #: Why no job can be started now, as Ray's error_type; None: they can.
     start_failure: str | None = None
+    #: And what Ray says then.
+    start_failure_words: str = ASKED_FOR
     session_name: str = field(init=False)
     node_id: str = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -189,7 +192,8 @@ class FakeCluster:
         missing = [uri for uri in _package_uris(job.submission.runtime_env) if uri not in self.packages]
         if missing or self.start_failure:
             job.error_type = self.start_failure or ENVIRONMENT_FAILURE
-            what = f"Failed to download {missing[0]}" if missing else "this failure was asked for"
+            asked_for = self.start_failure_words.replace("{runtime_env}", str(job.submission.runtime_env))
+            what = f"Failed to download {missing[0]}" if missing else asked_for
             why = "runtime_env setup failed: " if job.error_type == ENVIRONMENT_FAILURE else ""
             self._end(job, RemoteStatus.FAILED, why + what)
             return

@@ -16,6 +16,7 @@ from aiohttp import web
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.resources import GIB, Resources
 from ray_multicluster_scheduler.testing.cluster import (
+    ASKED_FOR,
     ENVIRONMENT_FAILURE,
     FakeCluster,
     FakeJob,
@@ -154,9 +155,13 @@ class FakeRay(Faults):
         """Call a job FAILED in the next `times` answers about it, although it is not."""
         self.cluster.job(submission_id).misreports = times
 
-    def fail_starts(self, error_type: str | None = ENVIRONMENT_FAILURE) -> None:
-        """Let every job that is started from now on fail with Ray's `error_type`; None ends that."""
+    def fail_starts(self, error_type: str | None = ENVIRONMENT_FAILURE, *, words: str = ASKED_FOR) -> None:
+        """Let every job that is started from now on fail with Ray's `error_type`; None ends that.
+
+        `{runtime_env}` in `words` becomes the environment that the job was sent with, as Ray quotes it.
+        """
         self.cluster.start_failure = error_type
+        self.cluster.start_failure_words = words
 
     async def go_dark(self) -> None:
         """Refuse connections and drop the open ones. Jobs go on."""

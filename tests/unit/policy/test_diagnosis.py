@@ -144,6 +144,12 @@ def test_an_environment_that_ray_would_refuse_is_a_problem() -> None:
     assert found.verdict is Verdict.PROBLEM
 
 
+def test_a_ray_that_the_clusters_own_environment_pins_must_be_its_own() -> None:
+    found = check("environment", spec=a_cluster(runtime_env={"pip": ["ray==2.9.0"]}))
+    assert found.verdict is Verdict.PROBLEM
+    assert "asks for ray==2.9.0" in found.says
+
+
 def test_a_conda_environment_by_name_cannot_be_checked_and_says_so() -> None:
     found = check("environment", spec=a_cluster(runtime_env={"conda": "ts"}))
     assert (found.verdict, "cannot be checked" in found.says) == (Verdict.NOTE, True)

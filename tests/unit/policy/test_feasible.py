@@ -1,16 +1,21 @@
 """Each check objects for its own reason, in words and in numbers; and what can never fit is known at once."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
-from tests.builders import NOW, a_queued, a_view
+from tests.builders import NOW, a_cluster, a_queued, a_view
 from tests.strategies import THOROUGH, resources, worlds
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import GIB, Resources
-from ray_multicluster_scheduler.policy.feasible import never_fits, objection
-from ray_multicluster_scheduler.policy.ledger import open_room
+from ray_multicluster_scheduler.policy.failed_setups import REMEMBERED_S, failed_setup, still_failing
+from ray_multicluster_scheduler.policy.feasible import has_failed_everywhere, never_fits, objection
+from ray_multicluster_scheduler.policy.ledger import open_room, open_rooms
 from ray_multicluster_scheduler.policy.plan import plan
+from ray_multicluster_scheduler.policy.ray_needs import ray_needs
 from ray_multicluster_scheduler.policy.rules import PlanRules
 
 
@@ -61,6 +66,62 @@ def test_an_environment_that_cannot_be_composed_there_is_refused_there_only() ->
     job = a_queued(unfit=(("a", "pip cannot extend the named conda env 'ts'"),))
     assert said(a_view("a"), job) == (Cause.ENVIRONMENT, "pip cannot extend the named conda env 'ts'")
     assert accepts(a_view("b"), job)
+
+
+def test_an_environment_that_does_not_go_with_the_clusters_ray_is_refused_there_only() -> None:
+    job = a_queued(ray_needs=ray_needs({"pip": ["ray[data]==2.52.1"]}))
+    cause, sentence = said(a_view(seen={"ray_version": "2.60.0"}), job)
+    assert cause is Cause.ENVIRONMENT
+    assert sentence.startswith("it runs Ray 2.60.0 and the environment asks for ray[data]==2.52.1")
+    assert accepts(a_view(seen={"ray_version": "2.52.1"}), job)
+    assert accepts(a_view(seen={"ray_version": None}), job)
+
+
+def test_an_environment_that_failed_there_is_refused_there_until_it_may_be_better() -> None:
+    key = "env-1"
+    broken = a_view("a", failing={key: "No matching distribution found for nope"})
+    assert said(broken, a_queued(env_key=key)) == (
+        Cause.ENVIRONMENT,
+        "No matching distribution found for nope",
+    )
+    assert accepts(broken, a_queued(env_key="env-2"))
+    assert accepts(a_view("b"), a_queued(env_key=key))
+
+
+def test_an_environment_has_failed_everywhere_when_no_cluster_is_left_that_might_take_it() -> None:
+    job, rules = a_queued(env_key="env-1"), PlanRules()
+
+    def verdict(*views: ClusterView) -> str | None:
+        return has_failed_everywhere(job, open_rooms(views), rules)
+
+    broken = a_view("a", failing={"env-1": "no such package"})
+    small = a_view("b", {"CPU": 0.1})
+    assert verdict(broken) == "'a': no such package"
+    assert "'b': needs 1 CPU" in str(verdict(broken, small))
+    assert verdict(broken, a_view("b")) is None
+    assert verdict(broken, a_view("b", {"CPU": 0.1}, seen={"health": Health.UNHEALTHY})) is None
+    assert verdict(broken, a_view("b", drained=True)) is None
+    assert verdict(small) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "remembered"),
+    [
+        ({}, True),
+        ({"now": NOW + REMEMBERED_S + 1}, False),
+        ({"session_name": "another"}, False),
+        ({"runtime_env": {"pip": ["a"]}}, False),
+        ({"runtime_env": {"env_vars": {"A": "b"}}}, True),
+    ],
+)
+def test_what_failed_is_remembered_for_a_while_of_the_same_cluster(
+    changes: dict[str, Any], remembered: bool
+) -> None:
+    failed = failed_setup("no such package", a_cluster(), "session", now=NOW)
+    seen = a_view(seen={"failed_setups": {"env-1": failed}, "session_name": "session"}).snapshot
+    after = replace(seen, session_name=changes.get("session_name", "session"))
+    spec = a_cluster(runtime_env=changes.get("runtime_env", {}))
+    assert bool(still_failing(spec, after, now=changes.get("now", NOW))) is remembered
 
 
 def test_an_unknown_size_is_its_own_reason_and_not_zero() -> None:

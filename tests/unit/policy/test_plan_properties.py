@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placem
 from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.policy.ledger import open_rooms
 from ray_multicluster_scheduler.policy.plan import PlanRules, decisions, plan
+from ray_multicluster_scheduler.policy.ray_needs import ray_objection
 
 World = tuple[list[QueuedJob], list[ClusterView]]
 RULES = PlanRules()
@@ -47,7 +48,10 @@ def test_no_job_goes_to_a_cluster_that_is_ill_drained_too_old_or_unfit(world: Wo
         assert view.snapshot.health is Health.HEALTHY
         assert not view.drained
         assert view.snapshot.ray_version != "2.8.1"
-        assert placement.cluster not in dict(jobs[placement.submission_id].unfit)
+        job = jobs[placement.submission_id]
+        assert placement.cluster not in dict(job.unfit)
+        assert job.env_key not in view.failing
+        assert ray_objection(job.ray_needs, view.ray_needs, view.snapshot.ray_version) is None
 
 
 @THOROUGH

@@ -15,7 +15,13 @@ from ray_multicluster_scheduler.policy.moves import (
     replace_silent,
     without_cluster,
 )
-from ray_multicluster_scheduler.policy.retry import FailureKind, RetryRules, decide_retry, failure_kind
+from ray_multicluster_scheduler.policy.retry import (
+    FailureKind,
+    RetryDecision,
+    RetryRules,
+    decide_retry,
+    failure_kind,
+)
 
 RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
 USERS_OWN = {FailureKind.USER, FailureKind.TIMED_OUT}
@@ -39,6 +45,16 @@ def a_failed_remote(**changes: object) -> RemoteJob:
         (a_failed_remote(error_type="SOMETHING_NEW"), FailureKind.SUPERVISOR),
         (a_failed_remote(driver_exit_code=1), FailureKind.USER),
         (a_failed_remote(message="runtime_env setup failed: no such package"), FailureKind.ENVIRONMENT),
+        (
+            a_failed_remote(message="runtime_env setup failed: ERROR: No matching distribution found for x"),
+            FailureKind.NO_ENVIRONMENT,
+        ),
+        (
+            a_failed_remote(
+                error_type="RUNTIME_ENV_SETUP_FAILURE", message="ValueError: Could not find Conda executable"
+            ),
+            FailureKind.NO_ENVIRONMENT,
+        ),
         (a_failed_remote(), FailureKind.SUPERVISOR),
     ],
 )
@@ -80,6 +96,7 @@ def test_a_cluster_that_broke_refused_or_left_the_job_is_avoided_and_a_lost_one_
 ) -> None:
     elsewhere = kind in {
         FailureKind.ENVIRONMENT,
+        FailureKind.NO_ENVIRONMENT,
         FailureKind.UNSCHEDULABLE,
         FailureKind.REFUSED,
         FailureKind.SILENT,
@@ -92,6 +109,17 @@ def test_a_turn_that_comes_later_than_the_delay_is_waited_for_and_said() -> None
     decision = decide_retry(a_failed_attempt(), FailureKind.LOST, rules=RULES, jitter=0, least_delay_s=99)
     assert decision.delay_s == 99
     assert "in 99.0 s" in decision.sentence
+
+
+def test_an_environment_that_cannot_be_had_is_tried_elsewhere_or_not_at_all() -> None:
+    def decide(*, elsewhere: bool) -> RetryDecision:
+        kind = FailureKind.NO_ENVIRONMENT
+        return decide_retry(a_failed_attempt(), kind, rules=RULES, jitter=0, elsewhere=elsewhere)
+
+    assert decide(elsewhere=True).again
+    assert "tried again on another cluster" in decide(elsewhere=True).sentence
+    assert not decide(elsewhere=False).again
+    assert "no other cluster can take this environment" in decide(elsewhere=False).sentence
 
 
 def test_what_may_have_done_its_work_is_never_repeated() -> None:

@@ -1,0 +1,113 @@
+"""Does an environment go with the cluster's Ray? Another one cannot be installed; old ones ignore options.
+
+Without this, a pinned Ray is downloaded as a whole before Ray refuses it, and `uv` on an old Ray runs the job
+without its packages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
+
+#: The first Ray that knows an option. All others are older than the oldest Ray that gets jobs.
+SINCE: Mapping[str, tuple[int, int]] = {"image_uri": (2, 24), "uv": (2, 40), "py_executable": (2, 43)}
+_OWN_PYTHON = ("conda", "image_uri", "container")
+_INSTALLERS = ("pip", "uv")
+#: `ray-default=2.9`, `conda-forge::ray-core >=2.9`.
+_CONDA_RAY = re.compile(
+    r"(?:\S+::)?ray(?:-(?:core|default|data|train|tune|serve|rllib|air|all))?\s*(?P<version>[=<>!~].*)"
+)
+
+
+def ray_needs(runtime_env: Mapping[str, Any]) -> RayNeeds:
+    """Return what a normalised environment asks of the cluster's Ray."""
+    if not runtime_env:
+        return NO_NEEDS
+    return RayNeeds(
+        pins=tuple(_pins(runtime_env)),
+        options=tuple(option for option in SINCE if option in runtime_env),
+        own_python=any(option in runtime_env for option in _OWN_PYTHON),
+        own_installer=any(option in runtime_env for option in _INSTALLERS),
+    )
+
+
+def ray_objection(job: RayNeeds, cluster: RayNeeds, ray_version: str | None) -> str | None:
+    """Say what the cluster's Ray lacks for a job's environment over the cluster's own; None: nothing."""
+    if ray_version is None or not (job or cluster):
+        return None
+    pins, options = job.pins, job.options
+    if not job.own_python:  # else the job replaces what the cluster has
+        pins = pins or cluster.pins
+        options += tuple(each for each in cluster.options if not (each == "uv" and job.own_installer))
+    return _lacks(pins, options, ray_version)
+
+
+@lru_cache(maxsize=4096)
+def _lacks(pins: tuple[tuple[str, str], ...], options: tuple[str, ...], ray_version: str) -> str | None:
+    try:
+        version = Version(ray_version)
+    except InvalidVersion:
+        return None
+    for written, specifier in pins:
+        if not SpecifierSet(specifier).contains(version, prereleases=True):
+            return (
+                f"it runs Ray {ray_version} and the environment asks for {written}; a cluster's Ray cannot "
+                "be changed, so leave it out"
+            )
+    for option in options:
+        if version.release[:2] < SINCE[option]:
+            since = ".".join(map(str, SINCE[option]))
+            return f"it runs Ray {ray_version}, which ignores {option}: that needs Ray {since} or newer"
+    return None
+
+
+def _pins(runtime_env: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for installer in _INSTALLERS:
+        value = runtime_env.get(installer) or ()
+        yield from _pip_pins(value.get("packages", ()) if isinstance(value, Mapping) else value)
+    conda = runtime_env.get("conda")
+    for item in conda.get("dependencies") or () if isinstance(conda, Mapping) else ():
+        if isinstance(item, Mapping):
+            yield from _pip_pins(item.get("pip") or ())
+        elif (found := _CONDA_RAY.fullmatch(item.strip())) and (specifier := _from_conda(found["version"])):
+            yield item, specifier
+
+
+def _pip_pins(items: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for item in items:
+        if "ray" in item.lower() and (specifier := _specifier(item)):
+            yield item.strip(), specifier
+
+
+def _specifier(item: str) -> str | None:
+    """Return the versions of Ray that a requirement allows; None when it is about something else.
+
+    A marker is for the node to judge, and nobody knows what is behind a URL.
+    """
+    try:
+        requirement = Requirement(re.sub(r"\s+(?:--|#).*", "", item))
+    except InvalidRequirement:
+        return None
+    if canonicalize_name(requirement.name) != "ray" or requirement.marker or requirement.url:
+        return None
+    return str(requirement.specifier) or None
+
+
+def _from_conda(version: str) -> str | None:
+    """Return conda's `=2.9` as pip writes it; None for what only conda can read."""
+    written = version.replace(" ", "")
+    if written.startswith("=") and not written.startswith("=="):
+        written = f"=={written[1:].removesuffix('.*')}.*"
+    try:
+        return str(SpecifierSet(written))
+    except InvalidSpecifier:
+        return None

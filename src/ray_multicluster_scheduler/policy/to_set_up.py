@@ -1,0 +1,22 @@
+"""What Ray has to install before a program starts, in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def to_set_up(runtime_env: Mapping[str, Any]) -> str:
+    """Return what takes time in an environment (`pip: 2 packages`); empty: only files and variables."""
+    counts = {name: _packages(runtime_env.get(name)) for name in ("pip", "uv")}
+    if isinstance(conda := runtime_env.get("conda"), Mapping):  # a name needs no installation
+        items = conda.get("dependencies") or ()
+        counts["conda"] = sum(_packages(item["pip"]) if isinstance(item, Mapping) else 1 for item in items)
+    parts = [f"{name}: {count} package{'' if count == 1 else 's'}" for name, count in counts.items() if count]
+    if "image_uri" in runtime_env or "container" in runtime_env:
+        parts.append("a container image")
+    return ", ".join(parts)
+
+
+def _packages(value: Any) -> int:
+    return len(value.get("packages", ()) if isinstance(value, Mapping) else value or ())
