@@ -198,7 +198,7 @@ class ClusterWorker:
         kind, context = verdict.failure, self._context
         elsewhere = True
         if kind is FailureKind.NO_ENVIRONMENT:
-            self._setups.failed(job, self._board.without_secrets(verdict.reason, job))
+            await self._setups.failed(job, self._board.without_secrets(verdict.reason, job))
             elsewhere = self._setups.elsewhere(job, self._throttles.snapshots())
         retry = decide_retry(
             job,

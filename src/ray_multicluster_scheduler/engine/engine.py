@@ -139,7 +139,7 @@ class Leadership:
         settings = context.settings
         self.board = Board(context, lease, moved=self._on_moved)
         self._publish = asyncio.Event()
-        self._setups = FailedSetups(context, changed=self._publish.set)
+        self._setups = FailedSetups(context, publish=self._publish_snapshots)
         self._throttles = Throttles(
             context, self.board, self._setups, ThrottleRules(), replacement_bucket(settings)
         )

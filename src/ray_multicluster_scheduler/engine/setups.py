@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.rules import plan_rules
@@ -16,11 +16,11 @@ from ray_multicluster_scheduler.policy.views import QueuedJobs, World, cluster_v
 
 
 class FailedSetups:
-    """By cluster and env_key. `changed` is called when the others should know of it."""
+    """By cluster and env_key. `publish` tells other processes what this one has seen."""
 
-    def __init__(self, context: EngineContext, *, changed: Callable[[], None]) -> None:
+    def __init__(self, context: EngineContext, *, publish: Callable[[], Awaitable[None]]) -> None:
         self._context = context
-        self._changed = changed
+        self._publish = publish
         self._queued = QueuedJobs(context.config.clusters)
         self._on: dict[str, dict[str, FailedSetup]] = {spec.name: {} for spec in context.config.clusters}
 
@@ -31,21 +31,23 @@ class FailedSetups:
             if name in self._on:
                 self._on[name] = dict(snapshot.failed_setups)
 
-    def failed(self, job: Job, reason: str) -> None:
-        """Take note that a job's environment cannot be set up on its cluster."""
+    async def failed(self, job: Job, reason: str) -> None:
+        """Note that a job's environment cannot be set up on its cluster; published before the job ends."""
         assert job.cluster is not None
         spec, now = self._context.config.cluster(job.cluster), self._context.clock.now()
         session_name = self._context.watch.snapshots()[job.cluster].session_name
-        known = {key: each for key, each in self._on[job.cluster].items() if each.until > now}
-        known[env_key(job.spec)] = failed_setup(reason, spec, session_name, now=now)
+        key, known = env_key(job.spec), self._on[job.cluster]
+        known = {each: failed for each, failed in known.items() if each != key and failed.until > now}
+        is_news = key not in self._on[job.cluster]
+        known[key] = failed_setup(reason, spec, session_name, now=now)
         self._on[job.cluster] = dict(list(known.items())[-MOST_REMEMBERED:])
-        self._changed()
+        if is_news:
+            await self._publish()
 
     def worked(self, job: Job) -> None:
         """Take note that a job's driver has started: its environment is there."""
-        known = self._on.get(job.cluster or "")
-        if known and known.pop(env_key(job.spec), None) is not None:
-            self._changed()
+        if known := self._on.get(job.cluster or ""):
+            known.pop(env_key(job.spec), None)
 
     def elsewhere(self, job: Job, snapshots: Mapping[str, ClusterSnapshot]) -> bool:
         """Tell whether some cluster is left that might set a job's environment up."""

@@ -26,7 +26,8 @@ KNOWN_SPECS = 4096
 ACCEPTED = "accepted"
 #: What is kept as JSON, and the fields that it has in this version.
 _FIELD_NAMES: Mapping[type[Any], frozenset[str]] = {
-    record: frozenset(field.name for field in fields(record)) for record in (JobSpec, ClusterSnapshot, Node)
+    record: frozenset(field.name for field in fields(record))
+    for record in (JobSpec, ClusterSnapshot, Node, FailedSetup)
 }
 #: The columns in which all new jobs are the same: the defaults of the record.
 _NEW = {
