@@ -106,9 +106,10 @@ class ClusterWorker:
             self._looked_at = self._context.clock.monotonic()
             if not known:
                 self._looker.rest()
+                self.looked.set()
             elif await self._reconcile(known):
                 await self._stop_unwanted()
-            self.looked.set()
+                self.looked.set()
         await self._sweep()
 
     # -- sending
