@@ -9,6 +9,7 @@ from typing import Protocol
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, Usage
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit, RemoteVersion
+from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
 
 #: A clock that is off by less than this was not set; it was only read a little later.
@@ -208,6 +209,22 @@ class JobStore(Protocol):
 
     def load_snapshots(self) -> dict[str, ClusterSnapshot]:
         """Return the last published snapshots by cluster name."""
+
+    def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
+        """Remove what need not be kept, of about `limit` jobs in a short transaction; repeat while `more`.
+
+        Secrets of ended jobs go first, then logs, then jobs with their attempts and events, oldest first.
+        Jobs that have not ended and those that one of these waits for stay. Safe beside a leader.
+        """
+
+    def prunable(self, keep: Keep, *, now: float) -> Pruned:
+        """Count the jobs and logs that `prune` would remove because of their age and number."""
+
+    def space(self) -> Space:
+        """Return what the store takes on the disk, and how much of that holds something."""
+
+    def shrink(self, *, most_bytes: int) -> bool:
+        """Give some free space back to the file system, if there is much; tell whether there is more."""
 
     def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
         """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch.

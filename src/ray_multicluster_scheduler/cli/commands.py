@@ -66,6 +66,12 @@ class Commands(LazyGroup):
             panel=_JOBS,
             about="Stop jobs, waiting or running, and wait until they have ended.",
         ),
+        "prune": Entry(
+            where="prune_cmd:prune",
+            panel=_JOBS,
+            about="Remove jobs that ended long ago, with their logs, attempts and events, and give their "
+            "space back.",
+        ),
         "clusters": Entry(
             where="clusters_cmd:clusters",
             panel=_CLUSTERS,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
     from ray_multicluster_scheduler.service.request import JobRequest
+    from ray_multicluster_scheduler.service.retention import keep_rules, prune_all
     from ray_multicluster_scheduler.store import open_store
 
 __all__ = [
@@ -35,11 +36,13 @@ __all__ = [
     "examine",
     "find_config",
     "job_row",
+    "keep_rules",
     "load_config",
     "localise",
     "open_ray_api",
     "open_state_api",
     "open_store",
+    "prune_all",
     "this_user",
 ]
 
@@ -53,11 +56,13 @@ _HOMES = {
     "examine": "engine.doctor",
     "find_config": "config",
     "job_row": "client.jobs",
+    "keep_rules": "service.retention",
     "load_config": "config",
     "localise": "packages.runtime_env",
     "open_ray_api": "ray_api.client",
     "open_state_api": "ray_api.state",
     "open_store": "store",
+    "prune_all": "service.retention",
     "this_user": "client.jobs",
 }
 

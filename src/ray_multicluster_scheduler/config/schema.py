@@ -92,6 +92,24 @@ class Settings(_Section):
         le=600,
         description="Another scheduler takes over when the leader has not been heard of for this long.",
     )
+    keep_jobs_days: float = Field(
+        90.0, ge=0.01, le=36500, description="Jobs that ended longer ago are removed, with all about them."
+    )
+    keep_jobs: int = Field(
+        250_000, ge=1, le=10**9, description="Of the jobs that have ended, so many are kept: the newest."
+    )
+    keep_logs_days: float = Field(
+        30.0, ge=0, le=36500, description="Kept logs of jobs that ended longer ago are removed."
+    )
+    keep_secrets_days: float = Field(
+        3.0, ge=0, le=36500, description="Secrets of jobs that ended longer ago are removed from the store."
+    )
+    keep_store_mib: int = Field(
+        900,
+        ge=16,
+        le=10**7,
+        description="A store that holds more loses its oldest logs, then the oldest jobs that have ended.",
+    )
     log_keep_bytes: int = Field(
         1048576, ge=0, le=2**30, description="The end of each job's log of which we keep a copy."
     )

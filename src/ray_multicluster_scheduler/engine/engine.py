@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.outlook import Outlook
 from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.place import Placer
+from ray_multicluster_scheduler.engine.prune import Pruner
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
@@ -189,6 +190,7 @@ class Leadership:
                     repeat(self._place, self._plan, lambda: self._place_pause_s),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
                     self._collect_packages(),
+                    Pruner(context, self.board).run(),
                     *(worker.run() for worker in self.workers.values()),
                 ]
             )

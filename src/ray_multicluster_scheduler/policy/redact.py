@@ -56,6 +56,15 @@ def secrets_of(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(value) for name, value in env_vars.items() if is_secret_name(name))
 
 
+def is_redacted(value: Any) -> bool:
+    """Tell whether something in here was hidden: it can be shown, but no longer used."""
+    if isinstance(value, str):
+        return REDACTED in value
+    if isinstance(value, Mapping):
+        return any(is_redacted(content) for content in value.values())
+    return isinstance(value, (list, tuple)) and any(is_redacted(item) for item in value)
+
+
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     """Return `text` without the given secrets and without users and passwords in URLs."""
     known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)

@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.policy.redact import REDACTED, is_redacted
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared, chunks
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many
 from ray_multicluster_scheduler.store.rows import ACCEPTED, event_row, new_job, new_job_row
@@ -72,6 +73,7 @@ def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
     """
     new, ids = _tell_new_from_known(tx, requests)
     _check_ids(tx, new)
+    _check_secrets(new)
     aliases = {asked: known for (asked, *_), known in zip(requests, ids, strict=True) if asked != known}
     if aliases:
         new = {each: (_with_known_ids(spec, aliases), now) for each, (spec, now) in new.items()}
@@ -135,6 +137,16 @@ def _check_ids(tx: Connection, new: Collection[str]) -> None:
             f"submission id {submission_id!r} already exists (it is {state.value}); choose another one, "
             "or repeat the idempotency_key of the first submission to get that job back"
         )
+
+
+def _check_secrets(new: _New) -> None:
+    for submission_id, (spec, _) in new.items():
+        if is_redacted(spec.runtime_env):
+            raise InvalidRequest(
+                f"the runtime_env of {submission_id!r} holds {REDACTED!r} for a secret: it comes from a "
+                "screen, or from a job that ended longer ago than keep_secrets_days; submit the job with its "
+                "real values"
+            )
 
 
 def _states(tx: Connection, submission_ids: Sequence[str]) -> dict[str, JobState]:

@@ -40,6 +40,9 @@ _EXPLANATIONS = {
 }
 #: What the driver says of a value of a type that SQLite does not have.
 _ABOUT_A_VALUE = "Error binding parameter"
+_CAN_SHRINK = "PRAGMA auto_vacuum=INCREMENTAL"
+#: A log that was longer for a while is cut to this.
+_LOG_BYTES = 64 * 2**20
 _FATAL = "disk I/O error"
 _PASSING = frozenset({"database or disk is full", "database is locked"})
 
@@ -89,6 +92,7 @@ class Database:
         """Let readers and the writer work side by side; kept in the file once it is set."""
         with self._translated(), contextlib.closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
+            cursor.execute(_CAN_SHRINK)  # of use only before the first page is written
             (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
             cursor.close()
         if mode != "wal":
@@ -100,6 +104,26 @@ class Database:
         with self.read() as tx:  # the first transaction opens the log
             tx.exec_driver_sql("SELECT 1 FROM sqlite_master").first()
         self._files |= {path: _identity(path) for path in log_files(self._path)}
+
+    def rewrite(self) -> None:
+        """Write the whole database anew, without free space, and so that it can give back space from now on.
+
+        Nobody can write meanwhile, and it takes the same space once more until it is done.
+        """
+        with self._writing, self._translated():
+            self._check_may_write()
+            with contextlib.closing(self._engine.raw_connection()) as connection:
+                cursor = connection.cursor()
+                for statement in (_CAN_SHRINK, "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                    cursor.execute(statement).fetchall()
+                cursor.close()
+
+    def flush(self) -> None:
+        """Bring the log to the database, and both to the size that they need."""
+        with self._writing, self._translated():
+            self._check_may_write()
+            with contextlib.closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close all connections; later calls raise `StoreError`."""
@@ -199,6 +223,7 @@ def _on_connect(connection: Any, _record: object) -> None:
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_S * 1000}")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
     cursor.close()
 
 

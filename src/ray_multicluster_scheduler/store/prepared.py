@@ -91,10 +91,9 @@ class ForIds:
         self._make = make
         self._compiled = lru_cache(maxsize=_COMPILED)(self._compile)
 
-    def run(self, tx: Connection, ids: Sequence[str]) -> None:
-        """Run an UPDATE or DELETE for all ids."""
-        for _ in self._results(tx, ids):
-            pass
+    def run(self, tx: Connection, ids: Sequence[str]) -> int:
+        """Run an UPDATE or DELETE for all ids; return how many rows that has touched."""
+        return sum(result.rowcount for result in self._results(tx, ids))
 
     def rows(self, tx: Connection, ids: Sequence[str]) -> list[Sequence[Any]]:
         """Return all rows that a SELECT finds."""

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, literal_column, select, update
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
+from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import (
     accept,
@@ -23,6 +24,8 @@ from ray_multicluster_scheduler.store import (
     leadership,
     moves,
     queue,
+    retention,
+    space,
 )
 from ray_multicluster_scheduler.store.bell import Bell
 from ray_multicluster_scheduler.store.database import Database
@@ -31,6 +34,9 @@ from ray_multicluster_scheduler.store.holders import Holders
 from ray_multicluster_scheduler.store.prepared import Fixed
 from ray_multicluster_scheduler.store.tables import meta
 from ray_multicluster_scheduler.store.version import require_current
+
+#: Given back in one transaction, which keeps nobody waiting for long.
+SHRINK_BYTES = 8 * 2**20
 
 _CHANGES = Fixed(select(meta.c.changes))
 _COUNT_CHANGE = Fixed(update(meta).values(changes=meta.c.changes + literal_column("1")))
@@ -206,6 +212,40 @@ class SqlStore:
         """Return the last published snapshots by cluster name."""
         with self._database.read() as tx:
             return clusters.load_snapshots(tx)
+
+    # Retention
+
+    def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
+        """Take one small step in removing what need not be kept."""
+        with self._write(epoch=epoch, news=False) as tx:
+            return retention.prune(tx, keep, now=now, limit=limit)
+
+    def prunable(self, keep: Keep, *, now: float) -> Pruned:
+        """Count what the rules about age and number would remove."""
+        with self._database.read() as tx:
+            return retention.prunable(tx, keep, now=now)
+
+    def space(self) -> Space:
+        """Return what the store takes on the disk."""
+        with self._database.read() as tx:
+            return space.space(tx)
+
+    def shrink(self, *, most_bytes: int) -> bool:
+        """Give some of the free space back to the file system; tell whether there is more to give."""
+        with self._write(news=False) as tx:
+            return space.shrink(tx, most_bytes=most_bytes)
+
+    def compact(self, *, rewrite: bool) -> bool:
+        """Give all free space back; False: only a rewrite can, because an older version made this store."""
+        with self._database.read() as tx:
+            in_place = space.can_shrink(tx)
+        if rewrite and not in_place:
+            self._database.rewrite()
+            return True
+        while self.shrink(most_bytes=SHRINK_BYTES):
+            pass
+        self._database.flush()
+        return in_place
 
     # The leader lease
 

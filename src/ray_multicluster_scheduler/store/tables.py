@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0004_pre"
+REVISION = "0005_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -84,8 +84,9 @@ upkeep = Table(
     # The last start of the machine, and what had to be added to its uptime to get the time.
     Column("clock_boot", Text),
     Column("clock_offset", Float),
-    # Of jobs that ended before this, the secrets are removed.
+    # Of jobs that ended before this, the secrets are removed, and the logs.
     Column("secrets_until", Float, nullable=False),
+    Column("logs_until", Float),
     CheckConstraint("id = 1", name="one_row"),
 )
 

@@ -1,0 +1,220 @@
+"""History has an end: secrets go first, then logs, then whole jobs; what is still needed stays."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.builders import NOW, a_spec
+from tests.contract.store.leader import Leader
+
+from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, LeaseLost
+from ray_multicluster_scheduler.model.retention import Keep, Pruned
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.redact import REDACTED
+from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.service.retention import prune_all
+
+S = JobState
+DAY = 86400.0
+KEEP_ALL = {"jobs_s": 1e9, "logs_s": 1e9, "secrets_s": 1e9, "jobs": 10**6, "size_bytes": 10**12}
+
+
+def keep(**changes: Any) -> Keep:
+    return Keep(**{**KEEP_ALL, **changes})
+
+
+def ids(store: JobStore) -> list[str]:
+    return sorted(job.submission_id for job in store.list_jobs())
+
+
+@pytest.fixture
+def leader(store: JobStore) -> Leader:
+    return Leader(store)
+
+
+def ended(leader: Leader, submission_id: str, *, days_ago: float, log: str = "text", **spec: Any) -> None:
+    """Let a job end so long ago, with a log."""
+    at = NOW - days_ago * DAY
+    leader.store.add([(submission_id, a_spec(**spec))], now=at)
+    leader.move(submission_id, S.PLACED, S.RUNNING, now=at)
+    leader.move(submission_id, S.SUCCEEDED, now=at)
+    leader.store.apply([], epoch=leader.lease.epoch, now=at, logs=[(submission_id, 1, log)])
+
+
+def test_jobs_that_ended_long_ago_go_with_all_that_is_about_them(leader: Leader) -> None:
+    store = leader.store
+    ended(leader, "old", days_ago=91, tags=("nightly",))
+    ended(leader, "young", days_ago=89, tags=("nightly",))
+
+    assert prune_all(store, keep(jobs_s=90 * DAY), now=NOW) == Pruned(jobs=1, logs=1)
+
+    assert ids(store) == ["young"]
+    with pytest.raises(JobNotFound):
+        store.get("old")
+    assert store.events("old") == store.attempts("old") == ()
+    assert store.load_log("old") is None
+    assert len(store.events("young")) == 4
+    assert store.load_log("young") == "text"
+    assert [job.submission_id for job in store.list_jobs(tag="nightly")] == ["young"]
+
+
+def test_of_too_many_the_newest_stay(leader: Leader) -> None:
+    for number in range(6):
+        ended(leader, f"job-{number}", days_ago=6 - number)
+    leader.add("open")
+
+    assert prune_all(leader.store, keep(jobs=2), now=NOW).jobs == 4
+
+    assert ids(leader.store) == ["job-4", "job-5", "open"]
+
+
+@pytest.mark.parametrize("state", [S.QUEUED, S.PLACED, S.RUNNING, S.UNREACHABLE])
+def test_what_has_not_ended_stays_however_old_it_is(leader: Leader, state: JobState) -> None:
+    leader.add("open", state)
+
+    assert prune_all(leader.store, keep(jobs_s=0, jobs=0, size_bytes=0), now=NOW + 1000 * DAY) == Pruned()
+
+    assert ids(leader.store) == ["open"]
+
+
+def test_what_an_open_job_waits_for_stays(leader: Leader) -> None:
+    store = leader.store
+    leader.add("first", S.FAILED)
+    leader.add("other", S.FAILED)
+    store.add([("waits", a_spec(depends_on=("first",)))], now=NOW)
+
+    prune_all(store, keep(jobs_s=0), now=NOW + DAY)
+    assert ids(store) == ["first", "waits"]
+
+    leader.move("waits", S.FAILED)
+    prune_all(store, keep(jobs_s=0), now=NOW + DAY)
+    assert ids(store) == []
+
+
+def test_logs_go_before_their_jobs(leader: Leader) -> None:
+    ended(leader, "old", days_ago=31)
+    ended(leader, "young", days_ago=29)
+
+    assert prune_all(leader.store, keep(logs_s=30 * DAY), now=NOW) == Pruned(logs=1)
+
+    assert leader.store.load_log("old") is None
+    assert leader.store.load_log("young") == "text"
+    assert ids(leader.store) == ["old", "young"]
+    assert prune_all(leader.store, keep(logs_s=30 * DAY), now=NOW) == Pruned()
+
+
+def test_a_store_that_is_too_large_loses_logs_then_jobs(leader: Leader) -> None:
+    store = leader.store
+    for number in range(20):
+        ended(leader, f"job-{number:02}", days_ago=20 - number, log="x" * 100_000)
+    full = store.space().used_bytes
+
+    some = prune_in_steps_of(store, 1, keep(size_bytes=full - 500_000))
+    assert 3 <= some.logs <= 7  # no more than needed, the oldest first
+    assert some.jobs == 0
+    assert store.load_log("job-00") is None
+    assert store.load_log("job-19") is not None
+
+    most = prune_all(store, keep(size_bytes=0), now=NOW)
+    assert (most.jobs, some.logs + most.logs) == (20, 20)
+
+
+def prune_in_steps_of(store: JobStore, limit: int, rules: Keep) -> Pruned:
+    logs = jobs = 0
+    while (step := store.prune(rules, now=NOW, limit=limit)).more:
+        logs, jobs = logs + step.logs, jobs + step.jobs
+    return Pruned(logs=logs, jobs=jobs)
+
+
+def test_secrets_of_ended_jobs_go_first_and_everything_else_stays(leader: Leader) -> None:
+    store = leader.store
+    env = {"env_vars": {"API_KEY": "hunter2222", "MODE": "fast"}, "pip": ["requests"]}
+    store.add(
+        [("job", a_spec(entrypoint="run --key hunter2222", runtime_env=env, metadata={"k": "v"}))], now=NOW
+    )
+    composed = {"env_vars": {**env["env_vars"], "CLUSTER_TOKEN": "of-the-cluster"}}  # type: ignore[dict-item]
+    leader.move(
+        "job", S.PLACED, attempt_changes={"entrypoint": "run --key hunter2222", "runtime_env": composed}
+    )
+    leader.move("job", S.FAILED, reason="it said hunter2222 and of-the-cluster")
+
+    assert prune_all(store, keep(secrets_s=DAY), now=NOW + DAY / 2) == Pruned()
+    assert store.get("job").spec.runtime_env == env
+    assert prune_all(store, keep(secrets_s=DAY), now=NOW + 2 * DAY) == Pruned(secrets=1)
+
+    job, (attempt,) = store.get("job"), store.attempts("job")
+    kept = json.dumps([str(job), str(attempt), str(store.events("job"))])
+    assert "hunter2222" not in kept
+    assert "of-the-cluster" not in kept
+    assert job.spec.runtime_env == {"env_vars": {"API_KEY": REDACTED, "MODE": "fast"}, "pip": ["requests"]}
+    assert job.spec.entrypoint == f"run --key {REDACTED}"
+    assert job.spec.metadata == {"k": "v"}
+    assert attempt.runtime_env["env_vars"]["MODE"] == "fast"
+    assert prune_all(store, keep(secrets_s=DAY), now=NOW + 2 * DAY) == Pruned()
+
+
+@pytest.mark.parametrize(
+    "env", [{"env_vars": {"API_KEY": "hunter2222"}}, {"pip": ["--index-url", "https://me:hunter2222@host/"]}]
+)
+def test_a_job_without_its_secrets_is_not_accepted_again(leader: Leader, env: dict[str, Any]) -> None:
+    ended(leader, "job", days_ago=5, runtime_env=env)
+    again = leader.store.get("job").spec
+    leader.store.add([("in-time", again)], now=NOW)
+    prune_all(leader.store, keep(secrets_s=DAY), now=NOW)
+
+    with pytest.raises(InvalidRequest, match=r"'too-late' holds '<redacted>' .* keep_secrets_days"):
+        leader.store.add([("too-late", leader.store.get("job").spec)], now=NOW)
+
+
+def test_secrets_of_jobs_that_may_still_run_stay(leader: Leader) -> None:
+    env = {"env_vars": {"API_KEY": "hunter2222"}}
+    leader.add("open", S.RUNNING, runtime_env=env)
+
+    prune_all(leader.store, keep(secrets_s=0), now=NOW + 1000 * DAY)
+
+    assert leader.store.get("open").spec.runtime_env == env
+
+
+def test_jobs_that_ended_together_are_not_forgotten_at_the_edge_of_a_step(leader: Leader) -> None:
+    env = {"env_vars": {"API_KEY": "hunter2222"}}
+    for number in range(7):
+        ended(leader, f"job-{number}", days_ago=5, runtime_env=env)
+    steps = []
+
+    while (step := leader.store.prune(keep(secrets_s=DAY, logs_s=DAY), now=NOW, limit=2)).more:
+        steps.append(step)
+
+    assert sum(step.secrets for step in steps) == 7
+    assert sum(step.logs for step in steps) == 7
+
+
+def test_what_would_go_is_counted_before(leader: Leader) -> None:
+    for number in range(6):
+        ended(leader, f"job-{number}", days_ago=60 - 10 * number)
+    leader.add("open")
+    rules = keep(jobs_s=45 * DAY, logs_s=25 * DAY, jobs=5)
+
+    counted = leader.store.prunable(rules, now=NOW)
+
+    assert (counted.jobs, counted.logs) == (2, 4)
+    assert len(ids(leader.store)) == 7
+    pruned = prune_all(leader.store, rules, now=NOW)
+    assert (pruned.jobs, pruned.logs) == (2, 4)
+
+
+def test_a_former_leader_prunes_nothing(leader: Leader) -> None:
+    ended(leader, "old", days_ago=91)
+
+    with pytest.raises(LeaseLost):
+        leader.store.prune(keep(jobs_s=0), now=NOW, limit=10, epoch=leader.lease.epoch - 1)
+
+    assert ids(leader.store) == ["old"]
+
+
+def test_the_key_of_a_job_that_is_gone_makes_a_new_one(leader: Leader) -> None:
+    ended(leader, "old", days_ago=91, idempotency_key="nightly")
+    prune_all(leader.store, keep(jobs_s=90 * DAY), now=NOW)
+
+    (job,) = leader.store.add([("new", a_spec(idempotency_key="nightly"))], now=NOW)
+
+    assert job.submission_id == "new"
