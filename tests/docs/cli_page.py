@@ -34,10 +34,12 @@ are searched. `--help` after any command shows the same as this page, which is w
 ## Who schedules
 
 There is no server. Of the processes that use one configuration, one leads: it places, sends and watches the
-jobs of all. `submit`, `wait`, `logs -f` and `stop` lead while they run, unless another process does.
+jobs of all. `submit`, `wait`, `logs -f`, `stop`, `top` and `jobs --watch` lead while they run, unless another
+process does.
 `submit --no-wait` leads for the few seconds that it takes to send what fits, and says what still waits.
-`jobs`, `status`, `info`, `events`, `explain`, `clusters` and `top` only look; where nobody leads, they say
-how old the information is. A job that was sent runs on in any case.
+`jobs`, `status`, `info`, `events` and `explain` lead for a moment when nobody does and they show jobs on
+clusters, so that they show how these are now; where a cluster does not answer, they say how old their
+knowledge is. `clusters` only looks. SIGTERM and SIGHUP hand the lead over at once. A job that was sent runs on in any case.
 
 ## Shell completion
 
