@@ -123,9 +123,13 @@ class JobStore(Protocol):
         name: str | None = None,
         group: str | None = None,
         tag: str | None = None,
+        since: float | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first, that match every given filter."""
+        """Return jobs, newest first, that match every given filter; `since` is when they were accepted."""
+
+    def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        """Return submission ids that begin so, in their order; it costs as much as it returns."""
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states; states without any are left out."""

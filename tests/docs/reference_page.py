@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 #: In the order in which people meet them.
 SECTIONS = {
     "Setting up": ["initialize_scheduler_environment", "get_unified_scheduler"],
-    "Submitting": ["submit_job", "submit_jobs", "plan_job"],
+    "Submitting": ["submit_job", "submit_jobs", "plan_job", "retry_job"],
     "Looking": ["get_job_status", "get_job_info", "list_jobs", "tail_job_logs", "explain"],
     "Waiting and stopping": [
         "wait_for_all_jobs",

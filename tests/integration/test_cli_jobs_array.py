@@ -41,7 +41,8 @@ def test_failures_of_an_array_are_counted_and_the_first_ones_shown(raymc: Comman
     assert "5 FAILED" in done.err
     assert done.err.count("exit code 1") == 3
     assert "| saw 1" in done.err
-    assert "and 2 more: `raymc jobs --group arr --state FAILED`" in done.err
+    assert "Not succeeded either: arr-4, arr-5." in done.err
+    assert "`raymc retry arr`" in done.err
     assert len(raymc.json("jobs", "--group", "arr", "--state", "failed")) == 5
 
 

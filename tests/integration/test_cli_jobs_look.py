@@ -1,6 +1,7 @@
 """`raymc jobs`, `status`, `info`, `logs`, `events`, `explain`: they tell the truth."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,9 +79,12 @@ def test_the_list_fits_the_screen_and_never_cuts_an_id(
     for name, value in screen(columns).items():
         monkeypatch.setenv(name, value)
     shown = raymc.run("jobs").out
-    assert long_id in shown
-    assert "python /home/z/t" in shown
     assert max(map(len, shown.splitlines())) <= columns
+    (line,) = (line for line in shown.splitlines() if line.strip().startswith("sub_"))
+    assert "python /home/z/t" in line  # one line for one job
+    told = raymc.run("status", line.split()[0])
+    assert (told.code, told.out.split()[0]) == (0, "QUEUED")
+    assert (long_id in line) is (columns == 140)
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
@@ -126,7 +130,7 @@ def test_status_is_one_line_with_the_reason(raymc: Commands) -> None:
     raymc.run("submit", "--submission-id", "one", "--", "exit 4")
     told = raymc.run("status", "one")
     assert told.code == 0
-    assert told.out.startswith("FAILED on centos for ")
+    assert told.out.startswith("FAILED on centos since 20")
     assert "exit code 4" in told.out
     row = raymc.json("status", "one")
     assert (row["state"], row["status"], row["cluster"]) == ("FAILED", "FAILED", "centos")
@@ -152,7 +156,7 @@ def test_info_shows_everything_but_secrets(raymc: Commands) -> None:
         "one",
         "FAILED",
         "centos",
-        "MODE: fast",
+        '"MODE": "fast"',
         "project=ml",
         "nightly",
         "1 CPU",
@@ -176,7 +180,7 @@ def test_events_tell_each_move_with_its_reason(raymc: Commands) -> None:
     assert all(move["reason"] for move in moves)
     shown = raymc.run("events", "one").out
     assert "placed on 'centos': only candidate" in shown
-    assert "ago" in shown
+    assert re.match(r"when +from +to +try +why\n20[0-9-]+T[0-9:]+Z  -  +QUEUED +- +accepted\n", shown)
 
 
 def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(

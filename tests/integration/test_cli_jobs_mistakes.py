@@ -71,7 +71,7 @@ def test_an_unknown_id_gets_the_nearest_one(raymc: Commands) -> None:
     for command in ("status", "info", "events", "explain", "logs", "stop", "wait"):
         said = raymc.refused(command, "train-modle")
         assert "no job has the id 'train-modle'; did you mean 'train-model'?" in said
-        assert "did you mean 'train-model'?" in raymc.refused(command, "train")
+        assert "did you mean 'train-model'?" in raymc.refused(command, "tra")
 
 
 @pytest.mark.parametrize("arguments", [("status", "a\udcff"), ("drain", "mac", "--reason", "a\udcff")])

@@ -94,7 +94,7 @@ async def test_higher_priority_goes_first(tmp_path: Path) -> None:
             [{"entrypoint": "sleep 0.1", "priority": 0}, {"entrypoint": "sleep 0.1", "priority": 5}]
         )
         done = await system.finished(low, high)
-        assert done[high].started_at < done[low].started_at
+        assert done[high].placed_at < done[low].placed_at
 
 
 async def test_a_job_waits_for_its_dependency(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_job_waits_for_its_dependency(tmp_path: Path) -> None:
         first = await system.submit("sleep 0.3")
         second = await system.submit("echo", depends_on=[first])
         done = await system.finished(first, second)
-        assert done[second].started_at >= done[first].ended_at
+        assert done[second].placed_at >= done[first].ended_at
 
 
 async def test_a_failed_dependency_fails_the_chain_and_says_why(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,20 +20,21 @@ from ray_multicluster_scheduler.cli.render import stdout_console, write_json
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.policy.views import held_by_cluster
+from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
     from ray_multicluster_scheduler.engine.watch import ClusterWatch
 
 
-#: Marks made by `raymc drain` and `undrain`, by cluster: (drained, reason).
-Drains = Mapping[str, tuple[bool, str]]
 #: How often the live view is drawn; the clusters are probed at their own pace.
 REDRAW_S = 1.0
 
 
 def clusters(*, config: ConfigOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
-    """Show every cluster: health, used and total resources, running jobs, versions.
+    """Show every cluster: health, used, claimed and total resources, running jobs, versions.
 
     A cluster that does not answer is shown as such; the exit code is 0 all the same.
     """
@@ -45,6 +46,16 @@ def clusters(*, config: ConfigOption = None, watch: WatchOption = False, as_json
         asyncio.run(_live(loaded, as_json=as_json))
     except KeyboardInterrupt:
         return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What our own store says of the clusters, by their names."""
+
+    #: Marks made by `raymc drain` and `undrain`: (drained, reason).
+    drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    #: What our live jobs claim.
+    claims: Mapping[str, Resources] = field(default_factory=dict)
 
 
 @asynccontextmanager
@@ -60,7 +71,7 @@ async def watching(config: Config) -> AsyncIterator[ClusterWatch]:
 async def _once(config: Config, *, as_json: bool) -> None:
     async with watching(config) as watch:
         await watch.step()
-        rows = cluster_rows(config, watch, drain_marks(config))
+        rows = cluster_rows(config, watch, _books(config))
     _write(rows, stdout_console(), as_json=as_json)
 
 
@@ -69,7 +80,7 @@ async def _live(config: Config, *, as_json: bool) -> None:
     async with watching(config) as watch:
 
         def rows() -> list[Row]:
-            return cluster_rows(config, watch, drain_marks(config))
+            return cluster_rows(config, watch, _books(config))
 
         if as_json or not console.is_terminal:
             await watch.step()  # what goes into a pipe is not drawn over: begin with something to say
@@ -100,24 +111,30 @@ async def refresh(watch: ClusterWatch, draw: Callable[[], None], *, every_s: flo
         await asyncio.gather(running, return_exceptions=True)
 
 
-def drain_marks(config: Config) -> Drains:
-    """Read which clusters were drained by a command; where no store can be read there are none."""
+def _books(config: Config) -> Books:
+    """Read the store of a configuration; where none can be read, nothing is drained or claimed."""
     try:
         with closing(late.open_store(state_dir(config.path, os.environ), create=False)) as store:
-            return store.drained()
+            return books_of(store)
     except StoreError:
-        return {}
+        return Books()
 
 
-def cluster_rows(config: Config, watch: ClusterWatch, drains: Drains) -> list[Row]:
+def books_of(store: JobStore) -> Books:
+    """Read what an open store says of the clusters."""
+    return Books(drains=store.drained(), claims=held_by_cluster(store.live()))
+
+
+def cluster_rows(config: Config, watch: ClusterWatch, books: Books) -> list[Row]:
     """Return what is known of each cluster now."""
     now, snapshots = SystemClock().now(), watch.snapshots()
     return [
         Row(
-            spec=replace(spec, drained=drains.get(spec.name, (spec.drained, ""))[0]),
+            spec=replace(spec, drained=books.drains.get(spec.name, (spec.drained, ""))[0]),
             snapshot=snapshots[spec.name],
             jobs=watch.last_jobs(spec.name),
             age_s=snapshots[spec.name].age_s(now),
+            claimed=books.claims.get(spec.name, {}),
         )
         for spec in config.clusters
     ]

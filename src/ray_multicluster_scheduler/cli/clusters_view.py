@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.cli.render import (
     NONE,
     UNKNOWN,
     age,
+    amount,
     bar,
     duration,
     plain_signs,
@@ -40,6 +41,8 @@ class Row:
     snapshot: ClusterSnapshot
     jobs: tuple[RemoteJob, ...] | None
     age_s: float | None
+    #: What our jobs claim there, whatever Ray says of use: no other job gets that room.
+    claimed: Resources
 
     @property
     def running(self) -> int | None:
@@ -58,6 +61,7 @@ def as_mapping(row: Row) -> dict[str, Any]:
         ]
     return {
         **seen,
+        "claimed": dict(row.claimed),
         "age_s": row.age_s,
         "running_jobs": row.running,
         "max_running_jobs": row.spec.max_running_jobs,
@@ -73,6 +77,8 @@ def as_mapping(row: Row) -> dict[str, Any]:
 def overview(rows: Sequence[Row], console: Console) -> RenderableType:
     """Return the table, one line per cluster if that fits and else more, and the problems below it."""
     plain = plain_signs(console)
+    if not console.is_terminal:
+        return Group(_plain_table(rows), *_problems(rows, plain=plain))
     table = _table(rows, stacked=False, plain=plain)
     unlimited = console.options.update(max_width=10_000)
     if console.measure(table, options=unlimited).maximum > console.width:
@@ -93,6 +99,40 @@ def _table(rows: Sequence[Row], *, stacked: bool, plain: bool) -> Table:
     for row in rows:
         table.add_row(*(_stacked_cells(row, plain=plain) if stacked else _cells(row, plain=plain)))
     return table
+
+
+def _plain_table(rows: Sequence[Row]) -> Table:
+    """Return a table for programs: a word without blanks in every column but the last."""
+    names = [heading for heading, _, _ in _RESOURCES]
+    table = Table("cluster", "health", "drained", *(f"{n}{more}" for n in names for more in ("", "-claimed")))
+    for heading in ("jobs", "Ray", "Python", "latency", "tags"):
+        table.add_column(heading)
+    for row in rows:
+        ray, python = (*_versions(row.snapshot), UNKNOWN)[:2]
+        drained = "yes" if row.spec.drained else "no"
+        cells = [
+            Text(row.spec.name),
+            _health(row),
+            Text(drained),
+            *_plain_amounts(row),
+            _running(row),
+            ray,
+            python,
+        ]
+        table.add_row(*(Text(cell.plain.replace(" ", "")) for cell in (*cells, _latency(row))), _tags(row))
+    return table
+
+
+def _plain_amounts(row: Row) -> list[Text]:
+    """Return `used/total` and what is claimed, for each resource."""
+    seen, cells = row.snapshot, []
+    for _, name, is_bytes in _RESOURCES:
+        used, total, claimed = (
+            "unknown" if amounts is None else amount(amounts.get(name, 0.0), is_bytes=is_bytes)
+            for amounts in (seen.used, seen.total, row.claimed)
+        )
+        cells += [Text("unknown" if seen.total is None else f"{used}/{total}"), Text(claimed)]
+    return cells
 
 
 def _cells(row: Row, *, plain: bool) -> list[Text]:
@@ -141,19 +181,21 @@ def _amounts(row: Row, *, plain: bool) -> list[list[Text]]:
     if row.snapshot.total is None:
         return [[UNKNOWN] for _ in _RESOURCES]
     return [
-        _amount(row.snapshot.total.get(name, 0.0), row.snapshot.used, name, is_bytes=is_bytes, plain=plain)
+        _amount(row, name, row.snapshot.total.get(name, 0.0), is_bytes=is_bytes, plain=plain)
         for _, name, is_bytes in _RESOURCES
     ]
 
 
-def _amount(
-    total: float, all_used: Resources | None, name: str, *, is_bytes: bool, plain: bool
-) -> list[Text]:
+def _amount(row: Row, name: str, total: float, *, is_bytes: bool, plain: bool) -> list[Text]:
     if total <= 0:
         return [NONE]
-    used = None if all_used is None else all_used.get(name, 0.0)
-    drawn = UNKNOWN if used is None else bar(used / total, width=BAR_WIDTH, plain=plain)
-    return [drawn, Text(used_of(used, total, is_bytes=is_bytes))]
+    used = None if row.snapshot.used is None else row.snapshot.used.get(name, 0.0)
+    claimed = row.claimed.get(name, 0.0)
+    drawn = UNKNOWN
+    if used is not None:
+        drawn = bar(used / total, width=BAR_WIDTH, plain=plain, also=claimed / total)
+    parts = [drawn, Text(used_of(used, total, is_bytes=is_bytes))]
+    return [*parts, Text(f"{amount(claimed, is_bytes=is_bytes)} claimed")] if claimed else parts
 
 
 def _versions(seen: ClusterSnapshot) -> list[Text]:

@@ -6,10 +6,11 @@ import io
 import logging
 import sys
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
+from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.cli.lazy import Entry, LazyGroup
 from ray_multicluster_scheduler.cli.log_lines import LogLines
 from ray_multicluster_scheduler.cli.parsing import CommandAfterDashes, SeveralWords
@@ -45,7 +46,11 @@ class Commands(LazyGroup):
             panel=_JOBS,
             about="Show all that is known of a job; secrets are hidden.",
         ),
-        "logs": Entry(where="logs_cmd:logs", panel=_JOBS, about="Write the log of a job to stdout."),
+        "logs": Entry(
+            where="logs_cmd:logs",
+            panel=_JOBS,
+            about="Write the log of a job to stdout; of a group, one after the other.",
+        ),
         "events": Entry(
             where="job_cmd:events",
             panel=_JOBS,
@@ -66,6 +71,16 @@ class Commands(LazyGroup):
             panel=_JOBS,
             about="Stop jobs, waiting or running, and wait until they have ended.",
         ),
+        "cancel": Entry(
+            where="stop_cmd:stop",
+            panel=_JOBS,
+            about="Stop jobs, waiting or running, and wait until they have ended.",
+        ),
+        "retry": Entry(
+            where="retry_cmd:retry",
+            panel=_JOBS,
+            about="Run jobs again that have failed or were stopped, as new jobs with the same options.",
+        ),
         "prune": Entry(
             where="prune_cmd:prune",
             panel=_JOBS,
@@ -75,7 +90,7 @@ class Commands(LazyGroup):
         "clusters": Entry(
             where="clusters_cmd:clusters",
             panel=_CLUSTERS,
-            about="Show every cluster: health, used and total resources, running jobs, versions.",
+            about="Show every cluster: health, used, claimed and total resources, running jobs, versions.",
         ),
         "ps": Entry(
             where="ps_cmd:ps",
@@ -113,8 +128,20 @@ class Commands(LazyGroup):
 app = typer.Typer(name="raymc", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+def _tell_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so
+    if asked:
+        typer.echo(f"raymc {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def raymc() -> None:
+def raymc(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and leave.", callback=_tell_version, is_eager=True),
+    ] = False,
+) -> None:
     """Run work on many Ray clusters as if they were one."""
 
 

@@ -9,34 +9,34 @@ from rich.console import Console
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.decision_view import decision_view
-from ray_multicluster_scheduler.cli.leading import bring_up_to_date, fresh_snapshots, stale_note
-from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, find_job, opened
+from ray_multicluster_scheduler.cli.leading import find_up_to_date, fresh_snapshots, stale_note
+from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, opened
 from ray_multicluster_scheduler.cli.render import plain_signs, state_text, stdout_console, write_json
 from ray_multicluster_scheduler.model.states import JobState
 
 
-def explain(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say why a job is where it is, and what would let it start.
 
     For each cluster: the parts of its score, or why not.
     """
     with opened(config) as scheduler:
-        job = find_job(scheduler.store, submission_id)
-        if job.state is not JobState.QUEUED:
-            bring_up_to_date(scheduler, [job])
-            job = scheduler.store.get(submission_id)
-        waiting = job.state is JobState.QUEUED
-        snapshots = fresh_snapshots(scheduler) if waiting else None
-        explained = scheduler.explainer.explain(submission_id, snapshots=snapshots)
+        jobs = find_up_to_date(scheduler, word)
+        waits = any(job.state is JobState.QUEUED for job in jobs)
+        snapshots = fresh_snapshots(scheduler) if waits else None
+        explained = [scheduler.explainer.explain(job.submission_id, snapshots=snapshots) for job in jobs]
         if as_json:
-            write_json(explained)
+            write_json(explained[0] if len(explained) == 1 else explained)
             return
         console = stdout_console()
-        console.print(Text.assemble((submission_id, "bold"), " ", state_text(job.state), f": {job.reason}"))
-        _show_decision(console, explained)
-        if waiting:
-            _show_ways_out(console, explained)
-        elif (note := stale_note(scheduler, [job])) is not None:
+        for job, story in zip(jobs, explained, strict=True):
+            head = Text.assemble((job.submission_id, "bold"), " ", state_text(job.state), f": {job.reason}")
+            console.print(head)
+            _show_decision(console, story)
+            if job.state is JobState.QUEUED:
+                _show_ways_out(console, story)
+        moved_on = [job for job in jobs if job.state is not JobState.QUEUED]
+        if (note := stale_note(scheduler, moved_on)) is not None:
             console.print(note)
 
 

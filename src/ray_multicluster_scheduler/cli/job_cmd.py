@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -13,92 +14,111 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, find_job, opened
-from ray_multicluster_scheduler.cli.render import NONE, age, ago, state_text, stdout_console, write_json
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.cli.leading import find_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, opened
+from ray_multicluster_scheduler.cli.render import NONE, state_text, stdout_console, write_json
+from ray_multicluster_scheduler.cli.times import Times
 from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
+from ray_multicluster_scheduler.policy.repeat import RETRY_OF
+from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
 
 
-def status(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def status(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say in one line where a job is.
 
     The exit code is 0 whatever its state: `raymc wait` judges.
     """
     with opened(config) as scheduler:
-        job = _up_to_date(scheduler, submission_id)
-        row = late.job_row(job)
+        jobs = find_up_to_date(scheduler, word)
         if as_json:
-            write_json({**row, "status": RAY_STATUS[job.state]})
-            return
-        console, where = stdout_console(), f" on {job.cluster}" if job.cluster else ""
-        since = age(max(0.0, SystemClock().now() - job.changed_at))
-        console.print(
-            Text.assemble(state_text(job.state), f"{where} for {since}: {row['reason']}"), soft_wrap=True
-        )
-        _footer(console, scheduler, job)
-
-
-def info(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show all that is known of a job; secrets are hidden."""
-    with opened(config) as scheduler:
-        job = _up_to_date(scheduler, submission_id)
-        known = scheduler.jobs.info(submission_id)
-        log = redact_text(
-            known.pop("logs") or "", secrets_of(job.spec.runtime_env)
-        )  # `raymc logs` has it all
-        if as_json:
-            write_json(known)
-            return
-        console, now = stdout_console(), SystemClock().now()
-        console.print(_facts(job, known, now))
-        if known["attempts"]:
-            console.print(_attempts(known["attempts"], now))
-        if job.state is JobState.FAILED and log:
-            console.print(Text("The end of its log:", style="bold"))
-            console.print(Text("\n".join(log.rstrip().splitlines()[-late.LAST_LOG_LINES :]), overflow="fold"))
-        _footer(console, scheduler, job)
-
-
-def events(submission_id: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List every move of a job: from where to where, when and why."""
-    with opened(config) as scheduler:
-        job = _up_to_date(scheduler, submission_id)
-        secrets = secrets_of(job.spec.runtime_env)
-        moves = [
-            {**_event_row(event), "reason": redact_text(event.reason, secrets)}
-            for event in scheduler.store.events(submission_id)
-        ]
-        if as_json:
-            write_json(moves)
+            _write([{**late.job_row(job), "status": RAY_STATUS[job.state]} for job in jobs])
             return
         console = stdout_console()
-        console.print(_events(moves, SystemClock().now()))
-        _footer(console, scheduler, job)
+        times = Times.of(console)
+        for job in jobs:
+            named = (f"{job.submission_id} ", "bold") if len(jobs) > 1 else ""
+            where = f" on {job.cluster}" if job.cluster else ""
+            words = f"{where} {times.since(job.changed_at)}: {late.job_row(job)['reason']}"
+            console.print(Text.assemble(named, state_text(job.state), words), soft_wrap=True)
+        _footer(console, scheduler, jobs)
 
 
-def _up_to_date(scheduler: Scheduler, submission_id: str) -> Job:
-    bring_up_to_date(scheduler, [find_job(scheduler.store, submission_id)])
-    return scheduler.store.get(submission_id)
+def info(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show all that is known of a job; secrets are hidden."""
+    with opened(config) as scheduler:
+        jobs = find_up_to_date(scheduler, word)
+        known = [scheduler.jobs.info(job.submission_id) for job in jobs]
+        logs = [facts.pop("logs") or "" for facts in known]  # `raymc logs` has them whole
+        if as_json:
+            _write(known)
+            return
+        console = stdout_console()
+        for number, (job, facts, log) in enumerate(zip(jobs, known, logs, strict=True)):
+            if number:
+                console.print()
+            _show_info(console, job, facts, log)
+        _footer(console, scheduler, jobs)
 
 
-def _footer(console: Console, scheduler: Scheduler, job: Job) -> None:
-    if (note := stale_note(scheduler, [job])) is not None:
+def events(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List every move of a job: from where to where, when and why."""
+    with opened(config) as scheduler:
+        jobs = find_up_to_date(scheduler, word)
+        stories = [_story(scheduler.store, job) for job in jobs]
+        if as_json:
+            _write(stories)
+            return
+        console = stdout_console()
+        for job, moves in zip(jobs, stories, strict=True):
+            if len(jobs) > 1:
+                console.print(Text(job.submission_id, style="bold"))
+            console.print(_events(moves, Times.of(console)))
+        _footer(console, scheduler, jobs)
+
+
+def _write(rows: Sequence[object]) -> None:
+    """Write the document of one job; of several, a list of them."""
+    write_json(rows[0] if len(rows) == 1 else rows)
+
+
+def _show_info(console: Console, job: Job, known: Mapping[str, Any], log: str) -> None:
+    times = Times.of(console)
+    console.print(_facts(job, known, times))
+    if known["attempts"]:
+        console.print(_attempts(known["attempts"], times))
+    if job.state is JobState.FAILED and log:
+        lines = redact_text(log, secrets_of(job.spec.runtime_env)).rstrip().splitlines()
+        console.print(Text("The end of its log:", style="bold"))
+        console.print(Text("\n".join(lines[-late.LAST_LOG_LINES :]), overflow="fold"))
+
+
+def _story(store: JobStore, job: Job) -> list[dict[str, Any]]:
+    secrets = secrets_of(job.spec.runtime_env)
+    return [
+        {**_event_row(event), "reason": redact_text(event.reason, secrets)}
+        for event in store.events(job.submission_id)
+    ]
+
+
+def _footer(console: Console, scheduler: Scheduler, jobs: Sequence[Job]) -> None:
+    if (note := stale_note(scheduler, jobs)) is not None:
         console.print(note)
 
 
-def _facts(job: Job, known: Mapping[str, Any], now: float) -> Table:
-    env = yaml.safe_dump(known["runtime_env"], sort_keys=False, allow_unicode=True, width=1000).rstrip()
+def _facts(job: Job, known: Mapping[str, Any], times: Times) -> Table:
+    env = json.dumps(known["runtime_env"], ensure_ascii=False)
+    if not times.for_programs:
+        env = yaml.safe_dump(known["runtime_env"], sort_keys=False, allow_unicode=True, width=1000).rstrip()
     rows: list[tuple[str, str | Text | None]] = [
         ("id", Text(job.submission_id, style="bold")),
-        ("name", known["job_id"]),
-        ("state", Text.assemble(state_text(job.state), f" for {age(max(0.0, now - job.changed_at))}")),
+        ("name", job.spec.own_name),
+        ("state", Text.assemble(state_text(job.state), f" {times.since(job.changed_at)}")),
         ("why", known["message"]),
         ("cluster", known["cluster"]),
         ("command", Text(known["entrypoint"], style="cyan")),
@@ -109,10 +129,12 @@ def _facts(job: Job, known: Mapping[str, Any], now: float) -> Table:
         ("group", job.spec.group),
         ("tags", ", ".join(known["tags"])),
         ("after", ", ".join(known["depends_on"])),
-        ("metadata", ", ".join(f"{key}={value}" for key, value in known["metadata"].items())),
-        ("accepted", ago(job.accepted_at, now)),
-        ("started", ago(job.started_at, now) if job.started_at else None),
-        ("ended", ago(job.ended_at, now) if job.ended_at else None),
+        ("repeats", known["metadata"].get(RETRY_OF)),
+        ("metadata", _pairs(known["metadata"])),
+        ("accepted", times.when(job.accepted_at)),
+        ("started", times.when(job.started_at) if job.started_at else None),
+        ("ended", times.when(job.ended_at) if job.ended_at else None),
+        ("ran", times.ran(job.started_at, job.ended_at)),
         ("exit code", None if job.exit_code is None else str(job.exit_code)),
         ("error", job.error_type),
     ]
@@ -125,16 +147,23 @@ def _facts(job: Job, known: Mapping[str, Any], now: float) -> Table:
     return table
 
 
-def _attempts(attempts: Sequence[Mapping[str, Any]], now: float) -> Table:
+def _pairs(metadata: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in metadata.items() if key != RETRY_OF)
+
+
+def _attempts(attempts: Sequence[Mapping[str, Any]], times: Times) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("attempt", "cluster", "placed", "ran", "outcome"):
         table.add_column(heading, no_wrap=True)
     table.add_column("why", overflow="fold")
     for attempt in attempts:
-        started, ended = attempt["started_at"], attempt["ended_at"]
-        ran = NONE if started is None else Text(age(max(0.0, (ended or now) - started)))
+        ran = Text(times.ran(attempt["started_at"], attempt["ended_at"]))
         outcome = Text(attempt["outcome"] or "open")
-        cells = (Text(str(attempt["number"])), Text(attempt["cluster"]), Text(ago(attempt["placed_at"], now)))
+        cells = (
+            Text(str(attempt["number"])),
+            Text(attempt["cluster"]),
+            Text(times.when(attempt["placed_at"])),
+        )
         table.add_row(*cells, ran, outcome, Text(attempt["reason"]))
     return table
 
@@ -147,7 +176,7 @@ def _event_row(event: Event) -> dict[str, Any]:
     }
 
 
-def _events(moves: Sequence[Mapping[str, Any]], now: float) -> Table:
+def _events(moves: Sequence[Mapping[str, Any]], times: Times) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("when", "from", "to", "try"):
         table.add_column(heading, no_wrap=True)
@@ -155,7 +184,7 @@ def _events(moves: Sequence[Mapping[str, Any]], now: float) -> Table:
     for move in moves:
         old, new = move["old"], move["new"]
         table.add_row(
-            Text(ago(move["at"], now)),
+            Text(times.when(move["at"])),
             NONE if old is None else Text(old),
             Text("(stays)", style="dim") if old == new else Text(new),
             Text(str(move["attempt"])) if move["attempt"] else NONE,

@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, JsonOption, WatchOption, opened
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
+from ray_multicluster_scheduler.cli.request_options import seconds_of
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -41,8 +42,12 @@ def jobs(
     cluster: Annotated[
         str | None, typer.Option(help="On this cluster.", metavar="NAME", autocompletion=complete_clusters)
     ] = None,
+    name: Annotated[str | None, typer.Option(help="With this name.", metavar="NAME")] = None,
     group: GroupOption = None,
     tag: Annotated[str | None, typer.Option(help="With this tag.", metavar="WORD")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Accepted within this time: 90s, 30m, 12h, 7d.", metavar="TIME")
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="How many at most; 0 for all.")] = DEFAULT_LIMIT,
     watch: WatchOption = False,
     as_json: JsonOption = False,
@@ -56,9 +61,18 @@ def jobs(
         if cluster is not None:
             scheduler.config.cluster(cluster)
 
+        earliest = None if since is None else SystemClock().now() - seconds_of("--since", since)
+
         def find() -> tuple[Job, ...]:
             return store.list_jobs(
-                states=state, user=user, cluster=cluster, group=group, tag=tag, limit=limit or None
+                states=state,
+                user=user,
+                cluster=cluster,
+                name=name,
+                group=group,
+                tag=tag,
+                since=earliest,
+                limit=limit or None,
             )
 
         if watch:
@@ -80,7 +94,7 @@ def _view(scheduler: Scheduler, found: tuple[Job, ...], limit: int, console: Con
     notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
     if (stale := stale_note(scheduler, found)) is not None:
         notes.append(stale)
-    return Group(jobs_table(found, SystemClock().now(), console.width), *notes)
+    return Group(jobs_table(found, console), *notes)
 
 
 def _live(scheduler: Scheduler, find: Find, limit: int, *, as_json: bool) -> None:

@@ -2,47 +2,84 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.render import NONE, age, ago, state_text
+from ray_multicluster_scheduler.cli.render import NONE, state_text
+from ray_multicluster_scheduler.cli.times import Times
 from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.policy.visible import one_line
 
-#: Less room for the command than this, and it goes below the id.
-_SHORTEST_COMMAND = 16
-#: What the columns between id and command take, about.
-_MIDDLE = 42
+#: With less room than this for the command, ids that we made are shortened; with far less it is left out.
+_SHORT_COMMAND, _SHORTEST_COMMAND = 24, 6
+#: A name is no story.
+_LONGEST_NAME = 20
+#: An id that we made, and the part of it that is enough to name the job.
+_GENERATED_ID = re.compile(r"(sub_[0-9a-f]{12})[0-9a-f]{20}")
 
 
-def jobs_table(jobs: Sequence[Job], now: float, width: int) -> Table:
-    """Return a table that fits `width`: only the command is ever cut, ids can always be copied."""
-    longest = max((len(job.submission_id) for job in jobs), default=0)
-    below = width - longest - _MIDDLE < _SHORTEST_COMMAND
-    several_users = len({job.spec.user for job in jobs}) > 1
-    retried = any(job.attempt > 1 for job in jobs)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), expand=not below)
-    for heading in ("id", "state", "cluster", *(["user"] if several_users else []), "changed", "ran"):
-        table.add_column(heading, no_wrap=True)
-    if retried:
-        table.add_column("try", justify="right")
-    if not below:
+def jobs_table(jobs: Sequence[Job], console: Console) -> Table:
+    """Return one line per job that fits the screen: only names and commands are cut, ids can be copied."""
+    columns = _columns(jobs, Times.of(console))
+    taken = sum(_width([Text(heading), *cells]) + 1 for heading, cells in columns.items())
+    room = console.width - taken
+    if room < _SHORT_COMMAND and console.is_terminal:
+        before = _width(columns["id"])
+        columns["id"] = [Text(short_id(job.submission_id)) for job in jobs]
+        room += before - _width(columns["id"])
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), expand=room >= _SHORTEST_COMMAND)
+    for heading in columns:
+        table.add_column(heading, no_wrap=True, overflow="fold" if heading == "id" else "ellipsis")
+    if room >= _SHORTEST_COMMAND:
+        columns["command"] = [Text(one_line(str(late.job_row(job)["entrypoint"]))) for job in jobs]
         table.add_column("command", ratio=1, no_wrap=True, overflow="ellipsis")
-    for job in jobs:
-        command = Text(" ".join(str(late.job_row(job)["entrypoint"]).split()))
-        name = Text(job.submission_id)
-        if below:
-            command.truncate(longest, overflow="ellipsis")
-            name = Text("\n").join([name, Text(command.plain, style="dim")])
-        cells = [name, _state(job), Text(job.cluster) if job.cluster else NONE]
-        cells += [Text(job.spec.user)] if several_users else []
-        cells += [Text(ago(job.changed_at, now)), _ran(job, now)]
-        cells += [Text(str(job.attempt))] if retried else []
-        table.add_row(*cells, *([] if below else [command]))
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
     return table
+
+
+def short_id(submission_id: str) -> str:
+    """Shorten an id that we made to what is enough to name its job; other ids stay as they are."""
+    found = _GENERATED_ID.fullmatch(submission_id)
+    return found[1] if found else submission_id
+
+
+def _columns(jobs: Sequence[Job], times: Times) -> dict[str, list[Text]]:
+    """Return the cells of all columns but the last; some are there only when there is something to tell."""
+    columns = {"id": [Text(job.submission_id) for job in jobs]}
+    all_of_them = times.for_programs  # a program counts on its columns
+    if all_of_them or any(job.spec.own_name for job in jobs):
+        columns["name"] = [_word(job.spec.own_name, times) for job in jobs]
+    # The ids of an array begin with its group.
+    if all_of_them or any(
+        job.spec.group and not job.submission_id.startswith(f"{job.spec.group}-") for job in jobs
+    ):
+        columns["group"] = [_word(job.spec.group, times) for job in jobs]
+    columns["state"] = [_state(job) for job in jobs]
+    columns["cluster"] = [_word(job.cluster, times) for job in jobs]
+    if all_of_them or len({job.spec.user for job in jobs}) > 1:
+        columns["user"] = [_word(job.spec.user, times) for job in jobs]
+    columns["changed"] = [Text(times.when(job.changed_at)) for job in jobs]
+    columns["ran"] = [Text(times.ran(job.started_at, job.ended_at)) for job in jobs]
+    if all_of_them or any(job.attempt > 1 for job in jobs):
+        columns["try"] = [Text(str(job.attempt)) for job in jobs]
+    return columns
+
+
+def _word(word: str | None, times: Times) -> Text:
+    if not word:
+        return NONE
+    text = Text(one_line(word))
+    if not times.for_programs:
+        text.truncate(_LONGEST_NAME, overflow="ellipsis")
+    return text
 
 
 def _state(job: Job) -> Text:
@@ -52,8 +89,5 @@ def _state(job: Job) -> Text:
     return text
 
 
-def _ran(job: Job, now: float) -> Text:
-    """Return how long its program runs or ran."""
-    if job.started_at is None:
-        return NONE
-    return Text(age(max(0.0, (job.ended_at or now) - job.started_at)))
+def _width(cells: Sequence[Text]) -> int:
+    return max(cell_len(cell.plain) for cell in cells)

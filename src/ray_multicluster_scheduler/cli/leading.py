@@ -95,6 +95,14 @@ def bring_up_to_date(scheduler: Scheduler, jobs: Iterable[Job]) -> None:
         scheduler.catch_up(timeout_s=CATCH_UP_S)
 
 
+def find_up_to_date(scheduler: Scheduler, word: str) -> tuple[Job, ...]:
+    """Return the jobs that a word means, as they are now."""
+    found = scheduler.jobs.find(word)
+    bring_up_to_date(scheduler, found)
+    now = scheduler.store.get_many([job.submission_id for job in found])
+    return tuple(now[job.submission_id] for job in found)
+
+
 def stale_note(scheduler: Scheduler, jobs: Iterable[Job]) -> Text | None:
     """Say what nobody does once this command has ended, and how old all this is if that matters."""
     open_jobs = [job for job in jobs if not job.final]

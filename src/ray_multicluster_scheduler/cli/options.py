@@ -12,10 +12,9 @@ import typer
 
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.completion import complete_clusters, complete_groups, complete_ids
-from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.policy.guess import nearest
-from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
@@ -41,12 +40,13 @@ GroupOption = Annotated[
         "--group", metavar="GROUP", help="All jobs of this group (array).", autocompletion=complete_groups
     ),
 ]
+_WHICH = "submission id or its beginning, name, or group"
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="Submission id of the job.", autocompletion=complete_ids)
+    str, typer.Argument(metavar="ID", help=f"Which job: {_WHICH}.", autocompletion=complete_ids)
 ]
 IdsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ID]...", help="Submission ids of the jobs.", autocompletion=complete_ids),
+    typer.Argument(metavar="ID", help=f"Which jobs: {_WHICH}.", autocompletion=complete_ids),
 ]
 ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", help="Name of the cluster.", autocompletion=complete_clusters)
@@ -68,25 +68,17 @@ def opened(config: Path | None) -> Iterator[Scheduler]:
         scheduler.stop()
 
 
-def find_job(store: JobStore, submission_id: str) -> Job:
-    """Return a job, or raise `JobNotFound` with the nearest id."""
-    known = store.get_many([submission_id])
-    if submission_id not in known:
-        ids = [job.submission_id for job in store.list_jobs(limit=_GUESSED_FROM)]
-        raise JobNotFound(submission_id, nearest=nearest(submission_id, ids))
-    return known[submission_id]
-
-
-def find_jobs(store: JobStore, ids: Sequence[str], group: str | None) -> list[Job]:
-    """Return the jobs that a command was given, by their ids or by their group."""
+def find_jobs(scheduler: Scheduler, words: Sequence[str], group: str | None) -> list[Job]:
+    """Return the jobs that a command was given: by ids, names or groups, or with --group."""
     if group is None:
-        return [find_job(store, submission_id) for submission_id in dict.fromkeys(ids)]
-    found = list(store.list_jobs(group=group))
-    if not found:
-        groups = {job.spec.group for job in store.list_jobs(limit=_GUESSED_FROM) if job.spec.group}
-        guess = nearest(group, groups)
+        found = [job for word in words for job in scheduler.jobs.find(word)]
+        return list({job.submission_id: job for job in found}.values())
+    in_group = scheduler.store.list_jobs(group=group)
+    if not in_group:
+        newest = scheduler.store.list_jobs(limit=_GUESSED_FROM)
+        guess = nearest(group, {job.spec.group for job in newest if job.spec.group})
         raise InvalidRequest(
             f"no job belongs to a group {group!r}"
             + (f"; did you mean {guess!r}?" if guess else "; `raymc jobs` shows the known jobs")
         )
-    return found[::-1]
+    return list(in_group[::-1])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.decision_view import decision_view
@@ -44,8 +43,12 @@ def _verdict(plan: Mapping[str, Any]) -> Text:
 def _show_environment(console: Console, name: str, sent: Mapping[str, Any]) -> None:
     console.print(Text(f"\nOn {name} it would be", style="bold"))
     if "refused" in sent:
-        console.print(Padding(Text(sent["refused"], style="red"), (0, 0, 0, 2)))
+        console.print(_indented(sent["refused"], "red"))
         return
-    console.print(Padding(Text(sent["entrypoint"], style="cyan", overflow="fold"), (0, 0, 0, 2)))
+    console.print(_indented(sent["entrypoint"], "cyan"))
     text = yaml.safe_dump(sent["runtime_env"], sort_keys=False, allow_unicode=True, width=1000).rstrip()
-    console.print(Padding(Text(text, overflow="fold"), (0, 0, 0, 2)))
+    console.print(_indented(text))
+
+
+def _indented(text: str, style: str = "") -> Text:
+    return Text("\n".join(f"  {line}" for line in text.splitlines()), style=style, overflow="fold")

@@ -83,15 +83,20 @@ def sign(verdict: Verdict, *, plain: bool) -> Text:
     return Text(ascii_only if plain else fancy, style=colour)
 
 
-def bar(share: float, *, width: int, plain: bool) -> Text:
-    """Draw how full something is, from 0 to 1."""
-    full, empty = ("#", "-") if plain else ("█", "░")
+def bar(share: float, *, width: int, plain: bool, also: float = 0.0) -> Text:
+    """Draw how full something is, from 0 to 1, and how full it is with what is `also` taken."""
+    full, half, empty = ("#", "=", "-") if plain else ("█", "▒", "░")
+    filled, taken = _parts_of(share, width), _parts_of(max(share, also), width)
+    most = max(share, also)
+    colour = "green" if most < 0.7 else "yellow" if most < 0.9 else "red"
+    return Text.assemble(
+        (full * filled, colour), (half * (taken - filled), colour), (empty * (width - taken), "dim")
+    )
+
+
+def _parts_of(share: float, width: int) -> int:
     share = min(1.0, max(0.0, share))
-    filled = round(share * width)
-    if share > 0:
-        filled = max(1, filled)  # little is not nothing
-    colour = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
-    return Text.assemble((full * filled, colour), (empty * (width - filled), "dim"))
+    return max(1, round(share * width)) if share > 0 else 0  # little is not nothing
 
 
 def number(value: float) -> str:
@@ -106,6 +111,11 @@ def used_of(used: float | None, total: float, *, is_bytes: bool) -> str:
         unit, suffix = 1024 * GIB, " TiB"
     before = "of " if used is None else f"{number(used / unit)}/"
     return f"{before}{number(total / unit)}{suffix}"
+
+
+def amount(value: float, *, is_bytes: bool) -> str:
+    """Write `2` or `3.2 GiB`."""
+    return f"{number(value / GIB)} GiB" if is_bytes else number(value)
 
 
 def duration(seconds: float) -> str:

@@ -39,13 +39,13 @@ def stop(
     """
     _check_one_way(ids, group, all_mine=all_mine)
     with opened(config) as scheduler:
-        jobs = _mine(scheduler) if all_mine else find_jobs(scheduler.store, ids or [], group)
+        jobs = _mine(scheduler) if all_mine else find_jobs(scheduler, ids or [], group)
         pending = [job for job in jobs if not job.final]
         if not pending:
             ended = summary({job.submission_id: job for job in jobs}) if jobs else "you have no open jobs"
             typer.echo(f"Nothing to stop: {ended}.")
             return
-        if not yes and (all_mine or group is not None):
+        if not yes and (all_mine or group is not None or len(jobs) > len(ids or [])):
             _confirm(pending)
         stopped = stop_and_watch(
             scheduler, [job.submission_id for job in pending], reason=f"stopped by {late.this_user()}"
@@ -75,7 +75,7 @@ def wait(
     """
     _check_one_way(ids, group, all_mine=False)
     with opened(config) as scheduler:
-        jobs = find_jobs(scheduler.store, ids or [], group)
+        jobs = find_jobs(scheduler, ids or [], group)
         scheduler.start()
         try:
             ended = watch_all(scheduler, [job.submission_id for job in jobs], timeout_s=timeout)
@@ -85,14 +85,14 @@ def wait(
         except KeyboardInterrupt:
             say("No longer waiting; the jobs go on.")
             raise typer.Exit(INTERRUPTED) from None
-        tell_ends(scheduler, list(ended.values()), group=group)
+        tell_ends(scheduler, list(ended.values()))
 
 
 def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) -> None:
     ways = [bool(ids), group is not None, all_mine]
     if sum(ways) != 1:
         raise InvalidRequest(
-            "name the jobs in one way: by their ids, or with --group (or, to stop, --all-mine)"
+            "name the jobs in one way: by ids, names or groups, or with --group (or, to stop, --all-mine)"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli import submit_options as option
 from ray_multicluster_scheduler.cli.arrays import array_of, parse_array
 from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
-from ray_multicluster_scheduler.cli.options import ConfigOption, find_job, opened
+from ray_multicluster_scheduler.cli.options import ConfigOption, find_jobs, opened
 from ray_multicluster_scheduler.cli.packing import packing_display
 from ray_multicluster_scheduler.cli.plan_view import show_plan
 from ray_multicluster_scheduler.cli.render import say, write_json
@@ -35,10 +35,14 @@ from ray_multicluster_scheduler.cli.waiting import (
 )
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.job import Job
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.service.request import JobRequest
+
+#: Writes jobs to the store and returns them.
+Accept = Callable[[], Sequence[Job]]
 
 
 def submit(
@@ -102,14 +106,14 @@ def submit(
     )
     requests = _numbered(request, array)
     with opened(config) as scheduler:
-        _check_names(scheduler, request)
-        packed = _packed(scheduler, requests)
+        packed = _packed(scheduler, _with_known_names(scheduler, requests))
         if dry_run:
             _dry_run(scheduler, packed, as_json=as_json)
         elif no_wait:
-            _hand_over(scheduler, packed, as_json=as_json)
+            hand_over(scheduler, lambda: scheduler.jobs.submit(packed), as_json=as_json)
         else:
-            _wait(scheduler, packed)
+            ids = [str(request.submission_id) for request in packed]
+            wait_for(scheduler, ids, lambda: scheduler.jobs.submit(packed))
 
 
 def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
@@ -119,12 +123,16 @@ def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
     return [replace(request, submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
 
 
-def _check_names(scheduler: Scheduler, request: JobRequest) -> None:
-    """Refuse names that nobody knows: on a command line they are slips of the finger."""
-    if request.preferred_cluster is not None:
-        scheduler.config.cluster(request.preferred_cluster)
-    for needed in request.depends_on:
-        find_job(scheduler.store, needed)
+def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
+    """Refuse names that nobody knows: on a command line they are slips of the finger.
+
+    `--after` takes names and groups as well, and they become ids here.
+    """
+    first = requests[0]
+    if first.preferred_cluster is not None:
+        scheduler.config.cluster(first.preferred_cluster)
+    needed = [job.submission_id for job in find_jobs(scheduler, first.depends_on, None)]
+    return [replace(request, depends_on=needed) for request in requests]
 
 
 def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
@@ -145,12 +153,12 @@ def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: b
         show_plan(plan, requests)
 
 
-def _hand_over(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
+def hand_over(scheduler: Scheduler, accept: Accept, *, as_json: bool) -> None:
     """Accept jobs and leave; where nobody schedules, first send what fits now."""
     leader, since = leader_of(scheduler.store), SystemClock().now()
     if leader is None:
         scheduler.start()
-    accepted = scheduler.jobs.submit(requests)
+    accepted = accept()
     interrupted = False
     if leader is None:
         try:
@@ -162,15 +170,16 @@ def _hand_over(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json:
         raise typer.Exit(INTERRUPTED)
 
 
-def _wait(scheduler: Scheduler, requests: Sequence[JobRequest]) -> None:
-    ids = [str(request.submission_id) for request in requests]
+def wait_for(scheduler: Scheduler, ids: Sequence[str], accept: Accept) -> None:
+    """Accept jobs under these ids and wait for them; one is shown with its log."""
     with stopping_on_interrupt(scheduler, ids):
         scheduler.start()
-        scheduler.jobs.submit(requests)
-        group = requests[0].group
-        what, it = (ids[0], "it") if group is None else (f"Group {group} ({len(ids)} jobs)", "them")
-        say(f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, submit with --no-wait.")
-        if group is None:
+        accepted = accept()
+        group = accepted[0].spec.group
+        named = f"Group {group} ({len(ids)} jobs)" if group else f"{len(ids)} jobs"
+        what, it = (ids[0], "it") if len(ids) == 1 and not group else (named, "them")
+        say(f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, use --no-wait.")
+        if it == "it":
             tell_end(follow(scheduler, ids[0]))
         else:
-            tell_ends(scheduler, list(watch_all(scheduler, ids).values()), group=group)
+            tell_ends(scheduler, list(watch_all(scheduler, ids).values()))

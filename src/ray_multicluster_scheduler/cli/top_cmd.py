@@ -7,7 +7,7 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.clusters_cmd import cluster_rows, refresh, watching
+from ray_multicluster_scheduler.cli.clusters_cmd import Books, books_of, cluster_rows, refresh, watching
 from ray_multicluster_scheduler.cli.clusters_view import overview
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import leader_name, leader_of
@@ -55,31 +55,39 @@ def top(*, config: ConfigOption = None) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Jobs:
+class JobsOnScreen:
     """The jobs on the screen, read again when something has changed."""
 
     store: JobStore
     mark: int = -1
     #: How many are open, by state.
     open: Mapping[JobState, int] = field(default_factory=dict)
-    #: What runs first, then what waits, then what has ended; the newest of each.
-    newest: tuple[Job, ...] = ()
+    #: What runs, then what waits, the next one first, then what has ended; the newest of those.
+    shown: tuple[Job, ...] = ()
+    books: Books = field(default_factory=Books)
 
     def refresh(self) -> None:
+        """Read the store, if it has changed."""
         mark = self.store.wait_for_change(0, timeout_s=0)
         if mark != self.mark:
             self.open = self.store.counts(_OPEN)
-            self.newest = tuple(
-                job
-                for states in (LIVE, _OPEN - LIVE, FINAL)
-                for job in self.store.list_jobs(states=sorted(states), limit=MOST_JOBS)
-            )
+            self.shown = (*self._of(LIVE), *self._queue(), *self._of(FINAL))
+            self.books = books_of(self.store)
             self.mark = mark
+
+    def _queue(self) -> tuple[Job, ...]:
+        """Return what waits: what may start now in the order of the queue, then what waits for something."""
+        ready = self.store.runnable(now=SystemClock().now(), limit=MOST_JOBS)
+        known = {job.submission_id for job in ready}
+        return (*ready, *(job for job in self._of(_OPEN - LIVE)[::-1] if job.submission_id not in known))
+
+    def _of(self, states: Collection[JobState]) -> tuple[Job, ...]:
+        return self.store.list_jobs(states=sorted(states), limit=MOST_JOBS)
 
 
 async def _run(scheduler: Scheduler, console: Console) -> None:
     quit_asked = asyncio.Event()
-    jobs = _Jobs(store=scheduler.store)
+    jobs = JobsOnScreen(store=scheduler.store)
     async with watching(scheduler.config) as watch:
         with _keys(quit_asked.set), Live(console=console, screen=True, auto_refresh=False) as live:
 
@@ -118,20 +126,18 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-def _screen(scheduler: Scheduler, watch: ClusterWatch, jobs: _Jobs, console: Console) -> RenderableType:
+def _screen(
+    scheduler: Scheduler, watch: ClusterWatch, jobs: JobsOnScreen, console: Console
+) -> RenderableType:
     scheduler.check()
     jobs.refresh()
     upper = Group(
         _header(scheduler, jobs.open),
-        overview(cluster_rows(scheduler.config, watch, scheduler.store.drained()), console),
+        overview(cluster_rows(scheduler.config, watch, jobs.books), console),
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
-    shown = jobs.newest[: max(1, room)]
-    lower = (
-        jobs_table(shown, SystemClock().now(), console.width)
-        if shown
-        else Text("\nNo job was submitted yet.")
-    )
+    shown = jobs.shown[: max(1, room)]
+    lower = jobs_table(shown, console) if shown else Text("\nNo job was submitted yet.")
     return Group(upper, lower)
 
 

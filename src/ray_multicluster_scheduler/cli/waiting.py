@@ -30,6 +30,8 @@ STOP_TIMEOUT_S = 30.0
 TICK_S = 1.0
 #: Of how many failed jobs the end of the log is shown.
 SHOWN_FAILURES = 3
+#: Of how many more the id is told.
+NAMED_FAILURES = 20
 
 
 def follow(scheduler: Scheduler, submission_id: str) -> Job:
@@ -107,8 +109,8 @@ def tell_end(job: Job) -> None:
     exit_if_bad([job])
 
 
-def tell_ends(scheduler: Scheduler, jobs: Sequence[Job], *, group: str | None) -> None:
-    """Say how jobs have ended: how many where, and of those that failed why."""
+def tell_ends(scheduler: Scheduler, jobs: Sequence[Job]) -> None:
+    """Say how jobs have ended: how many where, which failed and why, and where to read on."""
     count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
     line = Text(f"{count} in {_took(jobs)}: ")
     parts = Counter((job.state, job.cluster) for job in jobs)
@@ -120,13 +122,20 @@ def tell_ends(scheduler: Scheduler, jobs: Sequence[Job], *, group: str | None) -
     bad = [job for job in jobs if job.state is not JobState.SUCCEEDED]
     for job in bad[:SHOWN_FAILURES]:
         say(scheduler.jobs.how_it_failed(job))
-    if len(bad) > SHOWN_FAILURES:
-        which = [
-            *([f"--group {group}"] if group else []),
-            *sorted({f"--state {job.state.value}" for job in bad}),
-        ]
-        say(f"and {len(bad) - SHOWN_FAILURES} more: `raymc jobs {' '.join(which)}`")
+    if rest := bad[SHOWN_FAILURES:]:
+        named = ", ".join(job.submission_id for job in rest[:NAMED_FAILURES])
+        more = f" and {len(rest) - NAMED_FAILURES} more" if len(rest) > NAMED_FAILURES else ""
+        say(f"Not succeeded either: {named}{more}.")
+    _tell_where_to_read_on(jobs, bad)
     exit_if_bad(jobs)
+
+
+def _tell_where_to_read_on(jobs: Sequence[Job], bad: Sequence[Job]) -> None:
+    group = jobs[0].spec.group
+    if group is None or any(job.spec.group != group for job in jobs):
+        return
+    logs = f"Logs: `raymc logs {group}`."
+    say(f"{logs} To run again what did not succeed: `raymc retry {group}`." if bad else logs, style="dim")
 
 
 def exit_if_bad(jobs: Sequence[Job]) -> None:

@@ -94,6 +94,22 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     return ids
 
 
+def retry_job(submission_id: str) -> str:
+    """Run a job again that has failed or was stopped, as a new job with the same options; return its id.
+
+    The new job's `metadata` says under `raymc.retry_of` which job it repeats.
+
+    Raises:
+        LookupError: No job has this id.
+        ValueError: It has succeeded, or has not ended.
+    """
+    scheduler = working_scheduler()
+    found = scheduler.jobs.find_one(submission_id)
+    (job,) = scheduler.jobs.retry([found.submission_id], user=this_user())
+    remember([job.submission_id])
+    return job.submission_id
+
+
 def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
     """Return PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN for an id that nobody knows.
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.tasks import together, within
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteJob
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.policy.judge import Sight
 from ray_multicluster_scheduler.policy.remote_request import is_ours
 from ray_multicluster_scheduler.ports import RayApi
@@ -35,10 +35,18 @@ class Look:
     answered: bool
     found: Mapping[str, RemoteJob]
     common: Sight
+    #: When former looks have last found attempts PENDING, by Ray's ids.
+    pending_at: Mapping[str, float] = field(default_factory=dict)
 
     def sight(self, job: Job, *, stopping_s: float | None) -> Sight:
         """Return what this look says about one attempt."""
-        return replace(self.common, remote=self.found.get(job.remote_id or ""), stopping_s=stopping_s)
+        remote_id = job.remote_id or ""
+        return replace(
+            self.common,
+            remote=self.found.get(remote_id),
+            pending_at=self.pending_at.get(remote_id),
+            stopping_s=stopping_s,
+        )
 
 
 class Looker:
@@ -53,10 +61,12 @@ class Looker:
         self._silent_since: float | None = None
         self._silent_at = 0.0
         self._refused_since: float | None = None
+        self._pending_at: dict[str, float] = {}
 
     async def look(self, jobs: Sequence[Job]) -> Look:
         """Read these jobs, and the session when one of them is missing."""
         snapshot = self._context.watch.snapshots()[self._spec.name]  # older than what is read now
+        began_at = self._context.clock.now()
         try:
             found = await self._read(jobs)
             missing = any(job.remote_id not in found for job in jobs)
@@ -66,7 +76,8 @@ class Looker:
         self.rest()
         dead = frozenset(node.node_id for node in snapshot.nodes or () if not node.alive)
         common = Sight(answered=True, session_name=session, dead_nodes=dead)
-        return Look(answered=True, found=found, common=common)
+        before, self._pending_at = self._pending_at, _waiting_at(found.values(), began_at)
+        return Look(answered=True, found=found, common=common, pending_at=before)
 
     async def confirm(self, jobs: Sequence[Job], look: Look) -> Look:
         """Read some of these jobs again. A failed read makes it no sight at all."""
@@ -74,7 +85,7 @@ class Looker:
             found = await self._read(jobs)
         except ClusterError as error:
             return await self._silent(error)
-        return Look(answered=True, found=found, common=replace(look.common, confirmed=True))
+        return replace(look, found=found, common=replace(look.common, confirmed=True))
 
     def rest(self) -> None:
         """Forget the silence: the cluster answered, or there is nothing to look at."""
@@ -136,3 +147,7 @@ class Looker:
         with contextlib.suppress(OSError):
             await writer.wait_closed()
         return False
+
+
+def _waiting_at(found: Iterable[RemoteJob], at: float) -> dict[str, float]:
+    return {remote.submission_id: at for remote in found if remote.status is RemoteStatus.PENDING}

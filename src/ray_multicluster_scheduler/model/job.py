@@ -14,6 +14,9 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 #: Other ids leave a ghost on a Ray cluster that cannot be deleted.
 SUBMISSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
+#: The `job_id` that a job without one gets; it means nothing to anybody.
+_GENERATED_NAME = re.compile(r"job_[0-9a-f]{32}")
+
 OnUnreachable = Literal["wait", "fail"] | float
 
 
@@ -49,6 +52,11 @@ class JobSpec:
     idempotency_key: str | None = None
     #: Jobs of one array share it.
     group: str | None = None
+
+    @property
+    def own_name(self) -> str | None:
+        """Return the name that the user gave; None for a generated one, which is shown to nobody."""
+        return None if self.name is None or _GENERATED_NAME.fullmatch(self.name) else self.name
 
     @property
     def claim(self) -> dict[str, float]:

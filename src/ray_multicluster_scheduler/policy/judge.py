@@ -36,6 +36,8 @@ class Sight:
     refused_s: float = 0.0
     #: A second read of this id said the same.
     confirmed: bool = False
+    #: When a look before this one has last found it PENDING, so not running; None: none has.
+    pending_at: float | None = None
     #: How long ago Ray was first asked to stop it; None: it was not.
     stopping_s: float | None = None
 
@@ -74,6 +76,9 @@ class Verdict:
 
 
 _KEEP = Verdict(act=Act.KEEP)
+#: Ray tells when a job was submitted, not when its program began. A program that was never seen running has
+#: begun after the last look that found it waiting; longer ago than this, its time is unknown.
+UNSEEN_RUN_S = 2.0
 #: Ray's messages can carry a whole traceback; the log is kept apart.
 MAX_REASON = 2000
 
@@ -155,7 +160,7 @@ def _found(job: Job, sight: Sight, remote: RemoteJob, *, rules: JudgeRules, now:
         return _move(job, sight, JobState.SUCCEEDED, "its driver ended with exit code 0", remote, now=now)
     if remote.status is RemoteStatus.STOPPED:
         return _stopped(job, sight, remote, now=now)
-    return _failed(sight, remote)
+    return _failed(job, sight, remote, now=now)
 
 
 def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdict:
@@ -205,7 +210,7 @@ def _stopped(job: Job, sight: Sight, remote: RemoteJob, *, now: float) -> Verdic
     return _move(job, sight, JobState.STOPPED, reason, remote, now=now)
 
 
-def _failed(sight: Sight, remote: RemoteJob) -> Verdict:
+def _failed(job: Job, sight: Sight, remote: RemoteJob, *, now: float) -> Verdict:
     kind = failure_kind(remote)
     if kind is not FailureKind.USER and not sight.confirmed:
         return Verdict(act=Act.CONFIRM)
@@ -213,7 +218,11 @@ def _failed(sight: Sight, remote: RemoteJob) -> Verdict:
         act=Act.FAIL,
         failure=kind,
         reason=_failure_reason(remote, kind),
-        changes={"error_type": remote.error_type, "exit_code": remote.driver_exit_code},
+        changes={
+            "error_type": remote.error_type,
+            "exit_code": remote.driver_exit_code,
+            **(_started(job, sight, now=now) if remote.driver_exit_code is not None else {}),
+        },
     )
 
 
@@ -230,9 +239,17 @@ def _failure_reason(remote: RemoteJob, kind: FailureKind) -> str:
 
 def _move(job: Job, sight: Sight, state: JobState, reason: str, remote: RemoteJob, *, now: float) -> Verdict:
     changes = {**_seen(job, sight, now=now), "exit_code": remote.driver_exit_code}
-    if state is JobState.SUCCEEDED and job.started_at is None:
-        changes["started_at"] = remote.start_time or now
+    if state is JobState.SUCCEEDED:
+        changes |= _started(job, sight, now=now)
     return Verdict(act=Act.MOVE, state=state, reason=reason, changes=changes)
+
+
+def _started(job: Job, sight: Sight, *, now: float) -> dict[str, Any]:
+    """Return when a program that has ended had begun, as far as looks can tell."""
+    waited_until = max(job.seen_at or 0.0, sight.pending_at or 0.0)
+    if job.started_at is not None or not 0.0 <= now - waited_until <= UNSEEN_RUN_S:
+        return {}
+    return {"started_at": waited_until}
 
 
 def _seen(job: Job, sight: Sight, *, now: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.policy.judge import Verdict
 from ray_multicluster_scheduler.policy.retry import FailureKind, RetryDecision
 
 #: A job that is back in the queue holds nothing on any cluster.
-_NOWHERE: Mapping[str, Any] = {"cluster": None, "remote_id": None, "session_name": None, "seen_at": None}
+_NOWHERE: Mapping[str, Any] = dict.fromkeys(("cluster", "remote_id", "session_name", "seen_at", "started_at"))
 
 
 def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:

@@ -11,18 +11,29 @@ from ray_multicluster_scheduler.ports import JobStore
 
 #: Who mistypes a name means one of the newest jobs, and a history may hold a million.
 GUESSED_FROM = 1000
+#: Fewer characters are a slip of the finger, not the beginning of an id.
+SHORTEST_PREFIX = 4
 
 
-def find_all(store: JobStore, word: str) -> tuple[Job, ...]:
-    """Return the jobs that a word means; raises `JobNotFound` with the nearest word that is known.
+def find(store: JobStore, word: str) -> tuple[Job, ...]:
+    """Return the jobs that a word on a command line means, oldest first; raises `JobNotFound`.
 
-    A submission id is one job. Else it is all jobs with this `job_id`, else all of this group, newest first.
+    A submission id, or the beginning of exactly one. A `job_id`: the newest job with it, and the others of
+    the same array. A group: all of it.
     """
-    by_id = tuple(store.get_many([word]).values())
-    found = by_id or store.list_jobs(name=word) or store.list_jobs(group=word)
-    if not found:
-        raise _not_found(store, word)
-    return found
+    if by_id := tuple(store.get_many([word]).values()):
+        return by_id
+    if newest := newest_named(store, word):
+        group = newest.spec.group
+        return (newest,) if group is None else store.list_jobs(name=word, group=group)[::-1]
+    if grouped := store.list_jobs(group=word):
+        return grouped[::-1]
+    ids = store.ids_beginning(word, limit=2) if len(word) >= SHORTEST_PREFIX else ()
+    if len(ids) == 1:
+        return (store.get(ids[0]),)
+    if ids:
+        raise JobNotFound(word, nearest=" or ".join(ids))
+    raise _not_found(store, word)
 
 
 def find_each(store: JobStore, words: Sequence[str]) -> tuple[Job, ...]:

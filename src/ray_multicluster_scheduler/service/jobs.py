@@ -18,11 +18,12 @@ from ray_multicluster_scheduler.policy.feasible import never_fits
 from ray_multicluster_scheduler.policy.ledger import Room, open_room
 from ray_multicluster_scheduler.policy.ray_needs import ray_needs
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
 from ray_multicluster_scheduler.policy.views import World, cluster_views, env_key, unworkable
 from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.find import find_all, find_each, newest_named
+from ray_multicluster_scheduler.service.find import find, find_each, newest_named
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 
 UNKNOWN = "UNKNOWN"
@@ -53,12 +54,20 @@ class JobService:
         self._refuse_impossible([spec for _, spec in accepted])
         return self._store.add(accepted, now=self._clock.now())
 
-    def find(self, word: str) -> tuple[Job, ...]:
-        """Return the jobs that a word means: a submission id, else a `job_id`, else a group; newest first.
+    def retry(self, submission_ids: Sequence[str], *, user: str) -> tuple[Job, ...]:
+        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        jobs = to_repeat(list(self._known(submission_ids).values()))
+        return self._store.add(repeats(jobs, user=user, taken=self._taken), now=self._clock.now())
 
-        Raises `JobNotFound` with the nearest word that is known.
+    def _taken(self, word: str) -> bool:
+        return bool(self._store.get_many([word]) or self._store.list_jobs(group=word, limit=1))
+
+    def find(self, word: str) -> tuple[Job, ...]:
+        """Return the jobs that a word on a command line means, oldest first: an id, a `job_id` or a group.
+
+        Raises `JobNotFound` with the nearest word that is known; see `service/find.py`.
         """
-        return find_all(self._store, word)
+        return find(self._store, word)
 
     def find_each(self, words: Sequence[str]) -> tuple[Job, ...]:
         """Return for each word the job with this submission id, else the newest with this `job_id`.
@@ -178,10 +187,11 @@ class JobService:
         """Tell which job did not succeed, where and why, with the end of its log."""
         text = self._store.load_log(job.submission_id) or ""
         lines = redact_text(text, self._secrets(job)).rstrip().splitlines()[-LAST_LOG_LINES:]
-        name = job.spec.metadata.get("job_name") or job.spec.name
+        name = job.spec.metadata.get("job_name") or job.spec.own_name
         log = "".join(f"\n    | {line}" for line in lines) or "\n    | (no log was kept)"
         where = f"on {job.cluster!r}" if job.cluster else "before it got a cluster"
-        return visible(f"job {job.submission_id} ({name}) {job.state.value} {where}: {job.reason}{log}")
+        named = f"{job.submission_id} ({name})" if name else job.submission_id
+        return visible(f"job {named} {job.state.value} {where}: {job.reason}{log}")
 
     def _secrets(self, job: Job) -> tuple[str, ...]:
         """Return what is secret in the environments that a job may have been sent with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -111,28 +112,39 @@ def list_jobs(
     tx: Connection,
     *,
     states: Sequence[JobState] | None,
-    user: str | None,
-    cluster: str | None,
-    name: str | None,
-    group: str | None,
+    equal: Mapping[str, str | None],
     tag: str | None,
+    since: float | None,
     limit: int | None,
 ) -> tuple[Job, ...]:
-    """Return jobs, newest first, that match every given filter."""
+    """Return jobs, newest first, that match every given filter; `equal` is by column, None for any."""
     statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc()).limit(limit)
-    wanted = {"user": user, "cluster": cluster, "name": name, "group": group}
-    for column, value in wanted.items():
+    for column, value in equal.items():
         if value is not None:
             statement = statement.where(jobs.c[column] == value)
     if tag is not None:
         statement = statement.where(
             jobs.c.submission_id.in_(select(tags.c.submission_id).where(tags.c.tag == tag))
         )
+    if since is not None:
+        statement = statement.where(jobs.c.accepted_at >= since)
     if states is None:
         return read_jobs(tx, statement)
     # One state after the other: each is read from its end and no further than the limit, without sorting.
     each = [read_jobs(tx, statement.where(jobs.c.state == state.value)) for state in dict.fromkeys(states)]
     return tuple(sorted(chain.from_iterable(each), key=lambda job: job.seq, reverse=True)[:limit])
+
+
+def ids_beginning(tx: Connection, prefix: str, *, limit: int) -> tuple[str, ...]:
+    """Return submission ids that begin so, in their order: a range of the index."""
+    column = jobs.c.submission_id
+    found = tx.execute(
+        select(column)
+        .where(column >= prefix, column < prefix + chr(sys.maxunicode))
+        .order_by(column)
+        .limit(limit)
+    )
+    return tuple(submission_id for (submission_id,) in found)
 
 
 def counts(tx: Connection, states: Collection[JobState]) -> dict[JobState, int]:

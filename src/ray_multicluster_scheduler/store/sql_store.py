@@ -91,13 +91,18 @@ class SqlStore:
         name: str | None = None,
         group: str | None = None,
         tag: str | None = None,
+        since: float | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first, that match every given filter."""
+        """Return jobs, newest first, that match every given filter; `since` is when they were accepted."""
+        equal = {"user": user, "cluster": cluster, "name": name, "group": group}
         with self._database.read() as tx:
-            return queue.list_jobs(
-                tx, states=states, user=user, cluster=cluster, name=name, group=group, tag=tag, limit=limit
-            )
+            return queue.list_jobs(tx, states=states, equal=equal, tag=tag, since=since, limit=limit)
+
+    def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        """Return submission ids that begin so, in their order."""
+        with self._database.read() as tx:
+            return queue.ids_beginning(tx, prefix, limit=limit)
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states; states without any are left out."""

@@ -57,6 +57,7 @@ def test_jobs_are_counted_by_state(store: JobStore, leader: Leader) -> None:
         ({"group": "g"}, {"grouped"}),
         ({"name": "nightly"}, {"named"}),
         ({"name": "night"}, set()),
+        ({"since": NOW + 1}, set()),
         ({"tag": "gpu"}, {"tagged"}),
         ({"tag": "gp"}, set()),
         ({"cluster": "a"}, {"placed"}),

@@ -225,3 +225,30 @@ def test_a_confirmed_sight_asks_for_no_further_confirmation(job: Job, sight: Sig
     if sight.confirmed:
         assert verdict.act is not Act.CONFIRM
     assert (verdict.state in FINAL) <= (verdict.act is Act.MOVE)
+
+
+def ended(job: Job, code: int = 0, **sight: Any) -> Any:
+    """Return when a job had begun by the look that finds it ended."""
+    status = RemoteStatus.SUCCEEDED if code == 0 else RemoteStatus.FAILED
+    remote = a_remote(status, driver_exit_code=code, start_time=NOW - 8, end_time=NOW)
+    return verdict_on(job, remote=remote, **sight).changes.get("started_at")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_program_that_was_never_seen_running_began_after_the_last_look_that_found_it_waiting(
+    code: int,
+) -> None:
+    """Ray's start_time is that of the submit: `true` would have run for eight seconds."""
+    waiting = a_running(state=JobState.SUBMITTED, seen_at=NOW - 8, started_at=None)
+    assert ended(waiting, code, pending_at=NOW - 0.5) == NOW - 0.5
+    assert ended(a_running(state=JobState.SUBMITTED, seen_at=NOW - 1, started_at=None), code) == NOW - 1
+
+
+@pytest.mark.parametrize("pending_at", [None, NOW - 5, NOW + 5])
+def test_a_start_that_no_look_can_tell_is_unknown(pending_at: float | None) -> None:
+    waiting = a_running(state=JobState.SUBMITTED, seen_at=NOW - 8, started_at=None)
+    assert ended(waiting, pending_at=pending_at) is None
+
+
+def test_a_start_that_was_seen_stays() -> None:
+    assert ended(a_running(), pending_at=NOW - 1) is None

@@ -1,0 +1,51 @@
+"""A job that failed or was stopped is repeated under a free name, with all that was asked for."""
+
+import pytest
+from tests.builders import a_job, a_spec
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.repeat import RETRY_OF, repeats, to_repeat
+
+
+def failed(name: str, state: JobState = JobState.FAILED, **spec: object) -> Job:
+    return a_job(submission_id=name, state=state, spec=a_spec(**spec))
+
+
+def test_the_new_job_asks_for_the_same_and_says_what_it_repeats() -> None:
+    old = failed("train", entrypoint="run", priority=3, idempotency_key="k", metadata={"a": "b"}, group="g")
+    ((name, spec),) = repeats([old], user="bob", taken=lambda _: False)
+    assert name == "train.2"
+    assert (spec.entrypoint, spec.priority, spec.user) == ("run", 3, "bob")
+    assert spec.metadata == {"a": "b", RETRY_OF: "train"}
+    assert (spec.idempotency_key, spec.group) == (None, None)
+
+
+def test_names_count_on_and_are_free() -> None:
+    taken = {"train.2", "train.3"}
+    ((name, _),) = repeats([failed("train.2")], user="bob", taken=taken.__contains__)
+    assert name == "train.4"
+
+
+def test_several_of_a_group_are_a_new_group_and_depend_on_each_other() -> None:
+    old = [failed("g-1", group="g"), failed("g-2", group="g", depends_on=("g-1", "other"))]
+    (_, first), (_, second) = repeats(old, user="bob", taken=lambda _: False)
+    assert first.group == second.group == "g.2"
+    assert second.depends_on == ("g-1.2", "other")
+
+
+def test_only_what_failed_or_was_stopped_is_repeated() -> None:
+    good, bad = failed("a", JobState.SUCCEEDED), failed("b", JobState.STOPPED)
+    assert to_repeat([good, bad]) == [bad]
+    with pytest.raises(InvalidRequest, match="a has succeeded"):
+        to_repeat([good])
+    with pytest.raises(InvalidRequest, match="a has not ended: it is RUNNING"):
+        to_repeat([failed("a", JobState.RUNNING)])
+    with pytest.raises(InvalidRequest, match="none of these 2 jobs"):
+        to_repeat([good, good])
+
+
+def test_a_name_that_grows_too_long_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="too long"):
+        repeats([failed("x" * 128)], user="bob", taken=lambda _: False)
