@@ -196,6 +196,12 @@ class JobStore(Protocol):
     ) -> tuple[Event, ...]:
         """Return events in order, of one job or of all."""
 
+    def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
+        """Return the newest event, and which of these jobs those after `after` are about.
+
+        It costs as much as was asked for, or as has happened since, whichever is less.
+        """
+
     def last_event(self) -> int:
         """Return the `id` of the newest event; 0: there is none. Whatever changes a job writes one."""
 

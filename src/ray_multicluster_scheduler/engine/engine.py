@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 RENEWALS = 3
 #: Who waits for the lease looks this often whether its holder is still there: a killed one rings no bell.
 LOOK_AT_LEADER_S = 1.0
+#: It rings for each commit of the leader too: not each of them is worth a look.
+LEAST_BETWEEN_LOOKS_S = 0.1
 #: Nothing happens for this long: look again all the same.
 IDLE_PLACE_S = 5.0
 #: What was seen of a cluster is published this often at most, unless it can change a decision.
@@ -77,6 +79,7 @@ class Engine:
                 log.error("the job store cannot be written now", extra={"why": str(problem)})  # noqa: TRY400
                 led = False
             if not led:
+                await wait_for(self._stopping, LEAST_BETWEEN_LOOKS_S)
                 await wait_for(self._bell, min(LOOK_AT_LEADER_S, ttl_s / RENEWALS))
 
     async def _turn(self, ttl_s: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,9 @@ UNKNOWN = "UNKNOWN"
 LAST_LOG_LINES = 10
 #: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.
 LONGEST_NAP_S = 5.0
+#: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
+SHORTEST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.2
 #: Snapshots ring no bell; right after the start the first ones are looked for this often.
 FIRST_LOOK_S = 0.05
 
@@ -138,6 +142,7 @@ class JobService:
         started = self._clock.monotonic()
         mark, event = self._store.wait_for_change(0, timeout_s=0), self._store.last_event()
         jobs = self._known(submission_ids)
+        pause = 0.0
         while True:
             yield jobs
             if all(job.final for job in jobs.values()):
@@ -146,9 +151,14 @@ class JobService:
             if left is not None and left <= 0:
                 raise WaitTimeout(_still_open(jobs.values(), timeout_s), _open_ids(jobs.values()))
             nap = min(tick_s, LONGEST_NAP_S, *([] if left is None else [left]))
-            mark = self._store.wait_for_change(mark, timeout_s=nap)
-            event, moved = self._moved_since(event)
-            jobs = {**jobs, **self._store.get_many([each for each in jobs if each in moved])}
+            seen, mark = mark, self._store.wait_for_change(mark, timeout_s=nap)
+            event, moved = self._store.changed_since(_open_ids(jobs.values()), after=event)
+            jobs = {**jobs, **self._store.get_many(sorted(moved))}
+            # Where there is much news of others, each who waits looks less often, for the sake of all.
+            pause = (
+                min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * pause)) if mark > seen and not moved else 0.0
+            )
+            time.sleep(pause if left is None else min(pause, left))
 
     def wait(
         self,
@@ -174,14 +184,6 @@ class JobService:
             if submission_id not in jobs:
                 self._store.get(submission_id)  # raises JobNotFound, with the words that help
         return jobs
-
-    def _moved_since(self, event: int) -> tuple[int, set[str]]:
-        """Return the newest event, and the jobs that those after `event` are about."""
-        moved: set[str] = set()
-        while page := self._store.events(after=event):
-            moved.update(each.submission_id for each in page)
-            event = page[-1].id
-        return event, moved
 
     def how_it_failed(self, job: Job) -> str:
         """Tell which job did not succeed, where and why, with the end of its log."""

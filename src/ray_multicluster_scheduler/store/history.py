@@ -9,13 +9,20 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.states import LIVE
-from ray_multicluster_scheduler.store.prepared import Prepared
+from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get, require
 from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
 from ray_multicluster_scheduler.store.tables import attempts, events, jobs, logs
 
 _FORGET_LOG = Prepared(
     delete(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))
+)
+_LAST_EVENTS = ForIds(
+    lambda ids: (
+        select(events.c.submission_id, func.max(events.c.id))
+        .where(events.c.submission_id.in_(ids))
+        .group_by(events.c.submission_id)
+    )
 )
 _KEEP_LOG = Prepared(insert(logs))
 
@@ -57,6 +64,18 @@ def list_events(tx: Connection, submission_id: str | None, *, after: int, limit:
     if submission_id is not None:
         statement = statement.where(events.c.submission_id == submission_id)
     return tuple(event_from(row) for row in tx.execute(statement).mappings())
+
+
+def changed_since(tx: Connection, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
+    """Return the newest event, and which of these jobs those after `after` are about."""
+    newest = last_event(tx)
+    if newest <= after:
+        return after, frozenset()
+    if newest - after <= len(submission_ids):  # fewer events than jobs
+        found = tx.scalars(select(events.c.submission_id).where(events.c.id > after))
+        return newest, frozenset(found) & frozenset(submission_ids)
+    last = _LAST_EVENTS.rows(tx, submission_ids)
+    return newest, frozenset(submission_id for submission_id, event in last if event > after)
 
 
 def last_event(tx: Connection) -> int:

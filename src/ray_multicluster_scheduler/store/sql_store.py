@@ -186,6 +186,11 @@ class SqlStore:
         with self._database.read() as tx:
             return history.list_events(tx, submission_id, after=after, limit=limit)
 
+    def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
+        """Return the newest event, and which of these jobs those after `after` are about."""
+        with self._database.read() as tx:
+            return history.changed_since(tx, submission_ids, after=after)
+
     def last_event(self) -> int:
         """Return the `id` of the newest event; 0: there is none."""
         with self._database.read() as tx:

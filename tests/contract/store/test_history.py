@@ -78,6 +78,26 @@ def test_there_is_no_last_event_before_the_first(store: JobStore) -> None:
     assert store.last_event() == 0
 
 
+@pytest.mark.parametrize("others", [0, 50], ids=["few", "many"])
+def test_what_has_changed_is_told_of_the_jobs_that_are_asked_for(
+    store: JobStore, leader: Leader, others: int
+) -> None:
+    for submission_id in ("moves", "stays", "of-others"):
+        leader.add(submission_id)
+    before = store.last_event()
+    leader.move("of-others", S.PLACED)
+    leader.move("moves", S.PLACED)
+    for number in range(others):
+        leader.add(f"other-{number}")
+
+    newest, changed = store.changed_since(["moves", "stays"], after=before)
+
+    assert changed == {"moves"}
+    assert newest == store.last_event()
+    assert store.changed_since(["moves", "stays"], after=newest) == (newest, frozenset())
+    assert store.changed_since([], after=before) == (newest, frozenset())
+
+
 def test_an_event_back_to_the_queue_names_the_cluster_that_was_left(store: JobStore, leader: Leader) -> None:
     leader.add("job", S.RUNNING)
     leader.move("job", S.QUEUED)

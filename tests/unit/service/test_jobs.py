@@ -117,3 +117,36 @@ def test_who_waits_for_many_jobs_reads_only_those_that_have_moved(
     jobs = next(changes)
     assert [jobs[each].target for each in ids] == [Target.FINISHED, Target.STOPPED, Target.FINISHED]
     assert read == ids[1:2]
+
+
+def test_who_waits_reads_nothing_about_the_jobs_of_others(store: SqlStore, service: JobService) -> None:
+    (mine,) = service.submit([asks_for(1)])
+    reads: list[str] = []
+    for seen, jobs in enumerate(service.changes([mine.submission_id], timeout_s=None, tick_s=0.01)):
+        if seen == 0:
+            event.listen(
+                store._database._engine,
+                "before_cursor_execute",
+                lambda _c, _cursor, statement, *_: reads.append(statement),
+            )
+            for _ in range(300):
+                service.submit([asks_for(1)])
+            reads.clear()
+        elif seen == 2:
+            break
+        assert jobs.keys() == {mine.submission_id}
+    about_events = [statement for statement in reads if "FROM events" in statement]
+    assert about_events
+    assert all("max(" in statement or "IN (" in statement for statement in about_events)
+
+
+def test_who_waits_is_told_of_each_move_and_of_the_end(store: SqlStore, service: JobService) -> None:
+    mine, other = (service.submit([asks_for(1)])[0].submission_id for _ in range(2))
+    told = []
+    for jobs in service.changes([mine, other], timeout_s=None, tick_s=0.01):
+        told.append([jobs[each].target for each in (mine, other)])
+        if len(told) == 1:
+            service.stop([other])
+        elif told[-1] == [Target.FINISHED, Target.STOPPED]:
+            break
+    assert told[0] == [Target.FINISHED, Target.FINISHED]
