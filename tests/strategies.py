@@ -65,6 +65,7 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
             "used": draw(mostly({}, None, reserved, draw(resources()))),
             "ray_version": draw(mostly("2.60.0", None, "2.9.3", "2.8.1", "nightly")),
             "throttle": draw(mostly(None, 0, 1)),
+            "throttle_reason": "jobs die there quickly",
             "start_s": draw(mostly(None, 1.0, 500.0)),
             "awaited": draw(st.integers(0, 40)) == 0,
         },

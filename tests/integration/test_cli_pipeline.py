@@ -1,6 +1,7 @@
 """`raymc pipeline` as a person types it, with the engine that needs no cluster."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from ray_multicluster_scheduler.cli.commands import app
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.pipeline import extra
+from ray_multicluster_scheduler.pipeline import extra, run
 
 
 def pipeline(*words: str) -> str:
@@ -73,6 +74,52 @@ def test_a_mistake_is_told(words: list[str], said: str, sample: str) -> None:
     source = ["--input", sample] if words else []
     with pytest.raises(InvalidRequest, match=said):
         pipeline("--engine", "pandas", *source, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--input", "/no/such.csv"], "there is no input /no/such.csv"),
+        (["--columns", "agee"], "--columns: no column is called 'agee'; did you mean 'age'?"),
+        (["--params", '{"MinMaxScaler": {"columns": ["town"]}}'], "MinMaxScaler: no column is called 'town'"),
+        (["--output", "SAMPLE/out.parquet"], "--output: there is no directory"),
+        (["--output", "out.txt"], "must end in .parquet or .csv"),
+        (["--report", "no/such/dir/r.json"], "--report: there is no directory no/such/dir"),
+        (["--ray-address", "http://127.0.0.1:8265"], "must be host:port"),
+        (["--ray-address", "127.0.0.1:99999"], "must be host:port"),
+        (["--ray-address", "somewhere"], "must be host:port"),
+        (["--ray-runtime-env-json", '{"pip": ["pandas=1.5"]}'], "pandas=1.5"),
+        (
+            ["--ray-runtime-env-json", '{"working_dir": "/no/such"}'],
+            "'/no/such' does not exist on this machine",
+        ),
+        (["--ray-runtime-env-json", "{"], "--ray-runtime-env-json is not valid JSON"),
+    ],
+)
+def test_every_argument_is_checked_before_ray_is_even_imported(
+    words: list[str], said: str, sample: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("the pipeline was started")
+
+    monkeypatch.setattr(run, "run_pipeline", never)
+    source = [] if "--input" in words else ["--input", sample]
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        pipeline("--operators", "MinMaxScaler", *source, *(word.replace("SAMPLE", sample) for word in words))
+
+
+def test_a_result_that_is_written_nowhere_is_shown(sample: str, tmp_path: Path) -> None:
+    words = ["--engine", "pandas", "--operators", "MinMaxScaler", "--input", sample]
+    shown = pipeline(*words)
+    assert "The first rows; --output keeps them all:" in shown
+    assert shown.splitlines()[-2:] == ["0    Oslo", "1    Rome"]
+    assert "first rows" not in pipeline(*words, "--output", str(tmp_path / "out.csv"))
+
+
+def test_a_hint_ends_its_sentence(sample: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        pipeline("--engine", "pandas", "--operators", "StandardScale", "--input", sample)
+    assert str(caught.value).endswith("did you mean 'StandardScaler'? (`raymc pipeline list` shows all)")
 
 
 def test_without_the_extra_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

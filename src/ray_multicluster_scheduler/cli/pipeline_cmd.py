@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from ray_multicluster_scheduler.cli.completion import complete_clusters
 from ray_multicluster_scheduler.cli.options import ConfigOption
@@ -18,6 +19,9 @@ from ray_multicluster_scheduler.pipeline.extra import check_extra
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.pipeline.plan import Plan
     from ray_multicluster_scheduler.pipeline.report import Report
+
+#: As many as fit beside each other in a common terminal.
+SHOWN_COLUMNS = 6
 
 
 def _ray(about: str, **more: Any) -> Any:
@@ -96,6 +100,8 @@ def pipeline(
         _refuse("--engine pandas runs in this process", {**rays, "--cluster": cluster})
     if cluster is not None:
         _refuse("--cluster sends a job", {"--ray-address": ray_address, "--ray-namespace": ray_namespace})
+    _check_first(plan, engine, ray_address, environment, report, on_cluster=cluster is not None)
+    if cluster is not None:
         from ray_multicluster_scheduler.cli.pipeline_job import run_as_job  # noqa: PLC0415 - needs the extra
 
         result = run_as_job(config, plan, cluster, environment, repeats=repeats)
@@ -105,6 +111,27 @@ def pipeline(
         )
     _show(result)
     _keep(result, report)
+
+
+def _check_first(
+    plan: Plan,
+    engine: str,
+    address: str | None,
+    environment: str | None,
+    report: Path | None,
+    *,
+    on_cluster: bool,
+) -> None:
+    """Refuse what can be known to be wrong before anything is started."""
+    from ray_multicluster_scheduler.pipeline import preflight  # noqa: PLC0415 - needs the extra
+
+    preflight.check_address(address)
+    option = "--ray-runtime-env-json"
+    preflight.check_environment(option, json_object(option, environment))
+    if report is not None:
+        preflight.check_writable("--report", report, is_file=True)
+    if not on_cluster and not (address or "").startswith("ray://"):  # else the files are over there
+        preflight.check_here(plan, one_file=engine == "pandas")
 
 
 def _run_here(plan: Plan, target: tuple[str | None, str | None, str | None] | None, repeats: int) -> Report:
@@ -169,6 +196,23 @@ def _show(result: Report) -> None:
         table.add_row(last.name, *times, f"{last.rows:,}", memory, ", ".join(last.columns))
     table.add_row("together", *(duration(run.seconds) for run in result.runs))
     stdout_console().print(table)
+    _show_rows(result)
+
+
+def _show_rows(result: Report) -> None:
+    """Show how a result begins that is written nowhere."""
+    if not (shown := result.runs[-1].first_rows):
+        return
+    names, *rows = shown
+    table = Table(box=None, pad_edge=False)
+    for name in names[:SHOWN_COLUMNS]:
+        table.add_column(Text(name), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row[:SHOWN_COLUMNS]))
+    more = f", {SHOWN_COLUMNS} of {len(names)} columns" if len(names) > SHOWN_COLUMNS else ""
+    console = stdout_console()
+    console.print(Text(f"\nThe first rows{more}; --output keeps them all:", style="dim"))
+    console.print(table)
 
 
 def _list() -> None:

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job import OnUnreachable
+from ray_multicluster_scheduler.packages.files import read_yaml
 
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) *([smhd])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -86,18 +85,9 @@ def json_kind(value: object) -> str:
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidRuntimeEnv(f"--runtime-env: {file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InvalidRuntimeEnv(f"--runtime-env: {file} is not UTF-8 text") from None
-    except yaml.YAMLError as error:
-        raise InvalidRuntimeEnv(f"--runtime-env: {file} is not valid YAML{_place(error)}") from None
+        value = read_yaml(file)
+    except InvalidRuntimeEnv as problem:
+        raise InvalidRuntimeEnv(f"--runtime-env: {problem}") from None
     if not isinstance(value, dict):
         raise InvalidRuntimeEnv(f"--runtime-env: {file} must hold a mapping such as `pip: [requests]`")
     return value
-
-
-def _place(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return "" if mark is None else f": look at line {mark.line + 1}, column {mark.column + 1}"

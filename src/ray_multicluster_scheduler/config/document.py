@@ -216,7 +216,7 @@ def _line(node: yaml.Node) -> int:
 def _is_text(where: Where) -> bool:
     """Tell whether a value is text whatever it looks like: `VERSION: 1.10` must not become 1.1."""
     match where:
-        case ("clusters", _, "runtime_env", "env_vars", _) | ("clusters", _, "tags", _):
+        case ("clusters", _, "runtime_env", "env_vars", _) | ("clusters", _, "tags", _) | ("env_vars", _):
             return True
         case ("clusters", int(), "name"):
             return True

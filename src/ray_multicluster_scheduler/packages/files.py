@@ -6,9 +6,8 @@ import os
 import re
 from pathlib import Path
 
-import yaml
-
-from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+from ray_multicluster_scheduler.config.document import read_document
+from ray_multicluster_scheduler.errors import ConfigInvalid, InvalidRuntimeEnv
 from ray_multicluster_scheduler.policy.env_options import ReadFile
 
 #: URLs and variables of the node (`${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`) are for pip on the cluster.
@@ -31,14 +30,21 @@ def reader(cwd: Path) -> ReadFile:
 
     def read(name: str) -> object:
         path = local_path(cwd, name)
-        if path.suffix not in {".yaml", ".yml"}:
-            return _requirements(path, ())
-        try:
-            return yaml.safe_load(_text(path))
-        except yaml.YAMLError as problem:
-            raise InvalidRuntimeEnv(f"{path} is not valid YAML: {problem}") from problem
+        return read_yaml(path) if path.suffix in {".yaml", ".yml"} else _requirements(path, ())
 
     return read
+
+
+def read_yaml(path: Path) -> object:
+    """Read a YAML file as safely as clusters.yaml: no tags, a limit on aliases, no key twice."""
+    text = _text(path)
+    try:
+        document = read_document(text, path)
+    except ConfigInvalid as invalid:
+        raise InvalidRuntimeEnv(f"{path} is not valid YAML: {'; '.join(invalid.problems)}") from None
+    if document.problems:
+        raise InvalidRuntimeEnv(f"{path}: {'; '.join(map(str, document.problems))}")
+    return document.value
 
 
 def _requirements(path: Path, within: tuple[Path, ...]) -> str:

@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.pipeline.hints import environment_hints
 from ray_multicluster_scheduler.pipeline.report import timed
 from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
+from ray_multicluster_scheduler.policy.setup_failure import setup_words
 
 log = logging.getLogger(__name__)
 
@@ -248,11 +249,4 @@ def _advice(address: str | None, problem: BaseException) -> str:
 
 
 def _bad_environment(problem: BaseException) -> InvalidRuntimeEnv:
-    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {_setup_cause(problem)}")
-
-
-def _setup_cause(problem: BaseException) -> str:
-    """Return the lines in which pip or conda say what is wrong, else all that Ray says."""
-    lines = [line.strip() for line in str(problem).splitlines()]
-    causes = [line for line in lines if line.startswith(("ERROR:", "CondaError", "FileNotFoundError"))]
-    return " ".join(dict.fromkeys(causes)) or str(problem).strip()
+    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {setup_words(str(problem))}")

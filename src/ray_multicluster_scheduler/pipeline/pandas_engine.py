@@ -14,7 +14,14 @@ from ray_multicluster_scheduler.pipeline.files import find_input, find_output, r
 from ray_multicluster_scheduler.pipeline.operators.base import Kind
 from ray_multicluster_scheduler.pipeline.plan import Plan, Step, check_columns, choose_columns
 from ray_multicluster_scheduler.pipeline.registry import find_operator
-from ray_multicluster_scheduler.pipeline.report import RunReport, StepReport, peak_rss_bytes, timed
+from ray_multicluster_scheduler.pipeline.report import (
+    SHOWN_ROWS,
+    RunReport,
+    StepReport,
+    first_rows,
+    peak_rss_bytes,
+    timed,
+)
 
 
 def run_on_pandas(plan: Plan) -> RunReport:
@@ -31,7 +38,10 @@ def run_on_pandas(plan: Plan) -> RunReport:
     if target is not None:
         _, seconds = timed(lambda: write_table(pa.Table.from_pandas(frame, preserve_index=False), target))
         steps.append(StepReport(name="write", seconds=seconds, rows=len(frame), bytes=None))
-    return RunReport(steps=tuple(steps), environment_s=None, peak_rss_bytes=peak_rss_bytes())
+    shown = () if target is not None else first_rows(frame.head(SHOWN_ROWS).to_dict("records"))
+    return RunReport(
+        steps=tuple(steps), environment_s=None, peak_rss_bytes=peak_rss_bytes(), first_rows=shown
+    )
 
 
 def _apply(step: Step, frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,16 @@ def check_columns(plan: Plan, schema: Schema) -> None:
     _check_known("--columns", plan.columns or (), schema)
 
 
-def _check_known(who: str, columns: Sequence[str], schema: Schema) -> None:
+def check_names(plan: Plan, names: Collection[str]) -> None:
+    """Refuse columns that the input does not have: `--columns`, and those of the first operator.
+
+    Later operators may work on what earlier ones make.
+    """
+    _check_known("--columns", plan.columns or (), names)
+    _check_known(plan.steps[0].operator, plan.steps[0].columns or (), names)
+
+
+def _check_known(who: str, columns: Sequence[str], schema: Collection[str]) -> None:
     for name in columns:
         if name not in schema:
             raise InvalidRequest(f"{who}: no column is called {name!r}; {nearest(name, schema)}")

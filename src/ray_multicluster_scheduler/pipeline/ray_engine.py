@@ -16,7 +16,14 @@ from ray_multicluster_scheduler.pipeline.files import Place, find_input, find_ou
 from ray_multicluster_scheduler.pipeline.operators.base import Kind
 from ray_multicluster_scheduler.pipeline.plan import Plan, Step, check_columns, choose_columns
 from ray_multicluster_scheduler.pipeline.registry import find_operator
-from ray_multicluster_scheduler.pipeline.report import RunReport, StepReport, peak_rss_bytes, timed
+from ray_multicluster_scheduler.pipeline.report import (
+    SHOWN_ROWS,
+    RunReport,
+    StepReport,
+    first_rows,
+    peak_rss_bytes,
+    timed,
+)
 
 
 def run_on_ray(plan: Plan, *, environment_s: float | None = None) -> RunReport:
@@ -39,7 +46,10 @@ def run_on_ray(plan: Plan, *, environment_s: float | None = None) -> RunReport:
     if target is not None:
         _, seconds = timed(lambda: _guarded("writing", lambda: _write(dataset, target)))
         steps.append(StepReport(name="write", seconds=seconds, rows=dataset.count(), bytes=None))
-    return RunReport(steps=tuple(steps), environment_s=environment_s, peak_rss_bytes=peak_rss_bytes())
+    shown = () if target is not None else first_rows(dataset.take(SHOWN_ROWS))
+    return RunReport(
+        steps=tuple(steps), environment_s=environment_s, peak_rss_bytes=peak_rss_bytes(), first_rows=shown
+    )
 
 
 def _read(source: Place) -> Any:

@@ -20,6 +20,6 @@ def find_operator(name: str) -> Operator:
     """Return an operator, or say which one was meant."""
     if name not in OPERATORS:
         raise InvalidRequest(
-            f"no operator is called {name!r}; {nearest(name, OPERATORS)}. `raymc pipeline list` shows all"
+            f"no operator is called {name!r}; {nearest(name, OPERATORS)} (`raymc pipeline list` shows all)"
         )
     return OPERATORS[name]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+#: How much of a result is shown that is written nowhere.
+SHOWN_ROWS = 5
+LONGEST_VALUE = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class RunReport:
     environment_s: float | None
     #: Of the process that leads the run; the workers of a cluster are not in it.
     peak_rss_bytes: int
+    #: The first rows of a result that is written nowhere, as text: the names of the columns, then the values.
+    first_rows: tuple[tuple[str, ...], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -65,10 +71,24 @@ class Report:
                 ),
                 environment_s=run["environment_s"],
                 peak_rss_bytes=run["peak_rss_bytes"],
+                first_rows=tuple(tuple(row) for row in run.get("first_rows", ())),
             )
             for run in fields.pop("runs")
         )
         return cls(**fields, runs=runs)
+
+
+def first_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], ...]:
+    """Return rows as text, to be shown: the names of the columns, then a line of short values for each."""
+    if not rows:
+        return ()
+    names = tuple(map(str, rows[0]))
+    return names, *(tuple(_short(row[name]) for name in rows[0]) for row in rows)
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:

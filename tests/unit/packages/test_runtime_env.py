@@ -8,6 +8,7 @@ from tests.unit.packages.trees import a_store, make_tree, names_in
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, PackageProblem
 from ray_multicluster_scheduler.packages import localise, package_names
+from ray_multicluster_scheduler.packages.files import read_yaml
 
 
 def test_a_working_dir_becomes_a_package_and_excludes_has_done_its_work(tmp_path: Path) -> None:
@@ -155,3 +156,29 @@ def test_the_packages_of_an_environment_are_its_gcs_uris_each_once() -> None:
     }
     assert package_names(env) == ("one.zip", "two.whl")
     assert package_names({}) == ()
+
+
+BILLION = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
+    for old, new in zip("abcdefghi", "bcdefghij", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BILLION, "aliases unfold to more than"),
+        ("pip: [a]\npip: [b]\n", "line 2: pip: the key is written twice"),
+        ("a: !!python/object/apply:os.getcwd []\n", "tags"),
+        ("a: [", "is not valid YAML: line 1"),
+    ],
+)
+def test_a_yaml_file_is_read_as_safely_as_the_configuration(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "env.yaml").write_text(text)
+    with pytest.raises(InvalidRuntimeEnv, match=said):
+        read_yaml(tmp_path / "env.yaml")
+
+
+def test_variables_in_a_yaml_file_stay_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "env.yaml").write_text("env_vars: {VERSION: 1.10, OFF: no}\n")
+    assert read_yaml(tmp_path / "env.yaml") == {"env_vars": {"VERSION": "1.10", "OFF": "no"}}
