@@ -13,9 +13,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ray_multicluster_scheduler.bridge.runner import TaskRunner
 from ray_multicluster_scheduler.config import Config, find_config, load_config
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.engine.clock import SystemClock
@@ -33,6 +32,9 @@ from ray_multicluster_scheduler.ray_api.client import open_ray_api
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.store import SqlStore, open_store
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.bridge.runner import TaskRunner
 
 T = TypeVar("T")
 
@@ -125,6 +127,8 @@ class Scheduler:
         """Tasks and actors. Needs neither store nor engine, so that it works inside a job."""
         with self._usable():
             if self._tasks is None:
+                from ray_multicluster_scheduler.bridge.runner import TaskRunner  # noqa: PLC0415 - jobs need none
+
                 self._tasks = TaskRunner(
                     self.config,
                     directory=self.directory,

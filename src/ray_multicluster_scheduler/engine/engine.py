@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.prune import Pruner
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.setups import FailedSetups
-from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together, wait_for
+from ray_multicluster_scheduler.engine.tasks import both, cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.engine.watch import Probed
@@ -26,6 +26,7 @@ from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.policy.moves import without_cluster
+from ray_multicluster_scheduler.policy.placing import warm_up
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
 
@@ -203,7 +204,7 @@ class Leadership:
             await self.board.close()
 
     async def _watch(self) -> None:
-        await self._context.watch.first_look()
+        await both(self._context.watch.first_look(), asyncio.to_thread(warm_up))
         self._plan.set()  # from here on nothing waits for those that did not answer
         self._publish.set()
         await self._context.watch.run()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.model.decision import (
     ClusterView,
@@ -33,7 +34,9 @@ from ray_multicluster_scheduler.policy.order import Shares
 from ray_multicluster_scheduler.policy.plan import Opinions, why
 from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.score import score
-from ray_multicluster_scheduler.policy.table import ScoreTable
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.policy.table import ScoreTable
 
 #: With more clusters than this a placement tells of the chosen one only, and how many others there were.
 EXPLAINED_CLUSTERS = 32
@@ -125,7 +128,7 @@ class _Pass:
                 self._rows[_kind(line.sample)] = len(samples)
                 samples.append(heed_avoid(line.sample, rooms, rules))
         self._samples = samples
-        self._table = ScoreTable(samples, rooms, rules)
+        self._table = _score_table()(samples, rooms, rules)
         self._patience_s = patience_s((room.view.snapshot for room in rooms), rules)
 
     def enter(self, line: Line) -> _Entered | None:
@@ -224,3 +227,14 @@ class _Pass:
 def _kind(job: QueuedJob) -> object:
     """Return all that a cluster looks at."""
     return tuple(sorted(job.claim.items())), job.tags, job.avoid, job.unfit, job.env_key
+
+
+def warm_up() -> None:
+    """Import what the first pass needs: numpy takes as long as a first look, so do both at once."""
+    _score_table()
+
+
+def _score_table() -> type[ScoreTable]:
+    from ray_multicluster_scheduler.policy.table import ScoreTable  # noqa: PLC0415 - see `warm_up`
+
+    return ScoreTable

@@ -7,9 +7,9 @@ arrays. A placement changes one cluster, so one column is computed anew, for all
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ray_multicluster_scheduler.model.decision import QueuedJob
 from ray_multicluster_scheduler.model.resources import TOLERANCE, Resources
@@ -26,8 +26,11 @@ from ray_multicluster_scheduler.policy.feasible import (
 from ray_multicluster_scheduler.policy.ledger import Room
 from ray_multicluster_scheduler.policy.rules import PlanRules
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
 
 #: Checks that look at the cluster only; the first ones cannot change during a pass.
 _LASTING = (is_healthy, is_not_drained, has_supported_version)
