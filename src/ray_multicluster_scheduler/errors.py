@@ -15,6 +15,7 @@
     ├── JobsFailed            (RuntimeError)  raised by waiting
     ├── WaitTimeout           (TimeoutError)  raised by waiting
     ├── NoClusterAvailable    (RuntimeError)  no cluster can take this task or actor now
+    ├── HomeLost              (ConnectionError)  this program has lost its connection to its home cluster
     ├── ClusterError          one call to one Ray cluster went wrong
     │   ├── ClusterUnreachable   nothing was executed: refused, no route, unknown host
     │   ├── ClusterTimeout       no answer within the deadline; the call may still be executed
@@ -138,6 +139,21 @@ class WaitTimeout(SchedulerError, TimeoutError):
 
 class NoClusterAvailable(SchedulerError, RuntimeError):
     """No cluster can take this task or actor now; one that is down or drained might, later."""
+
+
+class HomeLost(SchedulerError, ConnectionError):
+    """The connection to the home cluster is lost, and with it all tasks and actors of this program.
+
+    It is a ConnectionError because plain `ray.get` raises one for the same reason.
+    """
+
+    def __init__(self, cluster: str, reason: str) -> None:
+        super().__init__(
+            f"this program has lost its home cluster {cluster!r} ({reason}); its tasks and actors are gone "
+            "with it, and so are their results. Call .stop() of the scheduler and "
+            "initialize_scheduler_environment() to begin anew"
+        )
+        self.cluster = cluster
 
 
 class ClusterError(SchedulerError):

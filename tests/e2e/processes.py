@@ -3,15 +3,30 @@
 from pathlib import Path
 
 
-def command_lines() -> list[str]:
-    """The command line of every process that still runs."""
-    lines = []
+def processes() -> dict[int, str]:
+    """The process id and the command line of every process that still runs."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it ended while we looked
-    return lines
+        found[int(path.parent.name)] = line
+    return found
+
+
+def command_lines() -> list[str]:
+    """The command line of every process that still runs."""
+    return list(processes().values())
+
+
+def sessions_of(gcs_address: str) -> list[int]:
+    """The processes that serve the Ray Client sessions of a cluster."""
+    return [
+        pid
+        for pid, line in processes().items()
+        if "-m ray.util.client.server" in line and "specific-server" in line and f"={gcs_address} " in line
+    ]
 
 
 def specific_servers(*gcs_addresses: str) -> list[str]:

@@ -1,7 +1,10 @@
 """kill -9 of driver, bridge, hub and head, and a cut connection: clear errors, no hang, nothing left."""
 
+import asyncio
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,8 @@ import pytest
 import yaml
 from tests.builders import a_cluster
 from tests.e2e.cable import Cable
-from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, a_world, until
+from tests.e2e.processes import sessions_of
+from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, a_world, finish, until
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
@@ -18,6 +22,8 @@ from ray_multicluster_scheduler.ray_api.state import StateApi
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
+#: What Ray Client waits for a connection that broke, and time to notice it, less than twice of it.
+ONE_GRACE_S = 30.0 + 25.0
 HEADS = [HeadSpec(name="home", cpus=2), HeadSpec(name="other", cpus=2)]
 
 
@@ -68,6 +74,42 @@ async def test_a_killed_driver_leaves_nothing_behind(world: World) -> None:
     until(lambda: not world.sessions("other"), within_s=GRACE_S)
     assert await actors(world, "home", "raymc bridge") == {}
     assert await actors(world, "other", "raymc hub") == {}
+
+
+def on_both(world: World) -> tuple[subprocess.Popen[str], int]:
+    """Start a program that is no job and has an actor on each cluster; return it and its process."""
+    program = world.outside("on_both.py", RAY_MULTICLUSTER_HOME=str(world.folder / "outside"))
+    until(lambda: world.note("both").exists() or program.poll() is not None)
+    assert world.note("both").exists(), program.communicate()[0]
+    about = json.loads(world.note("both").read_text())
+    assert about["at"] == [world.head(name).gcs_address for name in ("home", "other")]
+    return program, about["pid"]
+
+
+async def left(world: World) -> dict[str, int]:
+    """How many actors each cluster has, bridges and hubs among them."""
+    return {name: len(await actors(world, name, "")) for name in world.sandbox.heads}
+
+
+def test_a_killed_program_that_is_no_job_leaves_nothing_behind_after_one_grace(world: World) -> None:
+    program, pid = on_both(world)
+    os.kill(pid, signal.SIGKILL)
+    program.communicate()
+    # The home cluster waits 30 s for it. Another 30 s on the other cluster would be the grace of a session
+    # that nobody closes.
+    until(lambda: asyncio.run(left(world)) == {"home": 0, "other": 0}, within_s=ONE_GRACE_S)
+
+
+def test_a_lost_home_has_one_error_and_stopping_raises_none(world: World) -> None:
+    program, _ = on_both(world)
+    (session,) = sessions_of(world.head("home").gcs_address)
+    os.kill(session, signal.SIGKILL)
+    go_on(world, "go-on")
+    seen = finish(program)
+    assert seen.pop("home_is_lost")
+    assert seen.pop("anew") in {head.gcs_address for head in world.sandbox.heads.values()}
+    assert seen.pop("stop") == "nothing"
+    assert set(seen.values()) == {"HomeLost"}, seen
 
 
 def test_a_program_that_stops_while_calls_are_under_way_leaves_nothing_behind(world: World) -> None:

@@ -7,14 +7,17 @@ cluster. Any other program gets a Ray Client connection to the cluster that is c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from ray_multicluster_scheduler.bridge import lazy
-from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
-from ray_multicluster_scheduler.errors import ClusterUnreachable
+from ray_multicluster_scheduler.errors import ClusterUnreachable, HomeLost
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+
+log = logging.getLogger(__name__)
 
 #: The name of a home that is none of the configured clusters.
 UNNAMED = "(home)"
@@ -48,10 +51,44 @@ class Home:
         """Return the namespace of named actors; the other clusters get the same."""
         return str(lazy.ray().get_runtime_context().namespace)
 
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the connection is gone. Ray must not be asked then: it would start a cluster here."""
+        return not (over_client() if self.over_client else is_connected())
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """Tell the loss of home by our own name for it, whatever Ray raises: `HomeLost`."""
+        if self.is_lost:
+            raise HomeLost(self.name, "Ray is not connected any more")
+        try:
+            yield
+        except BaseException as problem:
+            if not self._explains(problem):
+                raise
+            raise HomeLost(self.name, _first_line(problem)) from problem
+
+    @contextmanager
+    def unless_lost(self) -> Iterator[None]:
+        """Do what is not needed where home is lost."""
+        try:
+            yield
+        except BaseException as problem:
+            if not self._explains(problem):
+                raise
+            log.info("home cluster %r is lost: %s", self.name, _first_line(problem))
+
     def leave(self) -> None:
         """Disconnect, if we have connected."""
         if self.ours:
-            lazy.ray().shutdown()
+            with self.unless_lost():
+                lazy.ray().shutdown()
+
+    def _explains(self, problem: BaseException) -> bool:
+        """Tell whether a problem comes from the loss of home; Ray has no type of its own for that."""
+        by_user_code = isinstance(problem, lazy.ray().exceptions.RayError)  # a task may raise any type
+        is_connection = isinstance(problem, (ConnectionError, lazy.module("grpc").RpcError))
+        return (is_connection and not by_user_code) or (isinstance(problem, Exception) and self.is_lost)
 
 
 def is_connected() -> bool:
@@ -61,22 +98,42 @@ def is_connected() -> bool:
 
 def join_natively() -> None:
     """Join the cluster that this job runs on."""
+    lazy.wire("quiet").drop_noise()
     lazy.ray().init()
 
 
-def connect(spec: ClusterSpec, runtime_env: Mapping[str, Any], token: str | None) -> None:
-    """Connect to a cluster over Ray Client."""
+def connect(
+    spec: ClusterSpec, runtime_env: Mapping[str, Any], token: str | None, session_name: str | None
+) -> None:
+    """Connect to a cluster over Ray Client; `session_name` is what its dashboard says, if it says it."""
+    ray, identity, patience, tokens = lazy.ray(), *map(lazy.wire, ("identity", "patience", "token"))
+    try:
+        carried = tokens.metadata(
+            tokens.Secret(token),
+            cluster=spec.name,
+            address=spec.head_address,
+            over_https=spec.is_over_https,
+        )
+    except tokens.TokenInTheClear as problem:
+        raise ClusterUnreachable(spec.name, str(problem)) from problem
+
+    lazy.wire("quiet").drop_noise()
 
     def connect_once() -> None:
-        lazy.ray().init(
-            f"ray://{spec.head_address}",
-            runtime_env=dict(runtime_env),
-            _metadata=[("authorization", f"Bearer {token}")] if token else None,
-        )
+        with identity.one_at_a_time(spec.head_address):
+            ray.init(
+                f"ray://{spec.head_address}",
+                runtime_env=dict(runtime_env),
+                _metadata=carried,
+            )
+        with ExitStack() as undo:
+            undo.callback(ray.shutdown)
+            identity.check_session(spec.name, session_name, runtime_env)
+            undo.pop_all()
 
     try:
-        insist(connect_once)
-    except NOT_CONNECTED as problem:
+        patience.insist(connect_once)
+    except patience.NOT_CONNECTED as problem:
         raise ClusterUnreachable(spec.name, f"no Ray Client session: {problem}") from problem
 
 
@@ -98,6 +155,12 @@ def identify(snapshots: Mapping[str, ClusterSnapshot]) -> str:
         if here & {node.node_id for node in seen.nodes or ()}:
             return name
     return UNNAMED
+
+
+def _first_line(problem: BaseException) -> str:
+    details = getattr(problem, "details", None)
+    text = details() if callable(details) else str(problem)
+    return (str(text or "").strip() or type(problem).__name__).splitlines()[0]
 
 
 def _plain(amounts: Mapping[str, float]) -> dict[str, float]:

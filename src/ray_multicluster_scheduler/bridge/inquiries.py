@@ -11,8 +11,14 @@ from ray_multicluster_scheduler.bridge.chooser import Chooser
 from ray_multicluster_scheduler.bridge.records import ActorRecord, Records, TaskRecord
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ray_api.state import Holder
 
 DEAD = "DEAD"
+#: Ray's words for an actor that has no place yet.
+NOT_BEGUN = {"DEPENDENCIES_UNREADY", "PENDING_CREATION"}
+#: So many actors without a handle are kept before their cluster is asked which of them live, and how often.
+MAX_HANDLELESS = 100
+FORGET_EVERY_S = 30.0
 #: A cluster shows a new actor after this long at the latest.
 SHOWN_AFTER_S = 10.0
 #: Ray's words for a task, and ours; all others mean that it has not started.
@@ -34,6 +40,7 @@ class Inquiries:
         self._records = records
         self._chooser = chooser
         self._clock = clock
+        self._forgot_at = float("-inf")
 
     def cancel_task(self, task: Any, *, force: bool) -> bool:
         """Cancel a task by its id or its ref; False when the id is not known (any more)."""
@@ -45,30 +52,44 @@ class Inquiries:
         if record is None:
             return False
         record.cancelled = True
-        if record.span is not None and force:  # Ray does not end the process of an actor for one call
-            ray.get(record.span.actor.crush.remote(task))
-        if record.ray_id is not None:
-            ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.span is None)
+        with self._chooser.home_needed():
+            if record.span is not None and force:  # Ray does not end the process of an actor for one call
+                ray.get(record.span.actor.crush.remote(task))
+            if record.ray_id is not None:
+                ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.span is None)
         return True
 
     def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
         """End an actor at once, by its id or its handle; False when the id is not known."""
-        ray = lazy.ray()
-        if isinstance(actor, str):
+        with self._chooser.home_needed():
+            if not isinstance(actor, str):
+                self._kill_by_handle(actor, no_restart=no_restart)
+                return True
             record = self._records.actors.get(actor)
             if record is None:
-                return False
+                return actor in self._records.ended
+            handle = record.handle()
             if record.span is not None:
-                ray.get(record.span.actor.kill.remote(actor, no_restart=no_restart))
-                return True
-            actor = record.handle()
-            if actor is None:  # without a handle, Ray has ended it
-                return True
-        if (far := getattr(actor, "_raymc", None)) is not None:
-            ray.get(far.bridge.kill.remote(far.key, no_restart=no_restart))
-        else:
-            ray.kill(actor, no_restart=no_restart)
+                lazy.ray().get(record.span.actor.kill.remote(actor, no_restart=no_restart))
+            elif handle is not None:  # without a handle, Ray has ended it
+                lazy.ray().kill(handle, no_restart=no_restart)
+        if no_restart:
+            self._records.end_actor(actor)
         return True
+
+    def _kill_by_handle(self, actor: Any, *, no_restart: bool) -> None:
+        if (far := getattr(actor, "_raymc", None)) is None:
+            lazy.ray().kill(actor, no_restart=no_restart)
+            key = self._id_of(actor)
+        else:
+            lazy.ray().get(far.bridge.kill.remote(far.key, no_restart=no_restart))
+            key = far.key
+        if no_restart and key is not None:
+            self._records.end_actor(key)
+
+    def _id_of(self, handle: Any) -> str | None:
+        ray_id = handle._actor_id.hex()
+        return next((each.actor_id for each in self._actors if each.ray_id == ray_id), None)
 
     def task_status(self, task_id: str) -> str:
         """Return PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, or UNKNOWN."""
@@ -90,10 +111,11 @@ class Inquiries:
         record = self._records.tasks.get(task_id)
         if record is None or not self._chooser.joined:
             raise _unknown("task", task_id)
-        ray_id = self._task_ray_id(record)
-        refs = [self._result_ref(ray_id, number) for number in range(1, 1 + (record.returns or 1))]
-        self._wait_for_result(refs[0], task_id, timeout_s)
-        values = lazy.ray().get(refs)
+        with self._chooser.home_needed():
+            ray_id = self._task_ray_id(record)
+            refs = [self._result_ref(ray_id, number) for number in range(1, 1 + (record.returns or 1))]
+            self._wait_for_result(refs[0], task_id, timeout_s)
+            values = lazy.ray().get(refs)
         return values[0] if record.returns is None else values
 
     def _wait_for_result(self, ref: Any, task_id: str, timeout_s: float | None) -> None:
@@ -116,8 +138,9 @@ class Inquiries:
         """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN."""
         record = self._records.actors.get(actor_id)
         if record is None:
-            return "UNKNOWN"
-        known, ray_id = self._states_on(record.decision.cluster), _ray_id(record)
+            return DEAD if actor_id in self._records.ended else "UNKNOWN"
+        with self._chooser.home_needed():
+            known, ray_id = self._states_on(record.decision.cluster), _ray_id(record)
         if known is None:
             return "UNKNOWN"
         return _ACTOR_STATUS.get(self._state(record, ray_id, known) or "", "PENDING")
@@ -132,7 +155,7 @@ class Inquiries:
 
     def wait_until_ready(self, actor_id: str, handle: Any, *, timeout_s: float) -> None:
         """Wait until the constructor of an actor is done; one that takes too long is ended."""
-        ray = lazy.ray()
+        ray, record = lazy.ray(), self._records.actors[actor_id]
         if hasattr(handle, "_raymc"):
             ready = lazy.wire("handle").FarMethod(handle, "__ray_ready__", {}).remote()
         else:
@@ -140,7 +163,7 @@ class Inquiries:
         if ray.wait([ready], timeout=timeout_s)[0]:
             ray.get(ready)  # raises why it has died, if it has
             return
-        status, record = self.actor_status(actor_id), self._records.actors[actor_id]
+        status = self.actor_status(actor_id)
         self.kill_actor(handle, no_restart=True)
         raise WaitTimeout(
             f"{actor_id} ({record.class_name}) was not ready within {timeout_s:g} s and was given up: it was "
@@ -154,9 +177,11 @@ class Inquiries:
         states = {name: self._states_on(name) for name in {a.decision.cluster for a in self._actors}}
         rows = []
         for record in self._actors:
-            ray_id = _ray_id(record)
+            with self._chooser.home_needed():
+                ray_id = _ray_id(record)
             state = self._state(record, ray_id, states[record.decision.cluster])
             if state == DEAD:
+                self._records.end_actor(record.actor_id)
                 continue
             rows.append(
                 {
@@ -169,6 +194,32 @@ class Inquiries:
                 }
             )
         return rows
+
+    def forget_ended(self) -> None:
+        """Let actors go that have ended, once many handles are gone: others may hold copies of a handle."""
+        handleless = sum(record.handle() is None for record in self._actors)
+        if handleless >= MAX_HANDLELESS and self._clock.now() >= self._forgot_at + FORGET_EVERY_S:
+            self._forgot_at = self._clock.now()
+            self.list_actors()
+
+    def waits(self, record: TaskRecord | ActorRecord, ref: Any) -> bool:
+        """Tell whether work that was placed without room has not begun; of a far task, that it has not ended.
+
+        `ClusterError` when its cluster cannot be asked.
+        """
+        if isinstance(record, TaskRecord):
+            if record.span is None:
+                return self.task_status(record.task_id) == "PENDING"
+            with self._chooser.home_needed():
+                return not lazy.ray().wait([ref], timeout=0)[0]
+        with self._chooser.home_needed():
+            ray_id = _ray_id(record)
+        states = self._states_on(record.decision.cluster) or {}
+        return bool(ray_id) and states.get(str(ray_id)) in NOT_BEGUN
+
+    def holders(self, cluster: str) -> tuple[Holder, ...]:
+        """Return who holds the resources of a cluster, as far as that can be seen."""
+        return self._chooser.on_cluster(cluster, lambda api: api.holders()) or ()
 
     def explain(self, any_id: str) -> dict[str, Any]:
         """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 log = logging.getLogger(__name__)
 EVERY_S = 1.0
 
 
 class Keeper:
-    """Runs chores one after the other, and `each_round` about once a second. Daemon: it holds up no exit."""
+    """Runs chores one after the other, and the regular ones about once a second. Daemon: it holds up no exit.
 
-    def __init__(self, each_round: Callable[[], None]) -> None:
-        self._each_round = each_round
+    A chore that fails is told in the log, and all others are done: refs and actors are let go here.
+    """
+
+    def __init__(self, regular: Sequence[Callable[[], object]]) -> None:
+        self._regular = regular
         #: Unlike other queues, it may be used while the garbage collector runs.
         self._chores: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -38,12 +42,25 @@ class Keeper:
             self._thread = None
 
     def _run(self) -> None:
+        next_round = time.monotonic() + EVERY_S
         while True:
+            if time.monotonic() >= next_round:
+                for each in self._regular:
+                    _do(each)
+                next_round = time.monotonic() + EVERY_S
             try:
-                chore = self._chores.get(timeout=EVERY_S)
+                chore = self._chores.get(timeout=max(next_round - time.monotonic(), 0))
             except queue.Empty:
-                self._each_round()
                 continue
             if chore is None:
                 return
-            chore()
+            _do(chore)
+
+
+def _do(chore: Callable[[], object]) -> None:
+    try:
+        chore()
+    except BaseException as problem:  # told in the log: it must not keep the later ones from being done
+        words = str(problem).strip().splitlines() or [""]
+        log.warning("a chore of tasks and actors failed: %s: %s", type(problem).__name__, words[0])
+        log.debug("where it failed", exc_info=True)

@@ -12,14 +12,14 @@ from ray_multicluster_scheduler.model.resources import Resources, plus
 Finished = Callable[[list[Any]], list[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Entry:
     """One task or actor."""
 
     claim: Resources
-    #: Wall clock.
-    at: float
-    #: The result of a task: it shows when the task is done. None for an actor.
+    #: When it was sent, by the wall clock; None: it waits for a bridge, and no look can show it.
+    at: float | None = None
+    #: The result of a task: it shows when the task is done. None for an actor, and until it is sent.
     ref: Any = None
 
 
@@ -38,13 +38,18 @@ class Ledger:
         self._entries.setdefault(cluster, []).append(entry)
         self._sums[cluster] = plus(self._sums.get(cluster, {}), entry.claim)
 
+    def drop(self, cluster: str, entry: Entry) -> None:
+        """Take one back that was not sent after all."""
+        self._keep(cluster, (each for each in self._entries.get(cluster, ()) if each is not entry))
+
     def unseen(self, cluster: str) -> Resources:
         """Return what is placed there and cannot be seen yet."""
         return self._sums.get(cluster, {})
 
     def forget(self, cluster: str, *, before: float) -> None:
-        """Drop what was placed before a moment: a look since then shows it."""
-        self._keep(cluster, (entry for entry in self._entries.get(cluster, ()) if entry.at >= before))
+        """Drop what was sent before a moment: a look since then shows it."""
+        entries = self._entries.get(cluster, ())
+        self._keep(cluster, (entry for entry in entries if entry.at is None or entry.at >= before))
 
     def settle(self, cluster: str, finished: Finished) -> None:
         """Drop the tasks that are done."""

@@ -45,6 +45,8 @@ class Decision:
     scores: Mapping[str, Score] = field(default_factory=dict)
     #: Home could hold it too, now or later.
     home_holds: bool = True
+    #: No cluster has room now: it waits where it was sent.
+    waits: bool = False
 
 
 RULES = PlanRules()
@@ -92,6 +94,7 @@ def place(
         refusals={name: why for name, why in refusals.items() if why is not None},
         scores=scores,
         home_holds=home in able,
+        waits=not scores,
     )
 
 

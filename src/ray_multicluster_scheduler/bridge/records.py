@@ -10,8 +10,9 @@ from weakref import ref as weak
 from ray_multicluster_scheduler.bridge.place import Decision
 from ray_multicluster_scheduler.bridge.spans import Span
 
-#: Older tasks are forgotten: a driver may submit millions.
+#: Older tasks, and older actors that have ended, are forgotten: a driver may submit millions.
 MAX_TASKS = 10_000
+MAX_ENDED = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,11 +52,14 @@ class ActorRecord:
 
 
 class Records:
-    """Tasks and actors by their ids; the oldest tasks are forgotten."""
+    """Tasks and actors by their ids; the oldest tasks and the oldest ended actors are forgotten."""
 
     def __init__(self) -> None:
         self.tasks: OrderedDict[str, TaskRecord] = OrderedDict()
+        #: Those that have not ended, as far as is known.
         self.actors: dict[str, ActorRecord] = {}
+        #: Of the others only the reason of their place is left: no ref, no handle, no bridge.
+        self.ended: OrderedDict[str, Decision] = OrderedDict()
 
     def add_task(self, record: TaskRecord) -> None:
         """Remember a task."""
@@ -63,7 +67,19 @@ class Records:
         if len(self.tasks) > MAX_TASKS:
             self.tasks.popitem(last=False)
 
+    def add_actor(self, record: ActorRecord) -> None:
+        """Remember an actor."""
+        self.actors[record.actor_id] = record
+
+    def end_actor(self, actor_id: str) -> None:
+        """Let an actor go that has ended."""
+        record = self.actors.pop(actor_id, None)
+        if record is not None:
+            self.ended[actor_id] = record.decision
+            if len(self.ended) > MAX_ENDED:
+                self.ended.popitem(last=False)
+
     def decision(self, any_id: str) -> Decision | None:
         """Return why a task or an actor is where it is."""
         record = self.tasks.get(any_id) or self.actors.get(any_id)
-        return None if record is None else record.decision
+        return self.ended.get(any_id) if record is None else record.decision

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import threading
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.bridge import lazy
-from ray_multicluster_scheduler.bridge.chooser import Chooser, Drains
+from ray_multicluster_scheduler.bridge.chooser import Choice, Chooser, Drains
 from ray_multicluster_scheduler.bridge.inquiries import Inquiries
 from ray_multicluster_scheduler.bridge.keeper import Keeper
-from ray_multicluster_scheduler.bridge.ledger import Entry
 from ray_multicluster_scheduler.bridge.place import Decision
 from ray_multicluster_scheduler.bridge.records import ActorRecord, Records, TaskRecord
 from ray_multicluster_scheduler.bridge.spans import Span
+from ray_multicluster_scheduler.bridge.waiting import Waiting
 from ray_multicluster_scheduler.bridge.work import Catalog, Code, is_ordered, methods_of, options_and_claim
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.ports import Clock
 
 
@@ -47,30 +47,35 @@ class TaskRunner:
     def __init__(
         self, config: Config, *, directory: Path, environ: Mapping[str, str], clock: Clock, drains: Drains
     ) -> None:
-        self._lock = threading.RLock()
         self._clock = clock
         self._catalog = Catalog()
         self._records = Records()
-        self._chooser = Chooser(config, directory=directory, environ=environ, clock=clock, drains=drains)
-        self._keeper = Keeper(self._tidy)
+        self._chooser = Chooser(
+            config,
+            directory=directory,
+            environ=environ,
+            clock=clock,
+            drains=drains,
+            when_joined=self._begin,
+        )
         #: What can be asked about tasks and actors, and done to them.
         self.inquiries = Inquiries(self._records, self._chooser, clock)
+        self._waiting = Waiting(self.inquiries, clock)
+        self._keeper = Keeper((self._chooser.age, self._waiting.look, self.inquiries.forget_ended))
         self._prefix = uuid.uuid4().hex[:10]
         self._numbers = itertools.count(1)
-        self._closed = False
 
     def submit_task(self, request: Request) -> tuple[str, Any]:
         """Start a task and return its id and the ref of its result; a list of refs for several."""
         code, options, claim = self._prepare(request, default_cpus=1)
         task_id = f"task_{self._prefix}_{next(self._numbers)}"
-        with self._lock:
-            decision, span = self._choose(task_id, claim, request)
+        with self._chosen(task_id, claim, request) as choice:
+            decision, span = choice.decision, choice.span
             if span is None:
                 refs = code.prepared(options).remote(*request.args, **request.kwargs)
             else:
                 refs = _run_far(span, task_id, code, options, request, decision)
-            first = refs[0] if isinstance(refs, list) else refs
-            self._chooser.ledger.add(decision.cluster, Entry(claim, self._clock.now(), first))
+            first = choice.entry.ref = refs[0] if isinstance(refs, list) else refs
             record = TaskRecord(
                 task_id=task_id,
                 name=request.name or code.name,
@@ -79,6 +84,7 @@ class TaskRunner:
                 returns=len(refs) if isinstance(refs, list) else None,
             )
             self._records.add_task(record)
+            self._waiting.add(record, claim, first if span is not None else None)
         self._note_ray_id(record, first)
         return task_id, refs
 
@@ -90,36 +96,46 @@ class TaskRunner:
                 f"actor_class must be a class, not {code.plain!r}; functions go to submit_task"
             )
         actor_id = f"actor_{self._prefix}_{next(self._numbers)}"
-        with self._lock:
-            decision, span = self._choose(actor_id, claim, request)
-            created, ray_id = None, None
+        with self._chosen(actor_id, claim, request) as choice:
+            span, created, ray_id = choice.span, None, None
             if span is None:
                 handle = code.prepared(options).remote(*request.args, **request.kwargs)
                 ray_id = handle._actor_id.hex()
             else:
                 created, handle = self._create_far(span, actor_id, code, options, request)
-            self._chooser.ledger.add(decision.cluster, Entry(claim, self._clock.now()))
-            self._records.actors[actor_id] = ActorRecord(
+            record = ActorRecord(
                 actor_id=actor_id,
                 name=request.name,
                 class_name=code.name,
-                decision=decision,
+                decision=choice.decision,
                 at=self._clock.now(),
                 handle=weakref.ref(handle),
                 span=span,
                 ray_id=ray_id,
                 created=created,
             )
+            self._records.add_actor(record)
+            self._waiting.add(record, claim)
         return actor_id, handle
 
     def close(self) -> None:
         """End every bridge with all that was started through it, and leave a cluster that we have joined."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                atexit.unregister(self.close)
-                self._keeper.stop()
-                self._chooser.close()
+        atexit.unregister(self.close)
+        self._keeper.stop()
+        self._chooser.close()
+
+    def _begin(self) -> None:
+        """Do what is needed once there is a home."""
+        atexit.register(self.close)  # after Ray's own exit handler, so it runs before that one
+        self._keeper.start()
+
+    @contextmanager
+    def _chosen(self, work_id: str, claim: Mapping[str, float], request: Request) -> Iterator[Choice]:
+        choosing = self._chooser.chosen(
+            work_id, claim, tags=request.tags, preferred=request.preferred_cluster
+        )
+        with self._chooser.home_needed(), choosing as choice:
+            yield choice
 
     def _prepare(
         self, request: Request, *, default_cpus: float
@@ -131,19 +147,6 @@ class TaskRunner:
         )
         return code, options, claim
 
-    def _choose(
-        self, work_id: str, claim: Mapping[str, float], request: Request
-    ) -> tuple[Decision, Span | None]:
-        if self._closed:
-            raise SchedulerError("this scheduler was stopped; call initialize_scheduler_environment again")
-        first = not self._chooser.joined
-        chosen = self._chooser.choose(work_id, claim, tags=request.tags, preferred=request.preferred_cluster)
-        if first:
-            # Registered after Ray's own exit handler, so it runs before that one.
-            atexit.register(self.close)
-            self._keeper.start()
-        return chosen
-
     def _create_far(
         self, span: Span, actor_id: str, code: Code, options: Mapping[str, Any], request: Request
     ) -> tuple[Any, Any]:
@@ -154,6 +157,7 @@ class TaskRunner:
         if request.name:  # Ray says at once when a name is taken
             lazy.ray().get(created)
         about = {
+            "home": self._chooser.home.name,
             "cluster": span.cluster,
             "class": code.name,
             "name": request.name,
@@ -171,6 +175,7 @@ class TaskRunner:
         numbers = handle._raymc.numbers
 
         def release() -> None:
+            self._records.end_actor(actor_id)
             span.actor.release.remote(actor_id, next(numbers))
 
         finalizer = weakref.finalize(handle, self._keeper.add, release)
@@ -189,10 +194,6 @@ class TaskRunner:
             self._keeper.add(note)
         else:
             note()
-
-    def _tidy(self) -> None:
-        with self._lock:
-            self._chooser.age()
 
 
 def _run_far(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import random
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state import StateApi, open_state_api
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Apis = Mapping[str, StateApi]
 STOP_TIMEOUT_S = 5.0
@@ -34,36 +38,50 @@ class Scout:
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
         """Return what was last seen of every cluster; the first call waits a moment for a look at each."""
         running = self._running()
-        running.looked.result()
+        _result(running.looked)
         return running.watch.snapshots()
 
     def call(self, function: Callable[[Apis], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine that talks to clusters, and return its result here."""
         running = self._running()
-        return asyncio.run_coroutine_threadsafe(function(running.apis), running.loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(function(running.apis), running.loop).result()
+        except concurrent.futures.CancelledError as ended:
+            raise SchedulerError("the clusters are no longer looked at; the scheduler was stopped") from ended
 
     def close(self) -> None:
         """Stop watching."""
         with self._lock:
             if self._thread is None:
                 return
-            running = self._ready.result()
+            thread, ready = self._thread, self._ready
+            self._thread, self._ready = None, concurrent.futures.Future()
+        with suppress(SchedulerError, RuntimeError):  # it has ended by itself
+            running = _result(ready)
             running.loop.call_soon_threadsafe(running.stop.set)
-            self._thread.join(STOP_TIMEOUT_S)
-            self._thread = None
-            self._ready = concurrent.futures.Future()
+        thread.join(STOP_TIMEOUT_S)
 
     def _running(self) -> _Running:
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="raymc-scout", daemon=True)
+            if self._thread is None or not self._thread.is_alive():  # the next question begins anew
+                self._ready = concurrent.futures.Future()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._ready,), name="raymc-scout", daemon=True
+                )
                 self._thread.start()
-        return self._ready.result()
+            ready = self._ready
+        return _result(ready)
 
-    def _run(self) -> None:
-        asyncio.run(self._main())
+    def _run(self, ready: concurrent.futures.Future[_Running]) -> None:
+        try:
+            asyncio.run(self._main(ready))
+        except BaseException as failure:  # whatever it is, those who wait raise it
+            log.exception("the clusters are no longer watched")
+            waiting = ready.result().looked if ready.done() else ready
+            if not waiting.done():
+                waiting.set_exception(failure)
 
-    async def _main(self) -> None:
+    async def _main(self, ready: concurrent.futures.Future[_Running]) -> None:
         settings = self._config.settings
         apis = {
             spec.name: open_state_api(spec, self._environ, request_timeout_s=settings.request_timeout_s)
@@ -71,12 +89,14 @@ class Scout:
         }
         watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=random.random)
         running = _Running(asyncio.get_running_loop(), apis, watch)
-        self._ready.set_result(running)
+        ready.set_result(running)
         following = asyncio.create_task(self._follow(running))
         try:
             await asyncio.wait(
                 {following, asyncio.create_task(running.stop.wait())}, return_when=asyncio.FIRST_COMPLETED
             )
+            if following.done():
+                following.result()
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
@@ -86,6 +106,13 @@ class Scout:
         await running.watch.first_look()
         running.looked.set_result(None)
         await running.watch.run()
+
+
+def _result(future: concurrent.futures.Future[T]) -> T:
+    """Wait for what the thread does; when that has failed, say so."""
+    if (failure := future.exception()) is not None:
+        raise SchedulerError(f"the clusters cannot be looked at: {failure!r}") from failure
+    return future.result()
 
 
 class _Running:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray_multicluster_scheduler import errors
 from ray_multicluster_scheduler.bridge import lazy
 from ray_multicluster_scheduler.bridge.work import Code
-from ray_multicluster_scheduler.errors import ClusterUnreachable
+from ray_multicluster_scheduler.errors import ClusterUnreachable, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 log = logging.getLogger(__name__)
 
 #: Starting the bridge and the session on the other cluster; a loaded cluster takes its time.
 OPEN_TIMEOUT_S = 150.0
+#: After this the user is told what the program waits for.
+SLOW_S = 10.0
 CLOSE_TIMEOUT_S = 10.0
 #: Calls that may be under way through one bridge.
 MAX_CALLS = 10_000
@@ -61,45 +65,69 @@ class Spans:
     """Opens a bridge per cluster, and a new one when the cluster was lost and is back."""
 
     def __init__(
-        self, environment: Callable[[ClusterSpec], Mapping[str, Any]], environ: Mapping[str, str]
+        self,
+        environment: Callable[[ClusterSpec], Mapping[str, Any]],
+        session_name: Callable[[ClusterSpec], str | None],
+        environ: Mapping[str, str],
     ) -> None:
         self._environment = environment
+        self._session_name = session_name
         self._environ = environ
+        self._lock = threading.Lock()
+        #: One per cluster: opening takes seconds, and work for other clusters does not wait for it.
+        self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._open: dict[str, Span] = {}
+        #: They have lost their cluster, and may still be repeating its tasks at home.
+        self._lost: list[Span] = []
+        self._closed = False
 
     def to(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> Span:
         """Return the bridge to a cluster, opening it if need be; `ClusterError` when that fails."""
-        known = self._open.get(spec.name)
-        if known is not None and not known.is_lost:
-            return known
-        span = self._open[spec.name] = self._start(spec, namespace=namespace, purpose=purpose)
-        return span
+        with self._lock:
+            opening = self._opening[spec.name]
+        with opening:
+            known = self._open.get(spec.name)
+            if known is not None and not known.is_lost:
+                return known
+            span = self._start(spec, namespace=namespace, purpose=purpose)
+            with self._lock:
+                if not self._closed:
+                    self._lost += [known] if known is not None else []
+                    self._open[spec.name] = span
+                    return span
+        span.close()
+        raise SchedulerError("the scheduler was stopped while a bridge was being opened")
 
     def close(self) -> None:
         """Close all bridges."""
-        while self._open:
-            _, span = self._open.popitem()
+        with self._lock:
+            self._closed = True
+            spans, self._open, self._lost = [*self._open.values(), *self._lost], {}, []
+        for span in spans:
             span.close()
 
     def _start(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> Span:
         ray, bridge_id = lazy.ray(), uuid.uuid4().hex[:12]
-        environment = self._environment(spec)
         send_by_value()
-        link = lazy.wire("link")
-        target = link.Target(
+        target = lazy.wire("link").Target(
             bridge_id=bridge_id,
             name=spec.name,
             address=spec.head_address,
-            runtime_env=environment,
+            runtime_env=self._environment(spec),
             namespace=namespace,
             purpose=purpose,
-            token=link.Secret(token_of(spec, self._environ)),
+            session_name=self._session_name(spec),
+            over_https=spec.is_over_https,
         )
+        token = lazy.wire("token").Secret(token_of(spec, self._environ))
         bridge = ray.remote(lazy.wire("bridge").Bridge)
         name = f"raymc bridge to {spec.name} {bridge_id}"
-        actor = bridge.options(num_cpus=0, max_concurrency=MAX_CALLS, name=name).remote(target)
+        actor = bridge.options(num_cpus=0, max_concurrency=MAX_CALLS, name=name, lifetime="detached").remote(
+            target
+        )
+        actor.watch.remote([actor.closed.remote()])
         try:
-            about = ray.get(actor.open.remote(), timeout=OPEN_TIMEOUT_S)
+            about = _opened(spec.name, actor.open.remote(token))
         except ray.exceptions.RayError as error:
             ray.kill(actor)
             raise ClusterUnreachable(
@@ -107,6 +135,19 @@ class Spans:
             ) from error
         log.info("opened a bridge to cluster %r: %s", spec.name, about)
         return Span(spec.name, actor, bridge_id)
+
+
+def _opened(cluster: str, opening: Any) -> Any:
+    """Wait until a bridge is open, and say so when that takes long."""
+    ray = lazy.ray()
+    if not ray.wait([opening], timeout=SLOW_S)[0]:
+        log.warning(
+            "the first work for cluster %r has waited %.0f s for a session there: its environment may have "
+            "to be installed first",
+            cluster,
+            SLOW_S,
+        )
+    return ray.get(opening, timeout=OPEN_TIMEOUT_S)
 
 
 def token_of(spec: ClusterSpec, environ: Mapping[str, str]) -> str | None:

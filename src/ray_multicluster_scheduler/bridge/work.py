@@ -42,9 +42,10 @@ class Code:
 
     def prepared(self, options: Mapping[str, Any]) -> Any:
         """Return it with these options for Ray at home; the last ones are kept, as most calls repeat them."""
-        if self._prepared is None or self._prepared[0] != options:
-            self._prepared = (dict(options), self.at_home.options(**options))
-        return self._prepared[1]
+        last = self._prepared  # another thread may change it
+        if last is None or last[0] != options:
+            last = self._prepared = (dict(options), self.at_home.options(**options))
+        return last[1]
 
     @property
     def pickled(self) -> tuple[str, bytes]:

@@ -40,6 +40,11 @@ class ClusterSpec:
         home = env_vars.get("home_dir") if isinstance(env_vars, Mapping) else None
         return home or None
 
+    @property
+    def is_over_https(self) -> bool:
+        """Tell whether the dashboard is used encrypted."""
+        return self.dashboard.startswith("https:")
+
 
 class Health(str, Enum):
     """Whether work may be sent to a cluster. `UNKNOWN` means "never probed", which is not "healthy"."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from typing import Any
 import ray
 from ray.exceptions import RuntimeEnvSetupError
 
+from ray_multicluster_scheduler.bridge.wire.identity import one_at_a_time
 from ray_multicluster_scheduler.bridge.wire.patience import BAD_ENVIRONMENT, insist
+from ray_multicluster_scheduler.bridge.wire.quiet import drop_noise
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
 from ray_multicluster_scheduler.packages.runtime_env import WORKING_DIR_EXCLUDES
 from ray_multicluster_scheduler.packages.too_large import too_large
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
+from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_process
 from ray_multicluster_scheduler.pipeline.hints import environment_hints
 from ray_multicluster_scheduler.pipeline.report import timed
 from ray_multicluster_scheduler.policy.overlay import has_overlay
@@ -101,8 +105,19 @@ def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, wo
     def init() -> None:
         ray.init(address=address, runtime_env=env or None, namespace=namespace, log_to_driver=worker_logs)
 
+    def init_client() -> None:
+        place = str(address).removeprefix(_CLIENT)
+        process = head_process(place)
+        with one_at_a_time(place):
+            init()
+        with ExitStack() as undo:
+            undo.callback(ray.shutdown)
+            check_head(place, process)
+            undo.pop_all()
+
+    drop_noise()
     if str(address).startswith(_CLIENT):
-        insist(init)
+        insist(init_client)
     else:
         init()
 

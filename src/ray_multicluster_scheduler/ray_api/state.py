@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.client import REQUEST_TIMEOUT_S, HttpRayApi
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translated
@@ -41,6 +42,14 @@ class RemoteTask:
     name: str
     state: str
     is_actor_call: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An actor or a running task, and what it holds of its cluster."""
+
+    name: str
+    resources: Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +116,18 @@ class StateApi(HttpRayApi):
         rows = await self._rows(path)
         return _task(rows[-1]) if rows else None
 
+    async def holders(self) -> tuple[Holder, ...]:
+        """Return the living actors and the running tasks, with what each of them holds."""
+        actors = await self._rows(f"/api/v0/actors?limit={MAX_ROWS}&detail=1{_where('state', 'ALIVE')}")
+        tasks = await self._rows(f"/api/v0/tasks?limit={MAX_ROWS}&detail=1{_where('state', 'RUNNING')}")
+        of_actors = [Holder(name=f"actor {_called(row)}", resources=_resources(row)) for row in actors]
+        of_tasks = [
+            Holder(name=f"task {_called(row)}", resources=_resources(row))
+            for row in tasks
+            if row.get("type") == "NORMAL_TASK"
+        ]
+        return (*of_actors, *of_tasks)
+
     async def drivers(self) -> tuple[Driver, ...]:
         """Return the programs that have not ended: jobs, Ray Client sessions and others."""
         with translated(self._spec):
@@ -148,6 +169,20 @@ def _driver(row: Mapping[str, Any]) -> Driver:
         submission_id=_text(row, "submission_id") or None,
         state=_text(row, "status"),
     )
+
+
+def _where(key: str, value: str) -> str:
+    return f"&filter_keys={key}&filter_predicates=%3D&filter_values={value}"
+
+
+def _called(row: Mapping[str, Any]) -> str:
+    return _text(row, "name") or _text(row, "class_name")
+
+
+def _resources(row: Mapping[str, Any]) -> dict[str, float]:
+    given = row.get("required_resources")
+    amounts = given.items() if isinstance(given, Mapping) else ()
+    return {str(name): float(amount) for name, amount in amounts if isinstance(amount, (int, float))}
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:

@@ -38,3 +38,14 @@ def test_batches_start_in_the_order_of_their_numbers_whichever_thread_is_first()
 
 def test_a_listener_to_whom_nothing_comes_returns_a_sign_of_life() -> None:
     assert Hub().take(0.0) == []
+
+
+def test_why_an_actor_could_not_be_created_is_remembered_until_its_handle_is_gone() -> None:
+    hub = Hub()
+    arguments: tuple[Any, ...] = ((pickle.dumps(((), {})), []), [])
+    hub.submit(0, [(1, "learn", "bad", b"no pickle"), (2, "create", "key", "bad", {}, *arguments)])
+    ((_, _, content),) = hub.submit(1, [(3, "call", "key", "method", {}, *arguments)])
+    assert "could not be created" in str(revive(content))
+    hub.submit(2, [(4, "release", "key")])
+    ((_, _, content),) = hub.submit(3, [(5, "call", "key", "method", {}, *arguments)])
+    assert "was given up" in str(revive(content))

@@ -1,14 +1,14 @@
 """The bridge: one actor without CPUs at home for each other cluster that a driver uses.
 
 Every call to that cluster is a call to the bridge, so its result is an ObjectRef of the home cluster like any
-other. The bridge belongs to the driver and ends with it.
+other. The bridge ends with its driver (see `watch`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,14 +16,20 @@ from typing import Any
 import ray
 from ray import cloudpickle
 from ray._private.client_mode_hook import disable_client_hook
+from ray.exceptions import RayActorError, RayError
 
 from ray_multicluster_scheduler.bridge.wire.calls import Call, Calls
 from ray_multicluster_scheduler.bridge.wire.cargo import Cargo
 from ray_multicluster_scheduler.bridge.wire.faults import actor_lost, revive, task_lost
 from ray_multicluster_scheduler.bridge.wire.link import Link, LinkLost, Target
 from ray_multicluster_scheduler.bridge.wire.lives import Life
+from ray_multicluster_scheduler.bridge.wire.token import Secret
 
 CLOSE_TIMEOUT_S = 5.0
+#: A driver that has not told us by then whom to watch is gone.
+UNWATCHED_S = 60.0
+#: Killed actors that are remembered: calls to others would wait for a creation that never comes.
+MAX_KILLED = 10_000
 
 #: When a task may run at home because its cluster was lost: never, if it was not sent yet, always.
 FALLBACKS = NEVER, IF_UNSENT, ALWAYS = "never", "if unsent", "always"
@@ -41,12 +47,36 @@ class Bridge:
         self._learned: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._tasks: dict[str, Call] = {}
         self._lives: defaultdict[str, Life] = defaultdict(Life)
+        #: Actors that were killed, for whoever still calls them.
+        self._killed: OrderedDict[str, None] = OrderedDict()
+        self._is_closed = asyncio.Event()
+        self._me = ray.get_runtime_context().current_actor
+        self._watching: asyncio.Task[None] | None = None
+        self._unwatched = asyncio.get_event_loop().call_later(UNWATCHED_S, self._end)
 
-    async def open(self) -> dict[str, Any]:
-        """Connect to the cluster and return which processes serve it."""
-        hub = await self._link.open()
+    async def open(self, token: Secret) -> dict[str, Any]:
+        """Connect to the cluster and return which processes serve it.
+
+        The token comes with this call and not with the constructor: the home cluster keeps the arguments of a
+        constructor in its GCS for as long as it remembers the actor.
+        """
+        hub = await self._link.open(token)
         self._calls.start()
         return {"hub": hub, "pid": os.getpid()}
+
+    async def watch(self, closed: Sequence[Any]) -> None:
+        """End with the driver: `closed` has the result of our own `closed`, which belongs to the driver.
+
+        The bridge is a detached actor. Ray would end any other one together with its driver, and so hard that
+        it could not say goodbye: the other cluster would take it for a broken connection, and keep the
+        driver's actors there for the grace of a second session.
+        """
+        self._unwatched.cancel()
+        self._watching = asyncio.create_task(self._follow(closed[0]))
+
+    async def closed(self) -> None:
+        """Wait until the bridge is closed."""
+        await self._is_closed.wait()
 
     async def lost(self) -> str:
         """Wait until the other cluster is lost, and return why."""
@@ -54,6 +84,7 @@ class Bridge:
 
     async def close(self) -> None:
         """End everything on the other cluster that was started through this bridge."""
+        self._is_closed.set()
         self._calls.give_up("the scheduler was stopped")
         await asyncio.wait_for(self._link.close(), CLOSE_TIMEOUT_S)
 
@@ -116,6 +147,8 @@ class Bridge:
         kwargs: Mapping[str, Any],
     ) -> Any:
         """Call a method of an actor there; `turn` is who calls and the number of the call, or None."""
+        if key in self._killed:
+            raise RayActorError(error_msg=f"actor {key} was killed")
         try:
             async with self._lives[key].call(turn):
                 parcel, contents, size = await self._cargo.pack(args, kwargs)
@@ -136,13 +169,32 @@ class Bridge:
             await self._lives[key].created()
         with suppress(LinkLost):
             await self._answer(self._calls.post("kill", key, no_restart))
+        if no_restart:
+            self._lives.pop(key, None)
+            self._killed[key] = None
+            if len(self._killed) > MAX_KILLED:
+                self._killed.popitem(last=False)
 
     async def release(self, key: str, calls: int) -> None:
         """Give up an actor of which no handle is left: it ends when the calls that were made are done."""
+        if key in self._killed:
+            return
         if await self._lives[key].over(calls):
-            del self._lives[key]
+            self._lives.pop(key, None)
         with suppress(LinkLost):
             self._calls.post("release", key)
+
+    async def _follow(self, closed: Any) -> None:
+        with suppress(RayError):
+            await closed
+            return  # the driver has closed it, and ends it now
+        with suppress(asyncio.TimeoutError, ConnectionError):
+            await self.close()
+        self._end()
+
+    def _end(self) -> None:
+        with disable_client_hook():
+            ray.kill(self._me)
 
     async def _answer(self, call: Call) -> list[Any]:
         """Wait for the answer to a call and return its values, or raise its error."""

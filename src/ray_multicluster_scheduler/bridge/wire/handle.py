@@ -7,8 +7,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ray_multicluster_scheduler.errors import HomeLost
+
 #: What stands in the table of methods for one that yields.
 GENERATOR = "generator"
+
+
+#: What Ray Client says, without a type of its own, once a session is gone for good.
+NOT_CONNECTED = "Ray Client is not connected"
 
 
 class Far:
@@ -26,7 +32,7 @@ class Far:
         self.bridge_id = bridge_id
         self.key = key
         self.methods = methods
-        #: `cluster`, `class`, `name` and `ordered`: calls start in the order in which they were made.
+        #: `home`, `cluster`, `class`, `name` and `ordered`: calls start in the order in which they were made.
         self.about = about
         #: Ray keeps the order of calls per handle; so do we, with a number for each.
         self.numbers = itertools.count()
@@ -106,4 +112,14 @@ class FarMethod:
         call = far.bridge.call
         if returns != 1:
             call = call.options(num_returns=returns)
-        return call.remote(far.key, self._name, far.turn(), options, args, kwargs)
+        try:
+            return call.remote(far.key, self._name, far.turn(), options, args, kwargs)
+        except BaseException as problem:
+            if is_home_lost(problem):
+                raise HomeLost(far.about["home"], "Ray is not connected any more") from problem
+            raise
+
+
+def is_home_lost(problem: BaseException) -> bool:
+    """Tell whether a call failed because the caller has lost its home cluster."""
+    return isinstance(problem, ConnectionError) or NOT_CONNECTED in str(problem)

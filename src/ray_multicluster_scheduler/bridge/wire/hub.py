@@ -175,13 +175,16 @@ class Hub:
 
     def _kill(self, key: str, no_restart: bool) -> list[Any]:  # noqa: FBT001
         """End an actor at once; one that is not here has ended."""
-        if key in self._actors:
-            ray.kill(self._actors[key], no_restart=no_restart)
+        actor = self._actors.pop(key, None) if no_restart else self._actors.get(key)
+        self._stillborn.pop(key, None)
+        if actor is not None:
+            ray.kill(actor, no_restart=no_restart)
         return []
 
     def _release(self, key: str) -> list[Any]:
         """Forget an actor: Ray ends it when the calls that it has are done."""
         self._actors.pop(key, None)
+        self._stillborn.pop(key, None)
         return []
 
     def _startable(self, digest: str) -> Any:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import ray
@@ -15,7 +14,10 @@ from ray.util import client as ray_client
 from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
 from ray_multicluster_scheduler.bridge.wire.hub import THREADS, Answer, Hub
+from ray_multicluster_scheduler.bridge.wire.identity import check_session, one_at_a_time
 from ray_multicluster_scheduler.bridge.wire.patience import NOT_CONNECTED, insist
+from ray_multicluster_scheduler.bridge.wire.quiet import silence_the_client
+from ray_multicluster_scheduler.bridge.wire.token import Secret, metadata
 
 T = TypeVar("T")
 
@@ -29,16 +31,6 @@ LISTENERS = 2
 MOVERS = 3
 
 
-class Secret:
-    """A token that no log shows."""
-
-    def __init__(self, value: str | None) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return "<secret>" if self.value else "<none>"
-
-
 class Target(NamedTuple):
     """The cluster at the other end."""
 
@@ -50,7 +42,10 @@ class Target(NamedTuple):
     namespace: str
     #: Who uses it: the hub is called so, for people who look at that cluster.
     purpose: str
-    token: Secret
+    #: What the dashboard of the cluster calls its present session; None: it does not say.
+    session_name: str | None
+    #: The dashboard is used over https, so its token must not be sent unencrypted.
+    over_https: bool
 
 
 class LinkLost(Exception):
@@ -76,11 +71,11 @@ class Link:
         self._hub: Any = None
         self._batches = 0
 
-    async def open(self) -> dict[str, Any]:
+    async def open(self, token: Secret) -> dict[str, Any]:
         """Connect, start the hub, and return who it is."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as connecting:
-            return await loop.run_in_executor(connecting, self._connect)
+            return await loop.run_in_executor(connecting, self._connect, token)
 
     def send(self, batch: Sequence[Any]) -> asyncio.Future[list[Answer]]:
         """Send calls, and return the reply that will come: the answers that are there soon."""
@@ -107,26 +102,32 @@ class Link:
             await self._in_thread(self._session.disconnect)
         self._pool.shutdown(wait=False)
 
-    def _connect(self) -> dict[str, Any]:
-        token = self._target.token.value
+    def _connect(self, token: Secret) -> dict[str, Any]:
+        target = self._target
         warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
-        logging.disable(logging.CRITICAL)  # what Ray logs about the connection would reach the user's output
+        silence_the_client()
+        carried = metadata(token, cluster=target.name, address=target.address, over_https=target.over_https)
 
         def connect() -> Any:
-            return ray.init(
-                f"ray://{self._target.address}",
-                allow_multiple=True,
-                namespace=self._target.namespace,
-                runtime_env=dict(self._target.runtime_env),
-                _metadata=[("authorization", f"Bearer {token}")] if token else None,
-            )
+            with one_at_a_time(target.address):
+                session = ray.init(
+                    f"ray://{target.address}",
+                    allow_multiple=True,
+                    namespace=target.namespace,
+                    runtime_env=dict(target.runtime_env),
+                    _metadata=carried,
+                )
+            with ExitStack() as undo:
+                undo.callback(session.disconnect)
+                with session:
+                    check_session(target.name, target.session_name, target.runtime_env)
+                undo.pop_all()
+            return session
 
         try:
             self._session = insist(connect)
         except NOT_CONNECTED as problem:
-            raise ConnectionError(
-                f"no Ray Client session on cluster {self._target.name!r}: {problem}"
-            ) from problem
+            raise ConnectionError(f"no Ray Client session on cluster {target.name!r}: {problem}") from problem
         with self._session:
             self._context = ray_client.ray.get_context()
             name = f"raymc hub {self._target.bridge_id} for {self._target.purpose}"
@@ -154,10 +155,16 @@ class Link:
 
         def when_taken(known: Future[bytes]) -> None:
             problem = known.exception()
-            if problem is None:
-                ref._on_completed(when_done)
-            else:
+            if problem is not None:
                 when_done(problem)
+                return
+            try:
+                ref._on_completed(when_done)
+            except (
+                ConnectionError,
+                RuntimeError,
+            ) as closed:  # the session ends
+                when_done(closed)
 
         def when_done(outcome: Any) -> None:
             nonlocal ref

@@ -1,0 +1,94 @@
+"""Which cluster a Ray Client session has really reached, and how heads that share a machine are kept apart.
+
+A head gives each session a helper process with a port of its own, from 23000 on. It finds a free port, lets
+it go, and the helper takes it seconds later. Two heads of one machine that get a session at the same moment
+may choose the same port: then one of the two sessions silently works on the other cluster. So every session
+is compared with what was asked for before it is used, and a wrong one is given up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from ray.experimental.internal_kv import _internal_kv_get
+from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
+
+#: The variables that we set in the environment of a session begin with this.
+OURS = "RAY_MULTICLUSTER_"
+#: Whoever listens here on loopback may start a session. It is below the ports of outgoing connections.
+GATE = 32_600
+#: A session whose environment has to be installed takes minutes: the next one does not wait for that.
+GATE_TIMEOUT_S = 20.0
+
+
+class WrongCluster(ConnectionError):
+    """The session is not the one that was asked for."""
+
+
+def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[str, Any]) -> None:
+    """Raise `WrongCluster` unless the present session is on this cluster and has this environment.
+
+    `session_name` is what the cluster's dashboard says; None: it does not say. Two sessions in one helper
+    process have the environment of the first one, so our own variables are compared too.
+    """
+    with loss_is_no_connection():
+        reached = (_internal_kv_get(b"session_name", namespace=b"session") or b"").decode()
+        given = ray.get_runtime_context().runtime_env
+    if session_name is not None and reached and reached != session_name:
+        raise WrongCluster(
+            f"Ray Client has reached the session {reached!r}, and the dashboard of cluster {cluster!r} says "
+            f"{session_name!r}: do head_address and dashboard name the same cluster?"
+        )
+    env = json.loads(given) if isinstance(given, str) else given
+    if _marks(env) != _marks(runtime_env):
+        raise WrongCluster(
+            f"the session on cluster {cluster!r} has the environment of another program: {_marks(env)}"
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether `host:port` is on this machine, and on no network."""
+    host = address.rpartition(":")[0]
+    return host in {"localhost", "[::1]"} or host.startswith("127.")
+
+
+@contextmanager
+def one_at_a_time(address: str) -> Iterator[None]:
+    """Let sessions of one machine start one after the other where the address is on loopback.
+
+    Only there may several heads share the machine, as in a sandbox. Nobody waits for long: it saves tries,
+    and the comparison afterwards is what can be relied on.
+    """
+    if not is_loopback(address):
+        yield
+        return
+    ends_at = time.monotonic() + GATE_TIMEOUT_S
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as gate:
+        while time.monotonic() < ends_at:
+            with suppress(OSError):
+                gate.bind(("127.0.0.1", GATE))
+                gate.listen(1)
+                break
+            time.sleep(0.05 + 0.1 * random.random())  # noqa: S311 - no secret
+        yield
+
+
+@contextmanager
+def loss_is_no_connection() -> Iterator[None]:
+    """Tell a session that is lost while it is compared as one that was not made: it is tried again."""
+    try:
+        yield
+    except grpc.RpcError as problem:
+        raise ConnectionError(f"the session was lost at once: {problem}") from problem
+
+
+def _marks(runtime_env: Mapping[str, Any]) -> dict[str, str]:
+    given = runtime_env.get("env_vars") or {}
+    return {name: value for name, value in given.items() if name.startswith(OURS)}

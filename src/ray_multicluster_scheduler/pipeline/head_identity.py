@@ -1,0 +1,53 @@
+"""Whether a Ray Client session is on the cluster of the address that it was opened with.
+
+Only the address is known here, no dashboard. But a head answers a question about its own cluster without a
+session, and the session can be asked the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from ray.core.generated import ray_client_pb2, ray_client_pb2_grpc
+from ray.experimental.internal_kv import _internal_kv_get
+
+from ray_multicluster_scheduler.bridge.wire.identity import WrongCluster, loss_is_no_connection
+
+try:
+    from ray._private.grpc_utils import init_grpc_channel
+except ImportError:  # older Ray
+    from ray._private.utils import init_grpc_channel
+
+#: The process id of the GCS: heads that share a machine differ in it.
+KEY = b"gcs_pid"
+TIMEOUT_S = 10.0
+
+
+def head_process(address: str) -> bytes:
+    """Return which process is the GCS behind `host:port`; empty where the head does not say."""
+    with loss_is_no_connection():
+        channel = _channel(address)
+        try:
+            # A head answers by itself as long as it does not know the client; else the helper process does.
+            answer = ray_client_pb2_grpc.RayletDriverStub(channel).KVGet(
+                ray_client_pb2.KVGetRequest(key=KEY),
+                metadata=[("client_id", uuid.uuid4().hex)],
+                timeout=TIMEOUT_S,
+            )
+        finally:
+            channel.close()
+    return bytes(answer.value)
+
+
+def check_head(address: str, process: bytes) -> None:
+    """Raise `WrongCluster` if the present session is on another cluster than that of this head process."""
+    with loss_is_no_connection():
+        reached = _internal_kv_get(KEY) or b""
+    if process and reached != process:
+        raise WrongCluster(f"Ray Client has reached another cluster than that of {address}")
+
+
+def _channel(address: str) -> Any:
+    """Open a channel the way Ray does: with its TLS and its token, where those are switched on."""
+    return init_grpc_channel(address)
