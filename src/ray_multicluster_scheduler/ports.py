@@ -217,8 +217,8 @@ class JobStore(Protocol):
     def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
         """Publish what the leader sees, for followers and for `explain`."""
 
-    def load_snapshots(self) -> dict[str, ClusterSnapshot]:
-        """Return the last published snapshots by cluster name."""
+    def load_snapshots(self, names: Sequence[str] | None = None) -> dict[str, ClusterSnapshot]:
+        """Return the last published snapshots by cluster name: of these clusters, or of all."""
 
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
         """Remove what need not be kept, of about `limit` jobs in a short transaction; repeat while `more`.

@@ -19,6 +19,8 @@ from ray_multicluster_scheduler.policy.failed_setups import setup_digest, still_
 from ray_multicluster_scheduler.policy.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
+#: Setups that are remembered at a time.
+MOST_SETUPS = 1000
 _STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
 
 
@@ -66,19 +68,50 @@ def held_by_cluster(live: Iterable[Job]) -> dict[str, dict[str, float]]:
     return {name: _claims(jobs) for name, jobs in on.items()}
 
 
-class QueuedJobs:
-    """Makes what the planner needs of waiting jobs; where an environment fits is found out once."""
+class Fits:
+    """Knows on which clusters of a configuration which environments cannot be composed.
+
+    That depends on what has to be set up, and not on variables: each pair of different setups is tried once,
+    however many clusters and jobs have them.
+    """
 
     def __init__(self, specs: Sequence[ClusterSpec]) -> None:
         self._specs = specs
+        self._alike: dict[str, list[ClusterSpec]] = {}
+        for spec in specs:
+            self._alike.setdefault(setup_digest(spec.runtime_env), []).append(spec)
         self._unfit: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    @property
+    def clusters(self) -> int:
+        """How many clusters there are."""
+        return len(self._specs)
+
+    def unfit(self, spec: JobSpec) -> tuple[tuple[str, str], ...]:
+        """Return the clusters that cannot have this job's environment, with the reason for each."""
+        key = env_key(spec)
+        found = self._unfit.get(key)
+        if found is None:
+            refusing = [alike for alike in self._alike.values() if unfit_clusters(spec, alike[:1])]
+            reasons = {name: why for alike in refusing for name, why in unfit_clusters(spec, alike)}
+            found = tuple((each.name, reasons[each.name]) for each in self._specs if each.name in reasons)
+            if len(self._unfit) >= MOST_SETUPS:
+                self._unfit.clear()
+            self._unfit[key] = found
+        return found
+
+
+class QueuedJobs:
+    """Makes what the planner needs of waiting jobs."""
+
+    def __init__(self, specs: Sequence[ClusterSpec]) -> None:
+        self._fits = Fits(specs)
         self._ray_needs: dict[str, RayNeeds] = {}
 
     def of(self, job: Job) -> QueuedJob:
         """Return one job as the planner sees it."""
         key = env_key(job.spec)
-        if key not in self._unfit:
-            self._unfit[key] = unfit_clusters(job.spec, self._specs)
+        if key not in self._ray_needs:
             self._ray_needs[key] = ray_needs(job.spec.runtime_env)
         return QueuedJob(
             submission_id=job.submission_id,
@@ -90,7 +123,7 @@ class QueuedJobs:
             tags=job.spec.tags,
             preferred_cluster=job.spec.preferred_cluster,
             avoid=job.avoid,
-            unfit=self._unfit[key],
+            unfit=self._fits.unfit(job.spec),
             env_key=key,
             ray_needs=self._ray_needs[key],
         )

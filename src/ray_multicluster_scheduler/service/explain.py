@@ -18,11 +18,11 @@ from ray_multicluster_scheduler.policy.redact import redact_env
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.policy.views import (
+    Fits,
     QueuedJobs,
     World,
     cluster_views,
     held_by_user,
-    unfit_clusters,
 )
 from ray_multicluster_scheduler.policy.whatif import suggestions
 from ray_multicluster_scheduler.ports import Clock, JobStore
@@ -60,6 +60,7 @@ class Explainer:
         self, config: Config, store: JobStore, packages: PackageStore, clock: Clock, rules: PlanRules
     ) -> None:
         self._config = config
+        self._fits = Fits(config.clusters)
         self._store = store
         self._packages = packages
         self._clock = clock
@@ -82,7 +83,7 @@ class Explainer:
 
     def plan(self, request: JobRequest, *, snapshots: Snapshots | None = None) -> dict[str, Any]:
         """Return what would happen to a job if it were submitted now; nothing is stored or sent."""
-        submission_id, spec = checked(request, clusters=self._config.clusters, packages=self._packages)
+        submission_id, spec = checked(request, fits=self._fits, packages=self._packages)
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
         snapshots = self._after_first_look() if snapshots is None else snapshots
@@ -147,7 +148,7 @@ class Explainer:
         )
 
     def _environments(self, submission_id: str, spec: JobSpec) -> dict[str, Any]:
-        unfit = dict(unfit_clusters(spec, self._config.clusters))
+        unfit = dict(self._fits.unfit(spec))
         shown: dict[str, Any] = {}
         for cluster in self._config.clusters:
             if cluster.name in unfit:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed, NeverFits, WaitTimeout
-from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import ClusterView
-from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.errors import JobsFailed, WaitTimeout
+from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.policy.feasible import never_fits
-from ray_multicluster_scheduler.policy.ledger import Room, open_room
-from ray_multicluster_scheduler.policy.ray_needs import ray_needs
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
-from ray_multicluster_scheduler.policy.views import World, cluster_views, env_key, unworkable
+from ray_multicluster_scheduler.policy.views import Fits
 from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.admission import Admission
 from ray_multicluster_scheduler.service.find import find, find_each, newest_named
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 
@@ -35,8 +30,6 @@ LONGEST_NAP_S = 5.0
 #: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
 SHORTEST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.2
-#: Snapshots ring no bell; right after the start the first ones are looked for this often.
-FIRST_LOOK_S = 0.05
 
 
 class JobService:
@@ -44,18 +37,18 @@ class JobService:
 
     def __init__(self, config: Config, store: JobStore, packages: PackageStore, clock: Clock) -> None:
         self._config = config
+        self._fits = Fits(config.clusters)
+        self._admission = Admission(config, store, clock, self._fits)
         self._store = store
         self._packages = packages
         self._clock = clock
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[Job, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
-        accepted = [
-            checked(request, clusters=self._config.clusters, packages=self._packages) for request in requests
-        ]
+        accepted = [checked(request, fits=self._fits, packages=self._packages) for request in requests]
         for name in dict.fromkeys(spec.preferred_cluster for _, spec in accepted):
             self._warn_of_unknown_cluster(name)
-        self._refuse_impossible([spec for _, spec in accepted])
+        self._admission.check([spec for _, spec in accepted])
         return self._store.add(accepted, now=self._clock.now())
 
     def retry(self, submission_ids: Sequence[str], *, user: str) -> tuple[Job, ...]:
@@ -208,52 +201,6 @@ class JobService:
                 "the job goes to the best of those",
                 stacklevel=4,
             )
-
-    def _refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
-        """Refuse what no cluster could ever hold; wait a moment for sizes and versions not known yet."""
-        ends_at = self._clock.monotonic() + self._config.settings.probe_timeout_s
-        claims = (spec.claim for spec in specs)
-        different = {frozenset(claim.items()): claim for claim in claims}  # those of an array are all alike
-        open_ones: Collection[Resources] = different.values()
-        environments = {env_key(spec): spec for spec in specs}.values()
-        asks_for_ray = any(ray_needs(spec.runtime_env) for spec in environments)
-        mark = 0
-        while True:
-            views = self._views()
-            for claim in open_ones:
-                if reason := never_fits(claim, views):
-                    raise NeverFits(f"no cluster could ever hold this job: it {reason}")
-            rooms = [open_room(view) for view in views]
-            open_ones = [claim for claim in open_ones if not _known_to_fit(claim, rooms)]
-            left = ends_at - self._clock.monotonic()
-            unseen = asks_for_ray and any(view.snapshot.health is Health.UNKNOWN for view in views)
-            if left <= 0 or not (open_ones or unseen):
-                return _refuse_unworkable(environments, views)
-            mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
-
-    def _views(self) -> tuple[ClusterView, ...]:
-        return cluster_views(
-            World(
-                specs=self._config.clusters,
-                snapshots=self._store.load_snapshots(),
-                live=(),
-                now=self._clock.now(),
-            )
-        )
-
-
-def _refuse_unworkable(specs: Iterable[JobSpec], views: Sequence[ClusterView]) -> None:
-    """Refuse an environment that no cluster can set up, by its Ray version or as it has shown lately."""
-    for spec in specs:
-        if reasons := unworkable(spec, views):
-            raise InvalidRuntimeEnv(
-                "no cluster can take this environment:\n"
-                + "\n".join(f"cluster {name!r}: {why}" for name, why in reasons.items())
-            )
-
-
-def _known_to_fit(claim: Resources, rooms: Iterable[Room]) -> bool:
-    return any(not room.unknown(claim) and not room.beyond(claim) for room in rooms)
 
 
 def _attempt_info(attempt: Any, secrets: Collection[str]) -> dict[str, Any]:

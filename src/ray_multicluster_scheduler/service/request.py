@@ -11,13 +11,12 @@ from typing import Any, cast
 from pydantic_core import PydanticSerializationError, to_json
 
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec, OnUnreachable
 from ray_multicluster_scheduler.model.resources import parse_requirements
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.paths import relative_script
-from ray_multicluster_scheduler.policy.views import unfit_clusters
+from ray_multicluster_scheduler.policy.views import Fits
 from ray_multicluster_scheduler.service import arguments
 
 #: Ray refuses a larger specification.
@@ -55,9 +54,7 @@ class JobRequest:
     cwd: Path = field(default_factory=Path.cwd)
 
 
-def checked(
-    request: JobRequest, *, clusters: Sequence[ClusterSpec], packages: PackageStore
-) -> tuple[str, JobSpec]:
+def checked(request: JobRequest, *, fits: Fits, packages: PackageStore) -> tuple[str, JobSpec]:
     """Return submission id and spec, with local directories packed; raises `InvalidRequest` kinds."""
     _check_entrypoint(request)
     submission_id = _submission_id(request.submission_id)
@@ -84,8 +81,8 @@ def checked(
         group=arguments.text_or_none("group", request.group),
     )
     _check_can_be_sent(spec)
-    unfit = unfit_clusters(spec, clusters)
-    if len(unfit) == len(clusters):
+    unfit = fits.unfit(spec)
+    if len(unfit) == fits.clusters:
         raise InvalidRuntimeEnv(
             "no cluster can take this environment:\n" + "\n".join(why for _, why in unfit)
         )

@@ -32,7 +32,8 @@ def save_snapshots(tx: Connection, seen: Sequence[ClusterSnapshot]) -> None:
         tx.execute(insert(snapshots), rows)
 
 
-def load_snapshots(tx: Connection) -> dict[str, ClusterSnapshot]:
-    """Return the last published snapshots by cluster name."""
-    found = tx.execute(select(snapshots.c.cluster, snapshots.c.snapshot))
+def load_snapshots(tx: Connection, names: Sequence[str] | None) -> dict[str, ClusterSnapshot]:
+    """Return the last published snapshots by cluster name: of these clusters, or of all."""
+    wanted = select(snapshots.c.cluster, snapshots.c.snapshot)
+    found = tx.execute(wanted if names is None else wanted.where(snapshots.c.cluster.in_(names)))
     return {cluster: snapshot_from(data) for cluster, data in found}

@@ -218,10 +218,10 @@ class SqlStore:
         with self._write(epoch=epoch, news=False) as tx:
             clusters.save_snapshots(tx, snapshots)
 
-    def load_snapshots(self) -> dict[str, ClusterSnapshot]:
-        """Return the last published snapshots by cluster name."""
+    def load_snapshots(self, names: Sequence[str] | None = None) -> dict[str, ClusterSnapshot]:
+        """Return the last published snapshots by cluster name: of these clusters, or of all."""
         with self._database.read() as tx:
-            return clusters.load_snapshots(tx)
+            return clusters.load_snapshots(tx, names)
 
     # Retention
 
