@@ -88,7 +88,7 @@ def queued(draw: st.DrawFn, seq: int = 1) -> QueuedJob:
     env_key = draw(st.sampled_from(tuple(_NEEDS)))
     return a_queued(
         f"job-{seq}",
-        draw(resources()),
+        {} if draw(st.integers(0, 9)) == 0 else draw(resources()),
         seq=seq,
         user=draw(st.sampled_from(("ann", "bob", "eve"))),
         priority=draw(st.integers(0, 1)),

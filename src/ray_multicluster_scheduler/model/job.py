@@ -60,7 +60,10 @@ class JobSpec:
 
     @property
     def claim(self) -> dict[str, float]:
-        """What the job holds on its cluster while it runs: one CPU when nothing was said."""
+        """What the job holds on its cluster while it runs: one CPU when nothing was asked for.
+
+        Who says that it needs no CPU (`CPU: 0`) holds nothing.
+        """
         entry: dict[str, float] = {
             **{name: float(amount) for name, amount in self.entrypoint_resources.items()},
             **({"CPU": self.entrypoint_num_cpus} if self.entrypoint_num_cpus else {}),
@@ -68,8 +71,9 @@ class JobSpec:
             **({"memory": float(self.entrypoint_memory)} if self.entrypoint_memory else {}),
         }
         names = {**self.requirements, **entry}
-        claim = {name: max(self.requirements.get(name, 0.0), entry.get(name, 0.0)) for name in names}
-        return claim or {"CPU": 1.0}
+        amounts = {name: max(self.requirements.get(name, 0.0), entry.get(name, 0.0)) for name in names}
+        claim = {name: amount for name, amount in amounts.items() if amount}
+        return claim if claim or "CPU" in self.requirements else {"CPU": 1.0}
 
 
 class Target(str, Enum):

@@ -46,9 +46,8 @@ class ScoreTable:
         self._names = sorted({name for job in samples for name in job.claim})
         #: By resource, then by kind; a third axis of one, so that clusters can stand beside.
         self._claims = self._by_resource([job.claim for job in samples])[:, :, None]
-        self._claimed = np.array(
-            [[[name in job.claim] for job in samples] for name in self._names], dtype=np.bool_
-        )
+        claimed = [[name in job.claim for job in samples] for name in self._names]
+        self._claimed = np.array(claimed, dtype=np.bool_).reshape(len(self._names), len(samples), 1)
         #: By resource, then by cluster.
         self._capacity = self._by_resource([room.capacity for room in rooms])
         self._divisor = np.where(self._capacity == 0, 1.0, self._capacity)
@@ -169,7 +168,8 @@ class ScoreTable:
         return np.array([rows[kind(job)] for job in samples], dtype=np.float64)
 
     def _by_resource(self, amounts: Sequence[Resources]) -> Floats:
-        return np.array([[each.get(name, 0.0) for each in amounts] for name in self._names], dtype=np.float64)
+        table = [[each.get(name, 0.0) for each in amounts] for name in self._names]
+        return np.array(table, dtype=np.float64).reshape(len(self._names), len(amounts))
 
     def _amounts(self, resources: Resources) -> list[float]:
         return [resources.get(name, 0.0) for name in self._names]

@@ -54,7 +54,7 @@ class Admission:
         return cluster is not None and self._could_take(spec, self._views([cluster])[0])
 
     def _could_take(self, spec: JobSpec, view: ClusterView) -> bool:
-        """Tell whether a cluster is known to be large enough for a job, and able to set up its environment."""
+        """Tell whether a cluster is known to be large enough for a job, and can set up its environment."""
         unfit = any(name == view.spec.name for name, _ in self._fits.unfit(spec))
         return not unfit and _known_to_fit(spec.claim, [open_room(view)]) and not unworkable(spec, [view])
 

@@ -66,7 +66,7 @@ def checked(request: JobRequest, *, fits: Fits, packages: PackageStore) -> tuple
         metadata=arguments.metadata(request.metadata),
         tags=arguments.words("tags", request.tags or ()),
         preferred_cluster=arguments.text_or_none("preferred_cluster", request.preferred_cluster),
-        requirements=parse_requirements(request.resource_requirements, name="resource_requirements"),
+        requirements=_requirements(request.resource_requirements),
         entrypoint_num_cpus=arguments.amount("entrypoint_num_cpus", request.entrypoint_num_cpus),
         entrypoint_num_gpus=arguments.amount("entrypoint_num_gpus", request.entrypoint_num_gpus),
         entrypoint_memory=_bytes(request.entrypoint_memory),
@@ -87,6 +87,12 @@ def checked(request: JobRequest, *, fits: Fits, packages: PackageStore) -> tuple
             "no cluster can take this environment:\n" + "\n".join(why for _, why in unfit)
         )
     return submission_id, spec
+
+
+def _requirements(given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return what the whole job needs. That it needs no CPU is kept: without a word it would get one."""
+    parsed = parse_requirements(given, name="resource_requirements")
+    return {"CPU": 0.0, **parsed} if given and "CPU" in given else parsed
 
 
 def _check_entrypoint(request: JobRequest) -> None:

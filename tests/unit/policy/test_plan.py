@@ -72,6 +72,15 @@ def test_the_cluster_that_a_job_asks_for_goes_before_one_with_prefer() -> None:
     assert where(planned([a_queued(preferred_cluster="b")], views)) == {"job-1": "b"}
 
 
+def test_a_job_that_claims_nothing_goes_wherever_one_more_job_may_run() -> None:
+    full = a_view("a", {"CPU": 4.0}, reserved={"CPU": 5.0}, spec={"max_running_jobs": 2}, live_jobs=1)
+    unknown = a_view("b", None, drained=True)
+    decided = planned(jobs(2, {}), [full, unknown])
+    assert where(decided) == {"job-0": "a"}
+    assert decided.waiting[0].refusals["a"].cause is Cause.DRIVER_CAP
+    assert where(planned([a_queued(claim={})], [replace(unknown, drained=False)])) == {"job-1": "b"}
+
+
 def test_equal_clusters_are_taken_by_name() -> None:
     assert where(planned([a_queued()], [a_view("b"), a_view("a")])) == {"job-1": "a"}
 

@@ -57,7 +57,7 @@ def test_explain_places_exactly_those_jobs_that_the_leader_places(
         backlog.put(job)
     leader = placements(
         backlog.lines(now=NOW),
-        cluster_views(World(specs=specs, snapshots=snapshots, live=live)),
+        cluster_views(World(specs=specs, snapshots=snapshots, live=live, now=NOW)),
         now=NOW,
         rules=RULES,
         in_use=in_use,
@@ -65,7 +65,7 @@ def test_explain_places_exactly_those_jobs_that_the_leader_places(
     read = {name: published(snapshot) for name, snapshot in snapshots.items()}
     explained = plan(
         queue,
-        cluster_views(World(specs=specs, snapshots=read, live=live)),
+        cluster_views(World(specs=specs, snapshots=read, live=live, now=NOW)),
         now=NOW,
         rules=RULES,
         in_use=in_use,

@@ -150,3 +150,58 @@ def test_who_waits_is_told_of_each_move_and_of_the_end(store: SqlStore, service:
         elif told[-1] == [Target.FINISHED, Target.STOPPED]:
             break
     assert told[0] == [Target.FINISHED, Target.FINISHED]
+
+
+@pytest.fixture
+def lease_epoch(store: SqlStore) -> int:
+    leader = store.leader(now=NOW)
+    assert leader
+    return leader.epoch
+
+
+def test_a_job_like_one_before_asks_only_a_cluster_that_could_take_that(
+    store: SqlStore, lease_epoch: int, tmp_path: Path
+) -> None:
+    clusters = tuple(a_cluster(f"c{number}") for number in range(20))
+    store.save_snapshots([a_snapshot(each.name) for each in clusters], epoch=lease_epoch)
+    config = Config(path=tmp_path / "clusters.yaml", clusters=clusters, settings=Settings())
+    many = JobService(config, store, PackageStore(tmp_path / "packages"), SystemClock())
+    many.submit([asks_for(1)])
+    asked: list[object] = []
+    event.listen(
+        store._database._engine,
+        "before_cursor_execute",
+        lambda _c, _cursor, statement, values, *_: (
+            asked.append(values) if "FROM snapshots" in statement else None
+        ),
+    )
+    many.submit([asks_for(1)])
+    assert [len(values) for values in asked] == [1]  # type: ignore[arg-type]
+
+
+def test_a_cluster_that_has_shrunk_since_is_no_reason_to_accept(
+    store: SqlStore, service: JobService, lease_epoch: int
+) -> None:
+    service.submit([asks_for(4)])
+    store.save_snapshots([a_snapshot("a", {"CPU": 2.0})], epoch=lease_epoch)
+    with pytest.raises(NeverFits):
+        service.submit([asks_for(4)])
+
+
+@pytest.mark.parametrize(
+    ("asked", "claim"),
+    [
+        (None, {"CPU": 1.0}),
+        ({"GPU": 0}, {"CPU": 1.0}),
+        ({"CPU": 0}, {}),
+        ({"CPU": 0, "GPU": 1}, {"GPU": 1.0}),
+        ({"CPU": 0.5}, {"CPU": 0.5}),
+    ],
+    ids=str,
+)
+def test_a_job_claims_one_cpu_unless_it_says_otherwise(
+    service: JobService, store: SqlStore, lease_epoch: int, asked: Any, claim: dict[str, float]
+) -> None:
+    store.save_snapshots([a_snapshot("a", {"CPU": 4.0, "GPU": 1.0})], epoch=lease_epoch)
+    (job,) = service.submit([JobRequest(entrypoint="true", user="ann", resource_requirements=asked)])
+    assert store.get(job.submission_id).spec.claim == claim
