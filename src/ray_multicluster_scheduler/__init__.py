@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         submit_job,
         submit_jobs,
         undrain,
-        wait_for_all_jobs,
     )
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tail import tail_job_logs
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         submit_actor_async,
         submit_task,
     )
+    from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
     from ray_multicluster_scheduler.pipeline.connect import init_ray
 
 __version__ = "0.1.0"
@@ -94,6 +94,7 @@ _ELSEWHERE = {
     "submit_actor_async": "client.tasks",
     "submit_task": "client.tasks",
     "tail_job_logs": "client.tail",
+    "wait_for_all_jobs": "client.waiting",
 }
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ray_multicluster_scheduler.client import current, jobs, scope, tail, tasks
+from ray_multicluster_scheduler.client import current, jobs, scope, tail, tasks, waiting
+from ray_multicluster_scheduler.errors import WaitTimeout
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.pipeline.connect import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: Longer than `bridge.inquiries` needs to notice that a result is gone.
+RESULT_NAP_S = 5.0
 
 
 def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -33,7 +39,7 @@ get_job_status = _in_thread(jobs.get_job_status)
 get_job_info = _in_thread(jobs.get_job_info)
 stop_job = _in_thread(jobs.stop_job)
 list_jobs = _in_thread(jobs.list_jobs)
-wait_for_all_jobs = _in_thread(jobs.wait_for_all_jobs)
+wait_for_all_jobs = waiting.wait_for_all_jobs_async
 explain = _in_thread(jobs.explain)
 plan_job = _in_thread(jobs.plan_job)
 retry_job = _in_thread(jobs.retry_job)
@@ -45,7 +51,6 @@ submit_actor_async = _in_thread(tasks.submit_actor_async)
 cancel_task = _in_thread(tasks.cancel_task)
 kill_actor = _in_thread(tasks.kill_actor)
 get_task_status = _in_thread(tasks.get_task_status)
-get_task_result = _in_thread(tasks.get_task_result)
 get_actor_status = _in_thread(tasks.get_actor_status)
 get_actor_result = _in_thread(tasks.get_actor_result)
 list_actors = _in_thread(tasks.list_actors)
@@ -66,6 +71,17 @@ graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_in
 
 async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
     """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
-    pieces = await asyncio.to_thread(tail.tail_job_logs, submission_id)
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+    async for piece in tail.tail_job_logs_async(submission_id):
         yield piece
+
+
+async def get_task_result(task_id: str, timeout: float | None = None) -> Any:
+    """Wait for a task and return its result; see `ray_multicluster_scheduler.get_task_result`."""
+    ends_at = math.inf if timeout is None else time.monotonic() + timeout
+    while True:  # no thread is held for longer than a nap: the program could not end before it
+        nap_s = max(0.0, min(RESULT_NAP_S, ends_at - time.monotonic()))
+        try:
+            return await asyncio.to_thread(tasks.get_task_result, task_id, nap_s)
+        except WaitTimeout:
+            if time.monotonic() >= ends_at:
+                raise

@@ -132,9 +132,11 @@ class JobsFailed(SchedulerError, RuntimeError):
 class WaitTimeout(SchedulerError, TimeoutError):
     """Waiting ended before what was waited for had happened; the message says what becomes of it."""
 
-    def __init__(self, message: str, submission_ids: Sequence[str]) -> None:
+    def __init__(self, message: str, submission_ids: Sequence[str], *, failed: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.submission_ids = tuple(submission_ids)
+        #: Those that had ended without success by then.
+        self.failed = tuple(failed)
 
 
 class NoClusterAvailable(SchedulerError, RuntimeError):

@@ -62,6 +62,7 @@ def test_waiting_has_the_documented_arguments_and_defaults() -> None:
         "submission_ids": inspect.Parameter.empty,
         "check_interval": 5,
         "timeout": None,
+        "fail_fast": True,
     }
 
 

@@ -28,9 +28,9 @@ _ACTOR_STATUS = {"ALIVE": "ALIVE", "RESTARTING": "RESTARTING", DEAD: DEAD}
 #: Over Ray Client a task has its id after a round trip, which the keeper makes.
 ID_COMES_WITHIN_S = 30.0
 #: A result that is not there this long after its task has ended will never be.
-RESULT_COMES_WITHIN_S = 5.0
+RESULT_COMES_WITHIN_S = 2.0
 #: How often a task is asked for its state while its result is waited for.
-RESULT_LOOK_S = 5.0
+RESULT_LOOK_S = 2.0
 
 
 class Inquiries:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import working_scheduler
-from ray_multicluster_scheduler.client.progress import progress_display
 from ray_multicluster_scheduler.client.scope import remember
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job, OnUnreachable
@@ -170,31 +169,6 @@ def list_jobs(
         limit=limit,
     )
     return [job_row(job) for job in jobs]
-
-
-def wait_for_all_jobs(
-    submission_ids: Sequence[str], check_interval: float = 5, timeout: float | None = None
-) -> bool:
-    """Wait until all jobs have ended and return True; it reacts at once to each end.
-
-    `check_interval` paces the progress that is shown.
-
-    Raises:
-        RuntimeError: A job failed or was stopped; the message names each with its last log lines.
-        TimeoutError: Not all ended within `timeout` seconds; it says which are open. They go on.
-    """
-    if isinstance(submission_ids, str):
-        raise InvalidRequest("submission_ids must be a list of ids; write [id] for a single one")
-    scheduler = working_scheduler()
-    ids = [job.submission_id for job in scheduler.jobs.find_each(submission_ids)]
-    with progress_display(len(ids)) as show:
-
-        def watch(jobs: Mapping[str, Job]) -> None:
-            scheduler.check()
-            show(jobs)
-
-        scheduler.jobs.wait(ids, timeout_s=timeout, tick_s=max(0.1, check_interval), watch=watch)
-    return True
 
 
 def explain(submission_id: str) -> dict[str, Any]:

@@ -30,6 +30,11 @@ class _Terminated(SystemExit):
     """SIGTERM, raised in the main thread as an exception so that it unwinds like Ctrl-C."""
 
 
+def inside_a_scope() -> bool:
+    """Tell whether a decorated function runs around the caller, which stops its jobs at Ctrl-C."""
+    return bool(_submitted.get())
+
+
 def remember(submission_ids: Sequence[str]) -> None:
     """Note jobs for every decorated function that is running around the caller."""
     for jobs in _submitted.get():

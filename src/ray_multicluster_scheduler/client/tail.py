@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -36,6 +36,26 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
     running = begin_tail(scheduler, job.submission_id, pieces.put)
     running.add_done_callback(lambda _: pieces.put(None))
     return _drain(pieces, running.result, running.cancel)
+
+
+async def tail_job_logs_async(submission_id: str) -> AsyncIterator[str]:
+    """Yield the same for asyncio, where no thread waits."""
+    scheduler = await asyncio.to_thread(working_scheduler)
+    job = await asyncio.to_thread(scheduler.jobs.find_one, submission_id)
+    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def put(piece: str | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+    running = begin_tail(scheduler, job.submission_id, put)
+    running.add_done_callback(lambda _: put(None))
+    try:
+        while (piece := await pieces.get()) is not None:
+            yield piece
+        running.result()
+    finally:
+        running.cancel()
 
 
 def begin_tail(scheduler: Scheduler, submission_id: str, put: Callable[[str], None]) -> Future[None]:

@@ -7,6 +7,7 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures.thread import ThreadPoolExecutor  # now: while a program ends, it cannot be imported
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 #: How long an ending program waits for the engine to give up its lease.
 STOP_TIMEOUT_S = 5.0
+#: A program that ends begins with refusing new work to executors; its main thread is over soon after that.
+ENDING_S = 1.0
 #: Threads for files and host names beyond two for each cluster.
 SPARE_THREADS = 4
 
@@ -75,15 +78,14 @@ class EngineThread:
             self._failure = failure
             if not self._ready.done():
                 self._ready.set_exception(failure)
+            threading.main_thread().join(ENDING_S)
             if threading.main_thread().is_alive():  # while the interpreter ends, anything may break
                 log.exception("the engine has stopped")
 
     async def _main(self) -> None:
         loop, context = asyncio.get_running_loop(), self._build()
         # Host names are looked up on these threads: one that hangs must not keep the others waiting.
-        loop.set_default_executor(
-            concurrent.futures.ThreadPoolExecutor(2 * len(context.apis) + SPARE_THREADS)
-        )
+        loop.set_default_executor(ThreadPoolExecutor(2 * len(context.apis) + SPARE_THREADS))
         engine = Engine(context, holder=self._holder)
         self._ready.set_result((loop, context, engine))
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import JobsFailed, WaitTimeout
+from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
+from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
@@ -21,15 +22,11 @@ from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.admission import Admission
 from ray_multicluster_scheduler.service.find import find, find_each, newest_named
 from ray_multicluster_scheduler.service.request import JobRequest, checked
+from ray_multicluster_scheduler.service.waiting import LONGEST_NAP_S, Waiting, changes, changes_async, failed
 
 UNKNOWN = "UNKNOWN"
 #: How much of a failed job's log a waiting caller is shown.
 LAST_LOG_LINES = 10
-#: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.
-LONGEST_NAP_S = 5.0
-#: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
-SHORTEST_PAUSE_S = 0.02
-LONGEST_PAUSE_S = 0.2
 
 
 class JobService:
@@ -53,7 +50,7 @@ class JobService:
 
     def retry(self, submission_ids: Sequence[str], *, user: str) -> tuple[Job, ...]:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
-        jobs = to_repeat(list(self._known(submission_ids).values()))
+        jobs = to_repeat(list(self.find_each(submission_ids)))
         return self._store.add(repeats(jobs, user=user, taken=self._taken), now=self._clock.now())
 
     def _taken(self, word: str) -> bool:
@@ -132,26 +129,29 @@ class JobService:
 
         Raises `WaitTimeout` when that takes longer than `timeout_s`.
         """
-        started = self._clock.monotonic()
-        mark, event = self._store.wait_for_change(0, timeout_s=0), self._store.last_event()
-        jobs = self._known(submission_ids)
-        pause = 0.0
-        while True:
-            yield jobs
-            if all(job.final for job in jobs.values()):
-                return
-            left = None if timeout_s is None else started + timeout_s - self._clock.monotonic()
-            if left is not None and left <= 0:
-                raise WaitTimeout(_still_open(jobs.values(), timeout_s), _open_ids(jobs.values()))
-            nap = min(tick_s, LONGEST_NAP_S, *([] if left is None else [left]))
-            seen, mark = mark, self._store.wait_for_change(mark, timeout_s=nap)
-            event, moved = self._store.changed_since(_open_ids(jobs.values()), after=event)
-            jobs = {**jobs, **self._store.get_many(sorted(moved))}
-            # Where there is much news of others, each who waits looks less often, for the sake of all.
-            pause = (
-                min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * pause)) if mark > seen and not moved else 0.0
-            )
-            time.sleep(pause if left is None else min(pause, left))
+        waiting = Waiting(self._store, self._clock, submission_ids, timeout_s=timeout_s)
+        yield from changes(self._store, waiting, tick_s=tick_s)
+
+    async def changes_async(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> AsyncGenerator[Mapping[str, Job], None]:
+        """Yield the same for asyncio, where no thread waits."""
+        waiting = await asyncio.to_thread(
+            Waiting, self._store, self._clock, submission_ids, timeout_s=timeout_s
+        )
+        async with aclosing(changes_async(self._store, waiting, tick_s=tick_s)) as found:
+            async for jobs in found:
+                yield jobs
+
+    def raise_if_failed(self, jobs: Mapping[str, Job]) -> None:
+        """Raise `JobsFailed` when one of these jobs has ended without success; it says which and why."""
+        if not (bad := failed(jobs.values())):
+            return
+        pending = sum(not job.final for job in jobs.values())
+        others = f"\n{pending} other job(s) go on" if pending else ""
+        raise JobsFailed(
+            "\n".join(self.how_it_failed(job) for job in bad) + others, [job.submission_id for job in bad]
+        )
 
     def wait(
         self,
@@ -165,18 +165,7 @@ class JobService:
         jobs: Mapping[str, Job] = {}
         for jobs in self.changes(submission_ids, timeout_s=timeout_s, tick_s=tick_s):
             watch(jobs)
-        bad = [job for job in jobs.values() if job.state is not JobState.SUCCEEDED]
-        if bad:
-            raise JobsFailed(
-                "\n".join(self.how_it_failed(job) for job in bad), [job.submission_id for job in bad]
-            )
-
-    def _known(self, submission_ids: Sequence[str]) -> dict[str, Job]:
-        jobs = self._store.get_many(submission_ids)
-        for submission_id in submission_ids:
-            if submission_id not in jobs:
-                self._store.get(submission_id)  # raises JobNotFound, with the words that help
-        return jobs
+        self.raise_if_failed(jobs)
 
     def how_it_failed(self, job: Job) -> str:
         """Tell which job did not succeed, where and why, with the end of its log."""
@@ -214,14 +203,3 @@ def _attempt_info(attempt: Any, secrets: Collection[str]) -> dict[str, Any]:
         "outcome": attempt.outcome,
         "reason": redact_text(attempt.reason, secrets),
     }
-
-
-def _open_ids(jobs: Any) -> list[str]:
-    return [job.submission_id for job in jobs if not job.final]
-
-
-def _still_open(jobs: Any, timeout_s: float | None) -> str:
-    waiting = "".join(
-        f"\n  - {job.submission_id}: {job.state.value}, {job.reason}" for job in jobs if not job.final
-    )
-    return f"not all jobs have ended within {timeout_s:g} s; they go on:{waiting}"

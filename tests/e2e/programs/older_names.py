@@ -81,12 +81,12 @@ def main() -> None:
         "unknown": refusal(get_task_result, "task_x"),
         "home": actors(home),
         "away": actors(other),
-        "async": ray.get(submit_actor_async(Counter)[1].add.remote(1))[0],
+        "async": ray.get((not_waited_for := submit_actor_async(Counter)[1]).add.remote(1))[0],
     }
     deadline = time.monotonic() + 60
     while not (lost := refusal(get_task_result, gone)) and time.monotonic() < deadline:
         time.sleep(1)  # the scheduler itself holds the ref for a moment
-    del ref, refs, wrong
+    del ref, refs, wrong, not_waited_for
     answer({**found, "gone": lost})
     scheduler.stop()
 

@@ -6,9 +6,9 @@ from ray_multicluster_scheduler.client.jobs import (
     get_job_status,
     stop_job,
     submit_job,
-    wait_for_all_jobs,
 )
 from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
+from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
 
 __all__ = [
     "get_job_info",
