@@ -4,10 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.integration.raymc import environment, raymc, write_config
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.testing import FakeRay
 
 TRACEBACK = "Failed to set up runtime environment.\nTraceback (most recent call last):\n" + "".join(
     f'  File "/opt/ray/part_{number}.py", line {number}, in create\n    await task\n' for number in range(100)
@@ -182,3 +184,21 @@ async def test_secrets_of_the_cluster_and_of_the_job_appear_nowhere(tmp_path: Pa
         ]
         assert "cannot set up" in str(shown)
         assert "s3cret" not in str(shown)
+
+
+async def test_no_command_shows_a_secret_of_the_clusters_environment(tmp_path: Path) -> None:
+    secret = {"runtime_env": {"env_vars": {"CLUSTER_API_KEY": "cluster-s3cret"}}}
+    async with FakeRay(name="a") as ray:
+        ray.fail_starts(words=f"{TRACEBACK}ValueError: no such conda environment in {{runtime_env}}")
+        config = write_config(tmp_path, [ray.spec(**secret)], max_infra_retries=0)
+        where = ["--config", config]
+        env = environment(HOME=str(tmp_path))
+        submitted = await raymc("submit", *where, "--submission-id", "job-1", "--", "true", environ=env)
+        shown = [submitted]
+        for command in ("status", "info", "events", "explain", "jobs"):
+            words = [command] if command == "jobs" else [command, "job-1"]
+            for more in ([], ["--json"]):
+                shown.append(await raymc(*words, *more, *where, environ=env))
+    texts = [f"{done.out}{done.err}" for done in shown]
+    assert all("s3cret" not in text for text in texts)
+    assert sum("<redacted>" in text for text in texts) > len(texts) / 2

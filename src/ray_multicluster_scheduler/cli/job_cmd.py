@@ -21,9 +21,8 @@ from ray_multicluster_scheduler.cli.times import Times
 from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
-from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
+from ray_multicluster_scheduler.policy.redact import redact_text
 from ray_multicluster_scheduler.policy.repeat import RETRY_OF
-from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
@@ -54,7 +53,10 @@ def info(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption =
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
         known = [scheduler.jobs.info(job.submission_id) for job in jobs]
-        logs = [facts.pop("logs") or "" for facts in known]  # `raymc logs` has them whole
+        logs = [  # `raymc logs` has them whole
+            redact_text(facts.pop("logs") or "", scheduler.jobs.secrets(job))
+            for job, facts in zip(jobs, known, strict=True)
+        ]
         if as_json:
             _write(known)
             return
@@ -70,7 +72,7 @@ def events(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
     """List every move of a job: from where to where, when and why."""
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
-        stories = [_story(scheduler.store, job) for job in jobs]
+        stories = [_story(scheduler, job) for job in jobs]
         if as_json:
             _write(stories)
             return
@@ -93,16 +95,16 @@ def _show_info(console: Console, job: Job, known: Mapping[str, Any], log: str) -
     if known["attempts"]:
         console.print(_attempts(known["attempts"], times))
     if job.state is JobState.FAILED and log:
-        lines = redact_text(log, secrets_of(job.spec.runtime_env)).rstrip().splitlines()
+        lines = log.rstrip().splitlines()
         console.print(Text("The end of its log:", style="bold"))
         console.print(Text("\n".join(lines[-late.LAST_LOG_LINES :]), overflow="fold"))
 
 
-def _story(store: JobStore, job: Job) -> list[dict[str, Any]]:
-    secrets = secrets_of(job.spec.runtime_env)
+def _story(scheduler: Scheduler, job: Job) -> list[dict[str, Any]]:
+    secrets = scheduler.jobs.secrets(job)
     return [
         {**_event_row(event), "reason": redact_text(event.reason, secrets)}
-        for event in store.events(job.submission_id)
+        for event in scheduler.store.events(job.submission_id)
     ]
 
 

@@ -24,6 +24,7 @@ from ray_multicluster_scheduler.packages.too_large import too_large
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_process
 from ray_multicluster_scheduler.pipeline.hints import environment_hints
+from ray_multicluster_scheduler.pipeline.loopback import is_loopback
 from ray_multicluster_scheduler.pipeline.report import timed
 from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
@@ -182,11 +183,12 @@ def _check_listening(address: str | None) -> None:
             "of a head: port 6379 by default, 10001 with ray:// in front",
         )
     native = not str(address).startswith(_CLIENT)
-    if native and _is_loopback(place[0]) and _refused((ray.util.get_node_ip_address(), place[1])) is not None:
+    if native and is_loopback(place[0]) and _refused((ray.util.get_node_ip_address(), place[1])) is not None:
         raise ClusterUnreachable(
             str(address),
             "this head listens on loopback only, and Ray looks for it at the address of the machine; "
-            "use ray:// with its client port",
+            "use ray:// with its client port, or set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 before Ray is "
+            "imported",
         )
 
 
@@ -212,7 +214,7 @@ def _is_at(address: str | None) -> bool:
     asked, reached = _host_port(address), _host_port(_gcs_address())
     if asked is None or reached is None:
         return asked is None and reached is not None
-    same_host = asked[0] == reached[0] or _is_loopback(asked[0]) or _resolved(asked[0]) == reached[0]
+    same_host = asked[0] == reached[0] or is_loopback(asked[0]) or _resolved(asked[0]) == reached[0]
     return same_host and asked[1] == reached[1]
 
 
@@ -231,13 +233,9 @@ def _resolved(host: str) -> str | None:
         return None
 
 
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.")
-
-
 def _on_this_machine(address: str) -> bool:
     place = _host_port(address)
-    return place is None or _is_loopback(place[0])
+    return place is None or is_loopback(place[0])
 
 
 def _connection(address: str | None) -> Connection:

@@ -170,14 +170,14 @@ class JobService:
     def how_it_failed(self, job: Job) -> str:
         """Tell which job did not succeed, where and why, with the end of its log."""
         text = self._store.load_log(job.submission_id) or ""
-        lines = redact_text(text, self._secrets(job)).rstrip().splitlines()[-LAST_LOG_LINES:]
+        lines = redact_text(text, self.secrets(job)).rstrip().splitlines()[-LAST_LOG_LINES:]
         name = job.spec.metadata.get("job_name") or job.spec.own_name
         log = "".join(f"\n    | {line}" for line in lines) or "\n    | (no log was kept)"
         where = f"on {job.cluster!r}" if job.cluster else "before it got a cluster"
         named = f"{job.submission_id} ({name})" if name else job.submission_id
         return visible(f"job {named} {job.state.value} {where}: {job.reason}{log}")
 
-    def _secrets(self, job: Job) -> tuple[str, ...]:
+    def secrets(self, job: Job) -> tuple[str, ...]:
         """Return what is secret in the environments that a job may have been sent with."""
         envs = [job.spec.runtime_env, *(spec.runtime_env for spec in self._config.clusters)]
         return tuple(secret for env in envs for secret in secrets_of(env))
