@@ -39,7 +39,8 @@ process does.
 `submit --no-wait` leads for the few seconds that it takes to send what fits, and says what still waits.
 `jobs`, `status`, `info`, `events` and `explain` lead for a moment when nobody does and they show jobs on
 clusters, so that they show how these are now; where a cluster does not answer, they say how old their
-knowledge is. `clusters` only looks. SIGTERM and SIGHUP hand the lead over at once. A job that was sent runs on in any case.
+knowledge is. `clusters` only looks. SIGTERM and SIGHUP hand the lead over at once. A job that was sent runs
+on in any case.
 
 ## Shell completion
 

@@ -12,6 +12,8 @@ UNREACHABLE_POLLS = 5
 #: What has run for an hour does not end in this second, but what has just begun may: looks are as far apart
 #: as a sixteenth of the time since the last change, from an eighth of the poll interval on.
 PATIENCE = 16
+#: So few jobs are read one by one, which costs a cluster next to nothing; somebody may wait for each of them.
+FEW = 4
 EAGER = 8
 #: Looks are work for the cluster too. One that is busy answers late, and is asked less often: no more than a
 #: tenth of the time is spent on looking.
@@ -28,7 +30,7 @@ def look_interval_s(
     if not heard:
         return poll_interval_s * UNREACHABLE_POLLS
     moving = any(job.state is not JobState.RUNNING or job.target is Target.STOPPED for job in heard)
-    longest_s = poll_interval_s / 2 if moving else poll_interval_s
+    longest_s = poll_interval_s / 2 if moving or len(heard) <= FEW else poll_interval_s
     age_s = now - max(job.changed_at for job in heard)
     shortest_s = max(poll_interval_s / EAGER, look_took_s * LOOKS_PART)
     return min(longest_s, max(shortest_s, age_s / PATIENCE))

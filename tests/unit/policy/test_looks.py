@@ -5,13 +5,17 @@ from tests.builders import NOW, a_job
 
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.looks import look_interval_s
+from ray_multicluster_scheduler.policy.looks import FEW, look_interval_s
 
 POLL_S, PROBE_S = 1.0, 10.0
 
 
 def running_for(seconds: float, **changes: object) -> Job:
     return a_job(**{"state": JobState.RUNNING, "changed_at": NOW - seconds, **changes})
+
+
+def many_running_for(seconds: float) -> list[Job]:
+    return [running_for(seconds, submission_id=f"job-{number}") for number in range(FEW + 1)]
 
 
 def interval(*jobs: Job, look_took_s: float = 0.0) -> float:
@@ -29,11 +33,15 @@ def test_what_has_just_changed_is_looked_at_soonest() -> None:
 
 
 def test_what_has_run_for_long_is_looked_at_at_the_poll_interval() -> None:
-    assert interval(running_for(3600)) == POLL_S
+    assert interval(*many_running_for(3600)) == POLL_S
+
+
+def test_a_few_jobs_are_looked_at_twice_as_often() -> None:
+    assert interval(*many_running_for(3600)[:FEW]) == POLL_S / 2
 
 
 def test_in_between_the_interval_grows_with_the_time_since_the_last_change() -> None:
-    assert interval(running_for(8)) == pytest.approx(0.5)
+    assert interval(*many_running_for(12)) == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("changes", [{"state": JobState.SUBMITTED}, {"target": Target.STOPPED}])
@@ -44,11 +52,11 @@ def test_a_job_that_starts_or_is_being_stopped_is_looked_at_twice_as_often(
 
 
 def test_a_cluster_that_answers_late_is_asked_less_often() -> None:
-    assert interval(running_for(0.5), look_took_s=0.06) == pytest.approx(0.6)
+    assert interval(*many_running_for(0.5), look_took_s=0.06) == pytest.approx(0.6)
 
 
 def test_however_late_it_answers_the_poll_interval_holds() -> None:
-    assert interval(running_for(0.5), look_took_s=5.0) == POLL_S
+    assert interval(*many_running_for(0.5), look_took_s=5.0) == POLL_S
 
 
 def test_a_cluster_that_is_silent_is_looked_at_seldom() -> None:
