@@ -241,7 +241,20 @@ async def test_certificates_that_cannot_be_read_are_a_clear_problem(fake: FakeRa
 
 async def test_a_tls_client_meets_a_plain_server_without_a_crash(fake: FakeRay) -> None:
     async with HttpRayApi(fake.spec(dashboard=fake.url.replace("http:", "https:"))) as api:
-        with pytest.raises(ClusterUnreachable, match="tls_ca"):
+        with pytest.raises(ClusterUnreachable, match="write http:// instead of https://"):
+            await api.version()
+
+
+async def test_a_port_that_speaks_grpc_is_called_so() -> None:
+    async def settings_frame(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes.fromhex("000000040000000000"))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(settings_frame, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server, HttpRayApi(a_cluster(dashboard=f"http://{host}:{port}")) as api:
+        with pytest.raises(ClusterBadAnswer, match="looks like the port of Ray Client"):
             await api.version()
 
 

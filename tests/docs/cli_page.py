@@ -12,6 +12,7 @@ import typer
 from tests.docs.pages import DOCS
 
 from ray_multicluster_scheduler.cli.commands import app
+from ray_multicluster_scheduler.cli.examples import EXAMPLES
 
 PAGE = DOCS / "reference" / "cli.md"
 
@@ -47,23 +48,6 @@ on in any case.
 `--install-completion` sets it up for your shell: commands, options, ids of jobs, groups, names of clusters.
 """
 
-EXAMPLES = {
-    "submit": """\
-raymc submit -- python /data/train.py --epochs 3
-raymc submit --working-dir . --cpus 4 --memory 8 -- python train.py
-raymc submit --array 0-199 -- python /data/part.py --part {i}
-raymc submit --dry-run --cluster mac -- python /data/train.py""",
-    "jobs": """\
-raymc jobs --state running --state queued
-raymc jobs --group nightly --limit 0 --json""",
-    "wait": "raymc wait --group nightly",
-    "stop": """\
-raymc stop --group nightly
-raymc stop --all-mine --yes""",
-    "logs": "raymc logs -f sub_2f1c66a0b3d1",
-    "drain": 'raymc drain mac --reason "new disks"',
-}
-
 
 def page() -> str:
     """Return the text of the page."""
@@ -85,7 +69,7 @@ def _section(command: Any, name: str) -> str:
     options = [param for param in command.params if param.param_type_name == "option"]
     usage = " ".join([name, command.options_metavar, *(_argument(each) for each in arguments)])
     parts = [f"## {name}\n", f"```text\n{usage}\n```\n", _text(command.help)]
-    if example := EXAMPLES.get(name.removeprefix("raymc ")):
+    if example := EXAMPLES.get(command.name):
         parts.append(f"```bash\n{example}\n```\n")
     if options:
         rows = "".join(f"| {_names(each)} | {_about(each)} |\n" for each in options)

@@ -12,7 +12,7 @@ __all__ = ["raymc"]
 SUBMIT = {
     "no command": (["submit"], "the command is missing; it comes last, after `--`"),
     "nothing after the dashes": (["submit", "--no-wait", "--"], "the command is missing"),
-    "no dashes": (["submit", "python", "/x.py", "--epochs", "3"], "after `--`: raymc submit -- python"),
+    "no dashes": (["submit", "python", "/x.py", "--epochs", "3"], "`--` is missing before the command"),
     "words before the dashes": (["submit", "foo", "--", "ls"], "'foo' stands before `--`"),
     "unknown option": (["submit", "--cpu", "1", "--", "ls"], "--cpu"),
     "empty command": (["submit", "--", ""], "the entrypoint is empty"),

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.options import ConfigOption, open_config
+from ray_multicluster_scheduler.cli.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 
 
-@config_app.command()
+@config_app.command(cls=PlainCommand)
 def check(
     file: Annotated[Path | None, typer.Argument(help="The clusters.yaml to check.")] = None,
     config: ConfigOption = None,

@@ -36,7 +36,10 @@ def jobs(
     *,
     config: ConfigOption = None,
     state: Annotated[
-        list[JobState] | None, typer.Option(case_sensitive=False, help="In this state; repeatable.")
+        list[JobState] | None,
+        typer.Option(
+            case_sensitive=False, metavar="STATE", help="In this state: running, failed, ...; repeatable."
+        ),
     ] = None,
     user: Annotated[str | None, typer.Option(help="Of this user.", metavar="NAME")] = None,
     cluster: Annotated[

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.render import NONE, state_text
 from ray_multicluster_scheduler.cli.times import Times
 from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 from ray_multicluster_scheduler.policy.visible import one_line
 
 #: With less room than this for the command, ids that we made are shortened; with far less it is left out.
@@ -86,6 +87,8 @@ def _state(job: Job) -> Text:
     text = state_text(job.state)
     if job.target is Target.STOPPED and not job.final:
         text.append(" (stopping)", style="dim")
+    elif is_setting_up(job):
+        text.append(" (set-up)", style="dim")
     return text
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ray_multicluster_scheduler.cli.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.signals import held
 
 
@@ -54,5 +55,5 @@ class LazyGroup(TyperGroup):
             group.name = name
             return group
         alone = typer.Typer(add_completion=False)
-        alone.command(name, rich_help_panel=entry.panel, **entry.options)(found)
+        alone.command(name, rich_help_panel=entry.panel, **{"cls": PlainCommand, **entry.options})(found)
         return typer.main.get_command(alone)

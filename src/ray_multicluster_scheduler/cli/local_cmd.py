@@ -17,6 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.render import say, stdout_console
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.config import home_dir
@@ -31,7 +32,7 @@ DEFAULT_CPUS = 4
 _STYLES = {HeadState.RUNNING: "green", HeadState.SILENT: "yellow", HeadState.STOPPED: "red"}
 
 
-@local_app.command()
+@local_app.command(cls=PlainCommand)
 def up(
     *,
     clusters: Annotated[int | None, typer.Option(min=1, help="How many clusters; 2 if not said.")] = None,
@@ -86,14 +87,14 @@ def up(
     typer.echo("Next:  raymc clusters    To stop them:  raymc local down")
 
 
-@local_app.command()
+@local_app.command(cls=PlainCommand)
 def down() -> None:
     """Stop the clusters and all of their processes, also those that an interrupted `up` left behind."""
     ended = Sandbox.clean(home_dir(os.environ))
     typer.echo(f"Stopped; {ended} processes ended." if ended else "No local clusters were running.")
 
 
-@local_app.command()
+@local_app.command(cls=PlainCommand)
 def status(*, as_json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False) -> None:
     """Show the clusters. The exit code is 0 when there are some and all of them answer, otherwise 1."""
     sandbox = Sandbox.find(home_dir(os.environ))

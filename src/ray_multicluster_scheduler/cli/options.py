@@ -29,7 +29,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="The clusters.yaml to use; without it RAY_MULTICLUSTER_CONFIG, ./clusters.yaml and the home.",
+        help="The clusters.yaml to use, instead of the one that is found.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; an unknown value is null.")]

@@ -50,7 +50,7 @@ def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None)
         lines.append(Text(f"Sent to {where}." if one else f"{len(sent)} of {len(jobs)} were sent: {where}."))
     if waiting:
         queued = [job for job in waiting if job.state is JobState.QUEUED]
-        why = why_it_waits(scheduler.explainer.explain(queued[0].submission_id)) if queued else "being sent"
+        why = _why(scheduler, queued[0]) if queued else "being sent"
         lines.append(Text(("It waits: " if one else f"{len(waiting)} wait: ") + why, style="yellow"))
         target = f"--group {group}" if group else jobs[0].submission_id
         it = "it" if one else "them"
@@ -58,3 +58,11 @@ def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None)
             Text(f"No scheduler is running: `raymc wait {target}`, or any raymc that waits, sends {it}.")
         )
     return lines
+
+
+def _why(scheduler: Scheduler, first: Job) -> str:
+    """Say why the first of those that wait does; there may be room, but nobody sends any more."""
+    explained = scheduler.explainer.explain(first.submission_id)
+    if "scores" in (explained["decision"] or {}):
+        return f"{first.submission_id} is the next, for {explained['decision']['cluster']}"
+    return why_it_waits(explained)

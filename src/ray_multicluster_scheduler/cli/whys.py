@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
@@ -27,9 +28,10 @@ class WaitingReason:
         self._said = ""
 
     def of(self, job: Job) -> str:
-        """Return the reason; empty for a job that is on a cluster, or has only just begun to wait."""
+        """Return the reason; empty for a job that starts or runs, or has only just begun to wait."""
         if job.state is not JobState.QUEUED:
-            return "" if job.state in {JobState.RUNNING, JobState.SUBMITTED} else job.reason
+            is_told = job.state not in {JobState.RUNNING, JobState.SUBMITTED} or is_setting_up(job)
+            return job.reason if is_told else ""
         now = self._clock.monotonic()
         if now - self._looked_at >= LOOK_EVERY_S:
             self._said = why_it_waits(self._scheduler.explainer.explain(job.submission_id))

@@ -29,7 +29,8 @@ def cluster_name(name: str) -> str:
     """Accept a name that is safe in URLs, file names and metric labels."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            "a cluster name starts with a letter, digit or '_' and has at most 63 of these, '.' and '-'; "
+            "a cluster name starts with a letter (A-Z, a-z), digit or '_' and has at most 63 of these, '.' "
+            "and '-', so that it is safe in URLs and file names; "
             f"found {shown(name)}"
         )
     return name

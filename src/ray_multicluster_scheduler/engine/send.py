@@ -32,7 +32,7 @@ from ray_multicluster_scheduler.packages.upload import Uploader
 from ray_multicluster_scheduler.policy.moves import back_to_queue, move
 from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.remote_request import compose_submit, is_ours
-from ray_multicluster_scheduler.policy.to_set_up import to_set_up
+from ray_multicluster_scheduler.policy.to_set_up import SETTING_UP, to_set_up
 from ray_multicluster_scheduler.ports import RayApi
 
 #: A cluster that could not be reached is tried again soon; the watch decides whether it still counts.
@@ -178,4 +178,4 @@ class Sender:
 def _and_sets_up(request: RemoteSubmit) -> str:
     """Say that Ray has something to install before the program starts, which may take minutes."""
     what = to_set_up(request.runtime_env)
-    return f" and is setting up its environment ({what})" if what else ""
+    return f" and is {SETTING_UP} ({what})" if what else ""

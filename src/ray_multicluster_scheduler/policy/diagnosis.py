@@ -128,7 +128,10 @@ def _dashboard(seen: Evidence) -> Check:
         case ClusterRefused():
             advice = "this is not Ray's dashboard, or one older than 2.9; correct `dashboard`"
         case _:
-            advice = ""
+            advice = (
+                "correct `dashboard`: host, port (8265 by default; Ray Client's 10001 goes under "
+                "`head_address`), and http:// or https://"
+            )
     return Check(name="dashboard", verdict=Verdict.PROBLEM, says=seen.version.detail, advice=advice)
 
 

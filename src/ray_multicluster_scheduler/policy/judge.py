@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.retry import FailureKind, failure_kind
 from ray_multicluster_scheduler.policy.setup_failure import setup_words
-from ray_multicluster_scheduler.policy.to_set_up import to_set_up
+from ray_multicluster_scheduler.policy.to_set_up import SETTING_UP, to_set_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdic
         )
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
         what = to_set_up(job.spec.runtime_env)
-        setting_up = f"; it is setting up its environment ({what})" if what else ""
+        setting_up = f"; it is {SETTING_UP} ({what})" if what else ""
         reason = f"cluster {job.cluster!r} has it and has not started it yet{setting_up}"
         return Verdict(
             act=Act.MOVE, state=JobState.SUBMITTED, reason=reason, changes=_seen(job, sight, now=now)

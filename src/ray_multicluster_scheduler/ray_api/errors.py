@@ -61,6 +61,10 @@ def _translate(spec: ClusterSpec, error: BaseException) -> ClusterError:
             return ClusterUnreachable(
                 spec.name, f"{where} is not a usable address; check `dashboard` in clusters.yaml"
             )
+        case aiohttp.ClientSSLError() if "WRONG_VERSION_NUMBER" in str(error):
+            return ClusterUnreachable(
+                spec.name, f"{where} does not speak TLS; write http:// instead of https:// in `dashboard`"
+            )
         case aiohttp.ClientSSLError():
             return ClusterUnreachable(
                 spec.name,
@@ -77,6 +81,12 @@ def _translate(spec: ClusterSpec, error: BaseException) -> ClusterError:
             return ClusterTimeout(spec.name, f"no complete answer from {where} within the deadline")
         case aiohttp.WSServerHandshakeError():
             return refusal(spec, error.status, "")
+        case aiohttp.ClientResponseError():
+            return ClusterBadAnswer(
+                spec.name,
+                f"{where} does not speak HTTP; it looks like the port of Ray Client or of the GCS: "
+                "`dashboard` is the address of Ray's dashboard, whose port is 8265 by default",
+            )
         case aiohttp.ClientError() | OSError():
             return ClusterBadAnswer(
                 spec.name,
@@ -133,6 +143,8 @@ def _about_the_token(spec: ClusterSpec, status: int) -> str:
 def ray_words(body: str, *, hidden: Collection[str] = ()) -> str:
     """Return the sentence that matters in an error body: the last line of a traceback, or a `msg`."""
     text = _message_of(body) or body
+    if text.lstrip()[:20].lower().startswith(("<!doctype", "<html")):
+        return "a web page that is not Ray's"
     lines = [line.strip() for line in text.splitlines() if line.strip(" .\t")]
     words = (lines[-1] if "Traceback" in text else " ".join(lines)) if lines else ""
     for secret in hidden:

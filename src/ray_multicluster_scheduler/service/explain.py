@@ -126,7 +126,7 @@ class Explainer:
 
     def _waits_for(self, job: Job, now: float) -> str:
         if job.not_before > now:
-            return f"its next attempt starts in {job.not_before - now:.0f} s"
+            return f"its next attempt, in {job.not_before - now:.0f} s"
         known = self._store.get_many(job.spec.depends_on)
         waiting = [f"{name} ({known[name].state.value})" for name in job.spec.depends_on if name in known]
         return "its dependencies: " + ", ".join(waiting) if waiting else "the scheduler"

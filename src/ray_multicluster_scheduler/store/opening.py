@@ -44,7 +44,10 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
                 in_use.release()
                 raise
     except OSError as error:
-        raise StoreError(f"the job store in {directory} cannot be opened: {error}") from error
+        raise StoreError(
+            f"the job store in {directory} cannot be opened: {error.strerror or error}; check its owner and "
+            "modes, or set RAY_MULTICLUSTER_HOME to a directory that you may write to"
+        ) from error
     return SqlStore(
         database,
         partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s),

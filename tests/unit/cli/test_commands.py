@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.builders import NOW, a_spec
 
-from ray_multicluster_scheduler.cli.commands import Commands
+from ray_multicluster_scheduler.cli.commands import Commands, app
+from ray_multicluster_scheduler.cli.examples import EXAMPLES
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.store import open_store
 
@@ -58,3 +59,37 @@ def test_a_tab_waits_for_no_library_of_the_scheduler(line: str, tmp_path: Path) 
 
 def test_the_help_text_waits_for_nothing_that_it_does_not_show() -> None:
     assert modules_of("--help") & SLOW == set()
+
+
+@pytest.mark.parametrize("name", ["submit", "jobs", "stop", "logs", "wait"])
+def test_help_has_examples_and_no_types(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app([name, "--help"], prog_name="raymc")
+    shown = capsys.readouterr().out
+    for noise in ("<bool>", "<list", "<int", "<float>", "<str>", "[[ID]"):
+        assert noise not in shown
+    if name in EXAMPLES:
+        assert EXAMPLES[name].splitlines()[0] in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["jobs", "--state", "done"], "'--state': 'done' is not one of"),
+        (["submit", "--cpus", "abc", "--", "true"], "a number is wanted, such as 4 or 0.5"),
+        (["submit", "--priority", "1.5", "--", "true"], "a whole number is wanted"),
+        (["logs", "x", "--tail", "-3"], "it must be 0 or more"),
+        (["submit", "--name", "x", "python", "-c", "a b"], "raymc submit --name x -- python -c 'a b'"),
+        (["submit", "--no-wait"], "the command is missing; it comes last, after `--`"),
+    ],
+)
+def test_a_mistake_is_told_in_plain_words(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="2"):
+        app(words, prog_name="raymc")
+    told = capsys.readouterr().err
+    assert said in told
+    for jargon in ("Input should", "Value error", "unable to parse"):
+        assert jargon not in told

@@ -84,3 +84,8 @@ def test_secrets_and_long_texts_do_not_get_into_words() -> None:
 
 def test_a_password_in_the_address_is_not_shown() -> None:
     assert place(a_cluster(dashboard="https://ann:pa55@ray.example:8265/x")) == "https://ray.example:8265"
+
+
+def test_a_web_page_is_called_one_instead_of_being_shown() -> None:
+    page = "<!DOCTYPE html>\n<html><body><h1>It works!</h1></body></html>"
+    assert "answered 404: a web page that is not Ray's" in str(refusal(a_cluster("a"), 404, page))
