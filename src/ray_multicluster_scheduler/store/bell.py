@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -75,7 +75,7 @@ class Bell:
             self._changed.notify_all()
             listener = self._listener
         if self._own is not None:
-            _send(self._own)
+            _send([os.fspath(self._own)])
         if listener is not None and listener is not threading.current_thread():
             listener.join()
 
@@ -95,10 +95,9 @@ class Bell:
                 self._unsubscribe(key)
 
     def _ring_others(self, folder: Path) -> None:
-        with contextlib.suppress(OSError):  # no folder: nobody has ever listened
-            for path in folder.iterdir():
-                if path != self._own:
-                    _send(path)
+        own = None if self._own is None else self._own.name
+        with contextlib.suppress(OSError), os.scandir(folder) as found:  # no folder: nobody has ever listened
+            _send(entry.path for entry in found if entry.name != own)
 
     def _start_listener(self, folder: Path) -> None:
         own = folder / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.sock"
@@ -157,12 +156,13 @@ def _bind(path: Path) -> socket.socket | None:
     return ear
 
 
-def _send(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:
+def _send(paths: Iterable[str]) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:  # one for all: there may be many
         mouth.settimeout(0)
-        try:
-            mouth.sendto(b"!", os.fspath(path))
-        except ConnectionRefusedError:  # its process is gone
-            path.unlink(missing_ok=True)
-        except OSError:  # it has unread rings already, or has just left: the fallback covers the rest
-            return
+        for path in paths:
+            try:
+                mouth.sendto(b"!", path)
+            except ConnectionRefusedError:  # its process is gone
+                Path(path).unlink(missing_ok=True)
+            except OSError:  # it has unread rings already, or has just left: the fallback covers the rest
+                continue
