@@ -74,12 +74,13 @@ class Placer:
 
     def patience_ends(self, *, now: float) -> float | None:
         """Return when jobs will stop to wait for a preferred cluster; None: none does, or nothing ends it."""
-        lasts_s = patience_s(self._outlook.snapshots().values(), self._rules)
         lines = self._waiting.lines(now=now)
         preferred = {name for line in lines if (name := line.sample.preferred_cluster) is not None}
-        starts = (last_start_at(self._board.on(name)) for name in preferred)
-        ends = (at + lasts_s for at in starts if at is not None)
-        return min((at for at in ends if at > now), default=None)
+        starts = [at for name in preferred if (at := last_start_at(self._board.on(name))) is not None]
+        if not starts:
+            return None
+        lasts_s = patience_s(self._outlook.snapshots().values(), self._rules)
+        return min((at + lasts_s for at in starts if at + lasts_s > now), default=None)
 
     async def _whole(self, decided: Sequence[Placement]) -> dict[str, Job]:
         """Read the whole jobs of those that got a place; who waits no more is forgotten."""

@@ -1,0 +1,43 @@
+"""Where jobs go while a cluster starts nothing or has no living node."""
+
+from pathlib import Path
+
+from tests.oracle import eventually
+from tests.system import System, fake
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.states import JobState
+
+#: Ray never starts the driver of such a job: the cluster says that it grows, and does not.
+GROWS = {"max_resources": {"CPU": 100.0}}
+NEVER_STARTS = {"entrypoint": "sleep 1000", "entrypoint_num_cpus": 8}
+
+
+async def test_a_preferred_cluster_whose_starts_take_for_ever_is_not_waited_for(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a"), fake("b"), clusters={"a": GROWS}) as system:
+        stuck = await system.submit_many([NEVER_STARTS] * 2)
+        for each in stuck:
+            await system.until(each, JobState.SUBMITTED)
+        job_id = await system.submit("echo", preferred_cluster="a")
+        assert (await system.until(job_id, JobState.SUCCEEDED)).cluster == "b"
+        assert "the preferred cluster 'a' cannot take it (2 jobs are being started there" in system.reasons(
+            job_id
+        )
+
+
+async def test_a_job_is_accepted_while_the_only_node_is_dead(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a")) as system:
+        await system.finished(await system.submit("echo"))
+        system.ray["a"].kill_raylet()
+        store = system.scheduler.store
+        await eventually(lambda: store.load_snapshots()["a"].health is Health.UNHEALTHY)
+        job_id = await system.submit("echo")
+        assert system.scheduler.explainer.explain(job_id)["decision"]["refusals"]["a"]["cause"] == "UNHEALTHY"
+
+
+async def test_a_job_without_a_claim_runs_beside_those_that_hold_every_cpu(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a", cpus=1)) as system:
+        holds_all = await system.submit("sleep 1000")
+        await system.until(holds_all, JobState.RUNNING)
+        job_id = await system.submit("echo", resource_requirements={"CPU": 0})
+        await system.until(job_id, JobState.SUCCEEDED)
