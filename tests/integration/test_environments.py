@@ -197,8 +197,7 @@ async def test_no_command_shows_a_secret_of_the_clusters_environment(tmp_path: P
         shown = [submitted]
         for command in ("status", "info", "events", "explain", "jobs"):
             words = [command] if command == "jobs" else [command, "job-1"]
-            for more in ([], ["--json"]):
-                shown.append(await raymc(*words, *more, *where, environ=env))
+            shown += [await raymc(*words, *more, *where, environ=env) for more in ([], ["--json"])]
     texts = [f"{done.out}{done.err}" for done in shown]
     assert all("s3cret" not in text for text in texts)
     assert sum("<redacted>" in text for text in texts) > len(texts) / 2

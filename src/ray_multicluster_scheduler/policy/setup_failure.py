@@ -11,6 +11,7 @@ import re
 #: Long enough for what pip and conda say of a handful of packages.
 MAX_WORDS = 600
 
+_TRACEBACK = "Traceback (most recent call last):"
 #: What comes after it was written by pip, uv or conda.
 _OUTPUT = re.compile(r"^(?:Last \d+ lines of stdout|Output):[ \t]*$", re.MULTILINE)
 #: `ERROR: …` of pip, `error: …` of uv, `PackagesNotFoundError: …` and `ResolvePackageNotFound:` of conda.
@@ -52,7 +53,7 @@ def setup_words(message: str) -> str:
     """Return the lines that say what is wrong, without Ray's traceback around them."""
     if timed_out := _TIMED_OUT.search(message):
         return timed_out[0]
-    said = _complaint(_output(message)) or _last_exception(message) or _lines(message)
+    said = _complaint(_output(message) or "") or _last_exception(message) or _lines(message)
     text = " ".join(dict.fromkeys(said))
     text = _VERSIONS.sub(_fewer_versions, _QUOTED_ENV.sub(" ", text))
     return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} …"
@@ -60,20 +61,18 @@ def setup_words(message: str) -> str:
 
 def fails_again(message: str) -> bool:
     """Tell whether the same environment would fail on the same cluster again: where in doubt, it may not."""
-    return bool(_LASTS.search(message)) and not _PASSES.search(_output(message))
+    return bool(_LASTS.search(message)) and not _PASSES.search(_output(message) or message)
 
 
-def _output(message: str) -> str:
-    """Return what pip, uv or conda wrote; all of the message when Ray quotes none of them."""
+def _output(message: str) -> str | None:
+    """Return what pip, uv or conda wrote, without what Ray says after it; None when Ray quotes nobody."""
     found = list(_OUTPUT.finditer(message))
-    return message[found[-1].end() :] if found else message
+    return message[found[-1].end() :].partition(f"\n{_TRACEBACK}")[0] if found else None
 
 
 def _complaint(output: str) -> list[str]:
     """Return all from the first complaint on: a conflict is told in the lines that follow it."""
     lines = _lines(output)
-    if "Traceback (most recent call last):" in lines:
-        return []  # not the output of a tool, or that of one that crashed: its last line tells
     first = next((number for number, line in enumerate(lines) if _COMPLAINT.match(line)), None)
     if first is None:
         return []
@@ -83,7 +82,7 @@ def _complaint(output: str) -> list[str]:
 
 def _last_exception(message: str) -> list[str]:
     """Return the exception that the last traceback ends with, which may have several lines."""
-    *_, last = message.rpartition("Traceback (most recent call last):\n")
+    *_, last = message.rpartition(f"{_TRACEBACK}\n")
     lines = last.splitlines()
     for number, line in enumerate(lines):
         if line[:1].strip() and (found := _EXCEPTION.match(line)):

@@ -142,6 +142,13 @@ def test_a_connection_that_was_refused_is_told_beside_what_pip_makes_of_it() -> 
     assert "Connection refused" in words
 
 
+def test_what_ray_says_after_the_tool_is_left_out() -> None:
+    words = setup_words(
+        f"{COMMAND}{NO_PACKAGE}\n\nTraceback (most recent call last):\n  File 'x'\nOSError: gone\n"
+    )
+    assert words.endswith("ERROR: No matching distribution found for nope==9.9")
+
+
 def test_words_have_an_end() -> None:
     assert len(setup_words(COMMAND + "    ERROR: " + "x" * 10_000)) < MAX_WORDS + 10
 
