@@ -22,6 +22,8 @@ from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 SINCE: Mapping[str, tuple[int, int]] = {"image_uri": (2, 24), "uv": (2, 40), "py_executable": (2, 43)}
 _OWN_PYTHON = ("conda", "image_uri", "container")
 _INSTALLERS = ("pip", "uv")
+#: An environment without any of these asks nothing.
+_ASKING = frozenset({*SINCE, *_OWN_PYTHON, *_INSTALLERS})
 #: `ray-default=2.9`, `conda-forge::ray-core >=2.9`.
 _CONDA_RAY = re.compile(
     r"(?:\S+::)?ray(?:-(?:core|default|data|train|tune|serve|rllib|air|all))?\s*(?P<version>[=<>!~].*)"
@@ -30,7 +32,7 @@ _CONDA_RAY = re.compile(
 
 def ray_needs(runtime_env: Mapping[str, Any]) -> RayNeeds:
     """Return what a normalised environment asks of the cluster's Ray."""
-    if not runtime_env:
+    if _ASKING.isdisjoint(runtime_env):
         return NO_NEEDS
     return RayNeeds(
         pins=tuple(_pins(runtime_env)),

@@ -145,12 +145,14 @@ def unworkable(spec: JobSpec, views: Sequence[ClusterView]) -> dict[str, str] | 
     needs, key = ray_needs(spec.runtime_env), env_key(spec)
     if not needs and not any(view.ray_needs or view.failing for view in views):
         return None  # whether it can be composed at all was asked before
-    reasons = dict(unfit_clusters(spec, [view.spec for view in views]))
+    reasons: dict[str, str] = {}
     for view in views:
         why = ray_objection(needs, view.ray_needs, view.snapshot.ray_version) or view.failing.get(key)
-        if why is not None:
-            reasons.setdefault(view.spec.name, why)
-    return reasons if len(reasons) == len(views) else None
+        unfit = ((view.spec.name, why),) if why is not None else unfit_clusters(spec, [view.spec])
+        if not unfit:
+            return None
+        reasons.update(unfit)
+    return reasons
 
 
 def env_key(spec: JobSpec) -> str:
