@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.cells import cell_len
@@ -19,9 +19,11 @@ from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 from ray_multicluster_scheduler.policy.visible import one_line
 
 #: With less room than this for the command, ids that we made are shortened; with far less it is left out.
-_SHORT_COMMAND, _SHORTEST_COMMAND = 24, 6
+_SHORT_COMMAND, _SHORTEST_COMMAND = 24, 8
 #: A name is no story.
-_LONGEST_NAME = 20
+_LONGEST_NAME, _SHORT_NAME = 20, 12
+#: What the box puts left and right of a table.
+_EDGES = 3
 #: An id that we made, and the part of it that is enough to name the job.
 _GENERATED_ID = re.compile(r"(sub_[0-9a-f]{12})[0-9a-f]{20}")
 
@@ -29,12 +31,13 @@ _GENERATED_ID = re.compile(r"(sub_[0-9a-f]{12})[0-9a-f]{20}")
 def jobs_table(jobs: Sequence[Job], console: Console) -> Table:
     """Return one line per job that fits the screen: only names and commands are cut, ids can be copied."""
     columns = _columns(jobs, Times.of(console))
-    taken = sum(_width([Text(heading), *cells]) + 1 for heading, cells in columns.items())
-    room = console.width - taken
+    room = console.width - _taken(columns)
     if room < _SHORT_COMMAND and console.is_terminal:
-        before = _width(columns["id"])
         columns["id"] = [Text(short_id(job.submission_id)) for job in jobs]
-        room += before - _width(columns["id"])
+        for heading in columns.keys() & {"name", "group", "user"}:
+            for cell in columns[heading]:
+                cell.truncate(_SHORT_NAME, overflow="ellipsis")
+        room = console.width - _taken(columns)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), expand=room >= _SHORTEST_COMMAND)
     for heading in columns:
         table.add_column(heading, no_wrap=True, overflow="fold" if heading == "id" else "ellipsis")
@@ -76,7 +79,7 @@ def _columns(jobs: Sequence[Job], times: Times) -> dict[str, list[Text]]:
 
 def _word(word: str | None, times: Times) -> Text:
     if not word:
-        return NONE
+        return NONE.copy()
     text = Text(one_line(word))
     if not times.for_programs:
         text.truncate(_LONGEST_NAME, overflow="ellipsis")
@@ -92,5 +95,7 @@ def _state(job: Job) -> Text:
     return text
 
 
-def _width(cells: Sequence[Text]) -> int:
-    return max(cell_len(cell.plain) for cell in cells)
+def _taken(columns: Mapping[str, Sequence[Text]]) -> int:
+    """Return how wide these columns are, each with a blank, and the edges of the table."""
+    widest = (max(cell_len(cell.plain) for cell in (Text(name), *cells)) for name, cells in columns.items())
+    return sum(width + 1 for width in widest) + _EDGES
