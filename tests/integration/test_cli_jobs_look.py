@@ -93,6 +93,8 @@ def test_with_nobody_scheduling_what_became_of_a_job_is_looked_up(
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("centos", 4, runner=ShellRunner())) as raymc:
         raymc.no_wait("--submission-id", "one", "--", f"sh -c '{until(tmp_path / 'go')}'")
+        while raymc.json("status", "one")["state"] in ("QUEUED", "PLACED"):
+            raymc.run("wait", "one", "--timeout", "1")  # a busy machine may take longer than --no-wait waits
         shown = raymc.run(*command).out
         assert "SUCCEEDED" not in shown
         assert "No scheduler is running" not in shown
