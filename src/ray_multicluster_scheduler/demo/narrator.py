@@ -64,6 +64,8 @@ class Narrator:
         environ = {**os.environ, "COLUMNS": str(self._console.width - 3)}
         if self._console.is_terminal:
             environ["FORCE_COLOR"] = "1"
+        else:  # a recording shows what a person sees, without colours
+            environ |= {"TTY_COMPATIBLE": "1", "TERM": "dumb", "LINES": "50"}
         command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", *arguments]
         done = subprocess.run(
             command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
