@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.clock import SystemClock
@@ -15,7 +17,13 @@ from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteSubmit, RemoteVersion
+from ray_multicluster_scheduler.model.remote import (
+    Listing,
+    RemoteJob,
+    RemoteStatus,
+    RemoteSubmit,
+    RemoteVersion,
+)
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import JobStore, RayApi
 
@@ -60,8 +68,9 @@ class InstantRay:
             raise RemoteJobNotFound(self.name, f"no job {submission_id!r}", status=404)
         return self._jobs[submission_id]
 
-    async def list_jobs(self) -> tuple[RemoteJob, ...]:
-        return tuple(self._jobs.values())
+    async def list_jobs(self, keep: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Listing:
+        rows = [(job, {**asdict(job), "status": job.status.value}) for job in self._jobs.values()]
+        return Listing(jobs=tuple(job for job, row in rows if keep(row)), remembered=len(rows))
 
     async def stop_job(self, submission_id: str) -> bool:
         return submission_id in self._jobs and False
@@ -69,7 +78,8 @@ class InstantRay:
     async def delete_job(self, submission_id: str) -> None:
         del self._jobs[submission_id]
 
-    async def job_logs(self, submission_id: str) -> str:
+    async def job_logs(self, submission_id: str, *, last_bytes: int = 2**20) -> str:
+        assert last_bytes
         return f"{submission_id} ran\n"
 
     async def tail_job_logs(self, submission_id: str) -> AsyncIterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, Usage
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit, RemoteVersion
+from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteSubmit, RemoteVersion
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -60,8 +60,11 @@ class RayApi(Protocol):
     async def get_job(self, submission_id: str) -> RemoteJob:
         """Return one submission, or raise `RemoteJobNotFound`."""
 
-    async def list_jobs(self) -> tuple[RemoteJob, ...]:
-        """Return all submissions that the cluster remembers; plain drivers are left out."""
+    async def list_jobs(self, keep: Callable[[Mapping[str, Any]], bool] = ...) -> Listing:
+        """Return the submissions that `keep` wants by Ray's own row of each; all of them by default.
+
+        It costs the cluster and us as much as it remembers: not for what is done often.
+        """
 
     async def stop_job(self, submission_id: str) -> bool:
         """Ask Ray to stop a job (SIGTERM, 3 s, SIGKILL); False when it had ended. Asynchronous."""
@@ -69,8 +72,11 @@ class RayApi(Protocol):
     async def delete_job(self, submission_id: str) -> None:
         """Forget a job that has ended; `ClusterRefused` when it has not."""
 
-    async def job_logs(self, submission_id: str) -> str:
-        """Return the whole log so far."""
+    async def job_logs(self, submission_id: str, *, last_bytes: int = ...) -> str:
+        """Return the log so far, at most its `last_bytes`; what is missing is said in it (`model.kept_log`).
+
+        A log that stops coming is returned as far as it came, which it says too.
+        """
 
     def tail_job_logs(self, submission_id: str) -> AsyncIterator[str]:
         """Yield the log from its start in pieces while it grows.
@@ -207,6 +213,9 @@ class JobStore(Protocol):
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""
+
+    def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
+        """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str, now: float) -> None:
         """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""

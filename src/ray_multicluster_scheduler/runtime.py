@@ -226,7 +226,12 @@ class Scheduler:
     def _context(self, parts: Parts) -> EngineContext:
         settings = parts.config.settings
         apis = {
-            spec.name: open_ray_api(spec, self._environ, request_timeout_s=settings.request_timeout_s)
+            spec.name: open_ray_api(
+                spec,
+                self._environ,
+                request_timeout_s=settings.request_timeout_s,
+                upload_timeout_s=settings.upload_timeout_s,
+            )
             for spec in parts.config.clusters
         }
         return EngineContext(

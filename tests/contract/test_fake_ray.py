@@ -118,5 +118,5 @@ async def test_a_thousand_scripted_jobs_run_on_one_fake() -> None:
             await api.submit_job(a_submit(f"job-{number}", "sleep 0.01; echo done"))
         await to_the_end(api, "job-999")
 
-        assert {job.status for job in await api.list_jobs()} == {RemoteStatus.SUCCEEDED}
+        assert {job.status for job in (await api.list_jobs()).jobs} == {RemoteStatus.SUCCEEDED}
         assert len(fake.runs) == fake.calls["POST /api/jobs/"] == 1000

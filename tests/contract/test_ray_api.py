@@ -101,7 +101,7 @@ async def test_a_job_gets_its_variables_and_tells_what_it_was_given(target: Targ
     assert 0 <= job.end_time - job.start_time < 3600
     assert job.driver_node_id == (await target.api.nodes())[0].node_id
     assert "got-green\n" in await target.api.job_logs(request.submission_id)
-    assert request.submission_id in {listed.submission_id for listed in await target.api.list_jobs()}
+    assert request.submission_id in {listed.submission_id for listed in (await target.api.list_jobs()).jobs}
 
 
 async def test_a_tail_is_the_whole_log(target: Target) -> None:

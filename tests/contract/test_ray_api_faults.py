@@ -1,8 +1,9 @@
 """Each way a cluster fails, and the one error that says so; only `ClusterUnreachable` is "not executed"."""
 
 import asyncio
+import gzip
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ray_multicluster_scheduler.errors import (
     RemoteJobExists,
     RemoteJobNotFound,
 )
+from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, missing_bytes, without_note
 from ray_multicluster_scheduler.model.remote import RemoteStatus, RemoteSubmit
 from ray_multicluster_scheduler.ray_api import HttpRayApi, client, open_ray_api
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
@@ -99,7 +101,7 @@ async def test_a_slow_cluster_answers_a_patient_caller(fake: FakeRay, api: HttpR
     async with impatient(fake) as waiting:
         with pytest.raises(ClusterTimeout):
             await waiting.list_jobs()
-    assert await api.list_jobs() == ()
+    assert (await api.list_jobs()).jobs == ()
 
 
 async def test_a_lost_reply_leaves_the_job_running_once(fake: FakeRay, api: HttpRayApi) -> None:
@@ -161,7 +163,7 @@ async def test_a_restart_is_a_new_session_without_memory(fake: FakeRay, api: Htt
     with pytest.raises(RemoteJobNotFound):
         await api.get_job(LONG_JOB.submission_id)
     await api.submit_job(LONG_JOB)  # the same id is accepted again
-    assert [job.submission_id for job in await api.list_jobs()] == [LONG_JOB.submission_id]
+    assert [job.submission_id for job in (await api.list_jobs()).jobs] == [LONG_JOB.submission_id]
 
 
 async def test_a_dead_raylet_leaves_a_job_that_says_running(fake: FakeRay, api: HttpRayApi) -> None:
@@ -275,17 +277,78 @@ async def test_redirects_and_proxies_of_the_environment_are_not_followed(
     assert fake.calls["GET /api/version"] == 0
 
 
-async def test_a_long_log_is_cut_and_says_so(
-    fake: FakeRay, api: HttpRayApi, monkeypatch: pytest.MonkeyPatch
+async def test_of_a_long_log_the_end_is_read_and_it_says_what_is_missing(
+    fake: FakeRay, api: HttpRayApi
 ) -> None:
-    await api.submit_job(RemoteSubmit(submission_id="loud", entrypoint=f"echo {'ü' * 500}"))
-    whole = await to_the_end(api, "loud")
-    for limit in range(1500, 1507):  # every place inside of an escape such as \u00fc
-        monkeypatch.setattr(client, "MAX_LOG_BYTES", limit)
-        shown, _, note = (await api.job_logs("loud")).partition("\n[the log is longer")
-        assert whole.startswith(shown)
-        assert len(shown) > 100
-        assert note
+    await api.submit_job(RemoteSubmit(submission_id="loud", entrypoint=f"echo {'ü' * 500}the-end"))
+    whole = (await to_the_end(api, "loud")).encode()
+    for keep in range(20, 30):  # also in the middle of a character
+        shown = await api.job_logs("loud", last_bytes=keep)
+        end = without_note(shown).encode()
+        assert whole.endswith(end)
+        assert end.endswith(b"the-end\n")
+        assert missing_bytes(shown) == len(whole) - len(end) >= len(whole) - keep
+
+
+async def serving(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> TestServer:
+    """A cluster that answers everything in the same way."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    return TestServer(app, host="127.0.0.1")
+
+
+async def test_a_log_that_stops_coming_is_kept_as_far_as_it_came() -> None:
+    async def stuck(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"logs": "one\\ntw')
+        await asyncio.sleep(60)
+        return response
+
+    async with await serving(stuck) as server:
+        spec = a_cluster(dashboard=str(server.make_url("")))
+        async with HttpRayApi(spec, request_timeout_s=0.3) as api:
+            assert await api.job_logs("j") == f"one\ntw{INCOMPLETE}"
+
+
+async def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
+    bomb = gzip.compress(b"[" + b"0," * 2**20 + b"0]")
+
+    async def packed(request: web.Request) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "identity"
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    async with (
+        await serving(packed) as server,
+        HttpRayApi(a_cluster(dashboard=str(server.make_url("")))) as api,
+    ):
+        for call in (api.version, api.list_jobs, lambda: api.job_logs("j")):
+            with pytest.raises(ClusterBadAnswer, match="packed"):
+                await call()
+
+
+async def test_a_tail_follows_no_redirect(fake: FakeRay) -> None:
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        raise web.HTTPTemporaryRedirect(fake.url + str(request.rel_url))
+
+    async with (
+        await serving(elsewhere) as server,
+        HttpRayApi(a_cluster(dashboard=str(server.make_url("")))) as api,
+    ):
+        with pytest.raises(ClusterBadAnswer, match="redirects"):
+            async for _ in api.tail_job_logs("j"):
+                pass
+    assert not fake.calls
+
+
+async def test_an_upload_has_its_own_deadline(fake: FakeRay, tmp_path: Path) -> None:
+    content = tmp_path / "package.zip"
+    content.write_bytes(b"x")
+    fake.hang()
+    api = open_ray_api(fake.spec(), {}, request_timeout_s=60, upload_timeout_s=0.2)
+    with pytest.raises(ClusterTimeout):
+        await api.put_package("package.zip", content)
+    await api.close()
 
 
 async def test_an_endless_answer_is_not_read_to_its_end(
@@ -293,9 +356,13 @@ async def test_an_endless_answer_is_not_read_to_its_end(
 ) -> None:
     for number in range(20):
         await api.submit_job(RemoteSubmit(submission_id=f"j{number}", entrypoint="echo"))
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 2000)
+    monkeypatch.setattr(client, "MAX_LIST_BYTES", 2000)
     with pytest.raises(ClusterBadAnswer, match="longer than"):
         await api.list_jobs()
+    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 200)
+    with pytest.raises(ClusterBadAnswer, match="longer than"):
+        await api.nodes()
+    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 2000)
     assert (await api.get_job("j1")).submission_id == "j1"
 
 
@@ -312,10 +379,10 @@ async def test_one_hanging_cluster_does_not_delay_another(fake: FakeRay, api: Ht
     fake.hang()
     stuck = [asyncio.create_task(api.list_jobs()) for _ in range(150)]
     async with FakeRay(name="b") as other, HttpRayApi(other.spec()) as other_api:
-        assert await other_api.list_jobs() == ()
+        assert (await other_api.list_jobs()).jobs == ()
     assert not any(task.done() for task in stuck)
     fake.resume()
-    assert await asyncio.gather(*stuck) == [()] * 150
+    assert [listing.jobs for listing in await asyncio.gather(*stuck)] == [()] * 150
 
 
 async def test_a_refused_submit_shows_no_secret_and_no_traceback(fake: FakeRay, api: HttpRayApi) -> None:

@@ -1,7 +1,10 @@
 """One bad cluster hurts nobody: whatever it answers, the others go on and the engine lives."""
 
+import asyncio
 import errno
+import gc
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from tests.system import System, fake
 
 from ray_multicluster_scheduler.engine.look import Looker
 from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import store as package_store
 from ray_multicluster_scheduler.packages.store import PackageStore
@@ -172,3 +176,101 @@ async def test_a_full_disk_while_the_overlay_is_packed_ends_nothing(
         assert sent is not None
         assert sent["py_modules"]
         assert system.scheduler.store.attempts(job_id)[-1].runtime_env == sent
+
+
+async def test_ended_jobs_are_deleted_on_the_cluster_once_their_result_is_kept(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a", cpus=20), ended_jobs_on_cluster=3) as system:
+        async with HttpRayApi(system.ray["a"].spec()) as api:
+            await api.submit_job(RemoteSubmit(submission_id="not-ours", entrypoint="echo"))
+        jobs = [await system.submit("echo hello", submission_id=f"job-{number}") for number in range(8)]
+        ended = await system.finished(*jobs)
+        assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
+        await eventually(lambda: len(system.ray["a"].jobs) == 4)
+        assert "not-ours" in system.ray["a"].jobs
+        for job_id in jobs:
+            info = system.scheduler.jobs.info(job_id)
+            assert (info["status"], info["exit_code"]) == ("SUCCEEDED", 0)
+            assert info["logs"].endswith("hello\n")
+
+
+async def test_a_job_whose_log_could_not_be_kept_is_not_deleted(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a"), ended_jobs_on_cluster=0) as system:
+        system.ray["a"].fail(500, only="GET /api/jobs/silent/logs")
+        silent = await system.submit("echo hello", submission_id="silent")
+        await system.finished(silent)
+        told = await system.submit("echo hello", submission_id="told")
+        await system.finished(told)
+        await eventually(lambda: "told" not in system.ray["a"].jobs)
+        assert "silent" in system.ray["a"].jobs
+
+
+async def test_ended_jobs_of_an_earlier_leader_are_found_and_deleted(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a"), ended_jobs_on_cluster=0) as system:
+        system.ray["a"].fail(500, only="DELETE /api/jobs/")
+        job_id = await system.submit("echo hello")
+        await system.finished(job_id)
+        await eventually(lambda: system.ray["a"].calls["DELETE /api/jobs/{id}"])
+        system.ray["a"].heal()
+        await eventually(lambda: not system.ray["a"].jobs)
+        assert (system.scheduler.store.load_log(job_id) or "").endswith("hello\n")
+
+
+async def test_a_long_list_of_strays_is_looked_at_in_turns(tmp_path: Path) -> None:
+    """Thousands of rows that say they are ours cost one cluster some time, and the store little."""
+    async with System(tmp_path, fake("good"), fake("bad")) as system:
+        origin = system.scheduler.store.store_id
+        row = {
+            "type": "SUBMISSION",
+            "status": "RUNNING",
+            "entrypoint": "x",
+            "metadata": {"raymc.origin": origin},
+        }
+        rows = [{**row, "submission_id": f"stray-{number}"} for number in range(20_000)]
+        crowd = json.dumps(rows).encode()
+        bad = system.ray["bad"]
+        bad.lie(lambda body: crowd if body.startswith(b"[") else body, only="GET /api/jobs/")
+        await eventually(lambda: bad.calls["GET /api/jobs/"])
+        ours = [await system.submit("sleep 0.1", preferred_cluster="good") for _ in range(4)]
+        ended = await system.finished(*ours)
+        assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
+        assert system.scheduler.store.load_snapshots()["bad"].health is Health.HEALTHY
+
+
+async def test_where_the_list_cannot_be_read_jobs_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a", cpus=40)) as system:
+        jobs = [await system.submit("sleep 1") for _ in range(12)]
+        await system.until(jobs[-1], JobState.RUNNING)
+        system.ray["a"].lie(lambda body: body[:-1] if body.startswith(b"[") else body, only="GET /api/jobs/")
+        ended = await system.finished(*jobs)
+        assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
+
+
+async def test_a_dead_head_with_an_ipv6_address_is_evidence(tmp_path: Path) -> None:
+    """Brackets belong to a URL, not to the address that is connected to."""
+    with socket.socket(socket.AF_INET6) as free:
+        free.bind(("::1", 0))
+        port = free.getsockname()[1]
+    clusters = {"a": {"head_address": f"[::1]:{port}"}}
+    async with System(tmp_path, fake("a"), fake("b"), clusters=clusters) as system:
+        job_id = await system.submit("sleep 30", preferred_cluster="a")
+        await system.until(job_id, JobState.RUNNING)
+        await system.ray["a"].kill()
+        await eventually(lambda: "LOST" in system.story(job_id))
+
+
+async def test_stopping_a_job_of_a_cluster_that_is_no_longer_configured_wakes_no_bug(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with System(tmp_path, fake("a"), fake("b")) as system:
+        job_id = await system.submit("sleep 60", preferred_cluster="a")
+        await system.until(job_id, JobState.RUNNING)
+        await asyncio.to_thread(system.scheduler.stop)
+        del system.ray["a"]
+        system.scheduler = system.another_scheduler()
+        system.scheduler.start()
+        await system.until(job_id, JobState.UNREACHABLE)
+        await asyncio.to_thread(system.scheduler.jobs.stop, [job_id])
+        await system.until(job_id, JobState.STOPPED)
+        await asyncio.to_thread(system.scheduler.stop)
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -10,7 +10,6 @@ from tests.system import FAST
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
-from ray_multicluster_scheduler.engine.logs import bounded, missing_bytes, without_note
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.runners import ShellRunner
 
@@ -126,12 +125,3 @@ async def test_what_is_kept_of_a_cluster_that_is_gone_is_shown_to_the_end(
     await ray.go_dark()
     text = "".join([piece async for piece in aio.tail_job_logs(job_id)])
     assert text.endswith("\none\ntwo\n")
-
-
-def test_a_kept_log_is_cut_between_two_characters_and_says_how_much_is_missing() -> None:
-    whole = "é" * 50
-    kept = bounded(whole, 11)
-    assert without_note(kept) == "é" * 5
-    assert missing_bytes(kept) == 90
-    assert bounded(whole, 100) == without_note(whole) == whole
-    assert missing_bytes(whole) == 0

@@ -63,7 +63,9 @@ async def watching(config: Config) -> AsyncIterator[ClusterWatch]:
     """Open all clusters of a configuration and close them again."""
     apis = {spec.name: late.open_ray_api(spec, os.environ) for spec in config.clusters}
     try:
-        yield late.ClusterWatch(apis, clock=SystemClock(), settings=config.settings, jitter=random.random)
+        yield late.ClusterWatch(
+            apis, clock=SystemClock(), settings=config.settings, jitter=random.random, lists_jobs=True
+        )
     finally:
         await asyncio.gather(*(api.close() for api in apis.values()))
 
@@ -132,7 +134,7 @@ def cluster_rows(config: Config, watch: ClusterWatch, books: Books) -> list[Row]
         Row(
             spec=replace(spec, drained=books.drains.get(spec.name, (spec.drained, ""))[0]),
             snapshot=snapshots[spec.name],
-            jobs=watch.last_jobs(spec.name),
+            jobs=listing.jobs if (listing := watch.listing(spec.name)) else None,
             age_s=snapshots[spec.name].age_s(now),
             claimed=books.claims.get(spec.name, {}),
         )

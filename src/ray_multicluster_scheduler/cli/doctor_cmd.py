@@ -62,7 +62,11 @@ async def _examine(spec: ClusterSpec, config: Config, stack: AsyncExitStack) -> 
         api=api,
         anonymous=anonymous,
         watch=late.ClusterWatch(
-            {spec.name: api}, clock=SystemClock(), settings=config.settings, jitter=random.random
+            {spec.name: api},
+            clock=SystemClock(),
+            settings=config.settings,
+            jitter=random.random,
+            lists_jobs=True,
         ),
         token_set=bool(spec.auth_token_env and os.environ.get(spec.auth_token_env)),
         ours=Versions(ray=metadata.version("ray"), python=platform.python_version()),

@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from ray_multicluster_scheduler.client.current import working_scheduler
-from ray_multicluster_scheduler.engine.logs import missing_bytes, without_note
 from ray_multicluster_scheduler.engine.tasks import wait_for
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore, RayApi
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -162,7 +162,7 @@ class _Follower:
         api = self._api_of(job)
         if api is not None and job.remote_id is not None and (kept is None or self._misses(kept)):
             with suppress(ClusterError):
-                self._out((await api.job_logs(job.remote_id))[self._offset :])
+                self._put_rest(await api.job_logs(job.remote_id))
                 return
         self._put_rest(kept or "")
 

@@ -110,6 +110,15 @@ class Settings(_Section):
         le=10**7,
         description="A store that holds more loses its oldest logs, then the oldest jobs that have ended.",
     )
+    ended_jobs_on_cluster: int = Field(
+        200,
+        ge=0,
+        le=1_000_000_000,
+        description=(
+            "Ended jobs of ours that each cluster goes on listing; older ones are deleted there, "
+            "once their result and log are kept here."
+        ),
+    )
     log_keep_bytes: int = Field(
         1048576, ge=0, le=2**30, description="The end of each job's log of which we keep a copy."
     )

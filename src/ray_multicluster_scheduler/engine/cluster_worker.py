@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.forget import Forgetter
 from ray_multicluster_scheduler.engine.logs import LogReader
 from ray_multicluster_scheduler.engine.look import Look, Looker
 from ray_multicluster_scheduler.engine.rules import judge_rules, retry_rules
@@ -17,9 +19,10 @@ from ray_multicluster_scheduler.engine.stops import Stops
 from ray_multicluster_scheduler.engine.sweep import Sweeper
 from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together
 from ray_multicluster_scheduler.engine.throttles import Throttles
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
 from ray_multicluster_scheduler.policy.looks import look_interval_s
@@ -28,6 +31,12 @@ from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
+#: The cluster's whole job list is read once in so many probes, unless there are strays; and never longer than
+#: a twentieth of the time.
+SWEEP_PROBES = 12
+SWEEP_REST = 20
+#: Between two rounds of deletes.
+FORGET_PAUSE_S = 0.2
 #: The cluster is gone or silent, with all its jobs: they are started anew one after another.
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 
@@ -59,12 +68,15 @@ class ClusterWorker:
         self._looker = Looker(context, spec, api)
         self._stops = Stops(context, api)
         self._logs = LogReader(context, api)
-        self._sweeper = Sweeper(context, board, spec.name, self._stops)
+        self._sweeper = Sweeper(context, board, spec.name, api, self._stops)
+        self._forgetter = Forgetter(context, spec.name, api)
         self._sending: dict[str, asyncio.Task[None]] = {}
         #: Attempts that this leader placed and has not tried to send: nothing can be there yet.
         self._fresh: dict[_Key, RemoteSubmit] = {}
         self._refusals: dict[_Key, list[str]] = {}
-        self._listed: tuple[RemoteJob, ...] | None = None
+        #: Monotonic time of the next sweep.
+        self._sweep_at = float("-inf")
+        self._tidy = asyncio.Event()
         self._strays: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
         self._look_took_s = 0.0
@@ -82,15 +94,25 @@ class ClusterWorker:
         self._looked_at = float("-inf")
         self._wake.set()
 
-    def listed(self, jobs: tuple[RemoteJob, ...]) -> None:
-        """Take note of all jobs that a probe has found, ours or not: strays among them are stopped."""
-        self._listed = jobs
+    def changed(self) -> None:
+        """Take note that the cluster is not what it was: jobs that were given up may be back with it."""
+        self._sweep_at = float("-inf")
+        self._tidy.set()
+        self.look_now()
 
     async def run(self) -> None:
         """Step when woken, and at the pace of what is going on; cancel to end."""
-        alone = Alone(self.name, "handling its jobs", self._context.watch.reporter(self.name, "worker"))
+        work = Alone(self.name, "handling its jobs", self._context.watch.reporter(self.name, "worker"))
+        tidy = Alone(self.name, "tidying up there", lambda _: None)  # jobs do not depend on it
         try:
-            await repeat(lambda: alone.run(self.step), self._wake, lambda: alone.pause_s(self._pause_s()))
+            await together(
+                [
+                    repeat(lambda: work.run(self.step), self._wake, lambda: work.pause_s(self._pause_s())),
+                    repeat(
+                        lambda: tidy.run(self.tidy), self._tidy, lambda: tidy.pause_s(self._tidy_pause_s())
+                    ),
+                ]
+            )
         finally:
             await cancel_all(self._sending.values())
 
@@ -110,7 +132,6 @@ class ClusterWorker:
             elif await self._reconcile(known):
                 await self._stop_unwanted()
                 self.looked.set()
-        await self._sweep()
 
     # -- sending
 
@@ -167,7 +188,11 @@ class ClusterWorker:
         moves, log = await self._outcome(job, verdict)
         for transition in moves:
             self._context.crash_point(f"seen:{transition.new.value}")
-        await self._board.apply(moves, log=log)
+        moved = await self._board.apply(moves, log=log)
+        if moved and log is not None and job.remote_id is not None:
+            self._forgetter.ended(job.remote_id)
+            if self._forgetter.is_due:
+                self._tidy.set()
 
     async def _outcome(self, job: Job, verdict: Verdict) -> _Outcome:
         if verdict.act is Act.SEND:
@@ -228,10 +253,30 @@ class ClusterWorker:
         ]
         await together(self._stops.ask(remote_id) for remote_id in unwanted)
 
-    async def _sweep(self) -> None:
-        if self._listed is not None:
-            listed, self._listed = self._listed, None
-            self._strays = await self._sweeper.sweep(listed)
+    # -- tidying up
+
+    async def tidy(self) -> None:
+        """Sweep when it is time, and delete ended jobs that the cluster need not remember any longer."""
+        clock, seen = self._context.clock, self._context.watch.snapshots()[self.name]
+        if seen.health is Health.HEALTHY and clock.monotonic() >= self._sweep_at:
+            began_at = clock.monotonic()
+            with suppress(ClusterError):  # what is wrong with it is for the probes to tell
+                swept = await self._sweeper.sweep()
+                self._strays, self._looker.remembered = swept.suspects, swept.remembered
+                self._forgetter.found(swept.ended)
+            now = clock.monotonic()
+            self._sweep_at = now + max(self._sweep_interval_s(), SWEEP_REST * (now - began_at))
+        await self._forgetter.step()
+
+    def _sweep_interval_s(self) -> float:
+        probe_interval_s = self._context.settings.probe_interval_s
+        return probe_interval_s if self._strays else SWEEP_PROBES * probe_interval_s
+
+    def _tidy_pause_s(self) -> float:
+        if self._forgetter.is_due:
+            return FORGET_PAUSE_S
+        left_s = self._sweep_at - self._context.clock.monotonic()
+        return max(left_s, self._context.settings.probe_interval_s)
 
     # -- pace
 

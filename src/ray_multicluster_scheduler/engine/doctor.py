@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from ray_multicluster_scheduler.engine.doors import knock
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.files import local_path
-from ray_multicluster_scheduler.policy.diagnosis import Door, Evidence, Versions
+from ray_multicluster_scheduler.policy.diagnosis import Evidence, Versions
 from ray_multicluster_scheduler.ports import RayApi
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ async def examine(
     `anonymous` is the same cluster without a token, `watch` one that has the cluster under its name, `folder`
     that of clusters.yaml.
     """
-    host, port = _host_and_port(f"//{spec.head_address}")
-    hosts = dict.fromkeys([_host_and_port(spec.dashboard)[0], host])
+    host, port = spec.head
+    hosts = dict.fromkeys([urlsplit(spec.dashboard).hostname or "", host])
     version, without_token, snapshot, door, found = await asyncio.gather(
         _answer_or_error(api.version()),
         _answer_or_error(anonymous.version()),
@@ -47,7 +48,7 @@ async def examine(
         knock(host, port, timeout_s=timeout_s),
         asyncio.gather(*(resolve(name, timeout_s=timeout_s) for name in hosts)),
     )
-    jobs = watch.last_jobs(spec.name)
+    listing = watch.listing(spec.name)
     return Evidence(
         spec=spec,
         addresses=dict(zip(hosts, found, strict=True)),
@@ -55,7 +56,7 @@ async def examine(
         anonymous=without_token,
         token_set=token_set,
         snapshot=snapshot,
-        jobs_listed=None if jobs is None else len(jobs),
+        jobs_listed=None if listing is None else listing.remembered,
         client_door=door,
         ours=ours,
         packed={str(path): path.exists() for path in _directories(spec, folder)},
@@ -79,25 +80,8 @@ async def resolve(host: str, *, timeout_s: float) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def knock(host: str, port: int, *, timeout_s: float) -> Door:
-    """Open a TCP connection and close it again."""
-    try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
-    except ConnectionRefusedError:
-        return Door.REFUSED
-    except (OSError, UnicodeError, asyncio.TimeoutError):
-        return Door.SILENT
-    writer.close()
-    return Door.OPEN
-
-
 async def _answer_or_error(call: Awaitable[T]) -> T | ClusterError:
     try:
         return await call
     except ClusterError as error:
         return error
-
-
-def _host_and_port(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

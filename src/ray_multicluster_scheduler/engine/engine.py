@@ -269,10 +269,8 @@ class Leadership:
 
     def _on_probe(self, probed: Probed) -> None:
         worker = self.workers[probed.snapshot.name]
-        if probed.jobs is not None:
-            worker.listed(probed.jobs)
         if probed.changed:
-            worker.look_now()
+            worker.changed()
         self._publish_in_time(urgent=probed.changed)
         self._plan.set()
 

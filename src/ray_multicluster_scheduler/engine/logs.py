@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterError, ClusterTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import RayApi
 
@@ -15,8 +14,9 @@ log = logging.getLogger(__name__)
 
 #: Logs of one cluster that are read at once: each may be large, and many jobs can end together.
 AT_ONCE = 4
-#: How a log begins whose own beginning was cut; see `bounded`.
-_CUT = re.compile(r"\A\[the first (\d+) bytes of this log were not kept\]\n")
+#: Between two tries to read a log whose answer broke off before it began.
+AGAIN_S = 1.0
+TRIES = 2
 
 
 class LogReader:
@@ -32,31 +32,14 @@ class LogReader:
         if job.remote_id is None:
             return None
         async with self._slots:
-            try:
-                text = await self._api.job_logs(job.remote_id)
-            except ClusterError as error:
-                log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
-                return None
-        return bounded(text, self._context.settings.log_keep_bytes)
-
-
-def bounded(text: str, keep_bytes: int) -> str:
-    """Return the end of a log, saying so when the beginning was cut."""
-    raw = text.encode()
-    if len(raw) <= keep_bytes:
-        return text
-    cut = len(raw) - keep_bytes
-    while cut < len(raw) and raw[cut] & 0xC0 == 0x80:  # not in the middle of a character
-        cut += 1
-    return f"[the first {cut} bytes of this log were not kept]\n" + raw[cut:].decode()
-
-
-def missing_bytes(kept: str) -> int:
-    """Return how much of a log was cut before it was kept."""
-    note = _CUT.match(kept)
-    return int(note[1]) if note else 0
-
-
-def without_note(kept: str) -> str:
-    """Return a kept log without the line that says what was cut."""
-    return _CUT.sub("", kept, count=1)
+            for tries in range(1, TRIES + 1):
+                try:
+                    return await self._api.job_logs(
+                        job.remote_id, last_bytes=self._context.settings.log_keep_bytes
+                    )
+                except ClusterError as error:
+                    if tries == TRIES or not isinstance(error, (ClusterTimeout, ClusterBadAnswer)):
+                        log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
+                        return None
+                await asyncio.sleep(AGAIN_S)
+        return None

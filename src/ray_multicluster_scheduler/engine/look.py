@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.tasks import together, within
-from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, RemoteJobNotFound
+from ray_multicluster_scheduler.engine.doors import knock
+from ray_multicluster_scheduler.engine.tasks import together
+from ray_multicluster_scheduler.errors import (
+    ClusterBadAnswer,
+    ClusterError,
+    ClusterTimeout,
+    ClusterUnreachable,
+    RemoteJobNotFound,
+)
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.policy.diagnosis import Door
 from ray_multicluster_scheduler.policy.judge import Sight
-from ray_multicluster_scheduler.policy.remote_request import is_ours
+from ray_multicluster_scheduler.policy.remote_request import is_ours, one_of
 from ray_multicluster_scheduler.ports import RayApi
 
 #: Up to SINGLE_READS + listed / LISTED_PER_READ jobs are read one by one: beyond that a single list call is
 #: cheaper for the cluster, although Ray lists every job that it remembers.
 SINGLE_READS = 4
 LISTED_PER_READ = 20
+READS_AT_ONCE = 16
 CONNECT_TIMEOUT_S = 2.0
 #: Two failed looks that are further apart than this, and than twenty polls, are not one silence: this process
 #: was stopped in between.
@@ -57,6 +65,9 @@ class Looker:
         self._spec = spec
         self._api = api
         self._longest_gap_s = LONGEST_GAP_S + LONGEST_GAP_POLLS * context.settings.poll_interval_s
+        #: How much the cluster's job list is known to hold; None: unknown, or it cannot be read.
+        self.remembered: int | None = None
+        self._reads = asyncio.Semaphore(READS_AT_ONCE)
         #: All monotonic: of the first look of this silence, of its last one, and since when all is refused.
         self._silent_since: float | None = None
         self._silent_at = 0.0
@@ -93,10 +104,8 @@ class Looker:
 
     async def _read(self, jobs: Sequence[Job]) -> dict[str, RemoteJob]:
         """Return those of these jobs that the cluster has. Somebody else's job of the same id is not one."""
-        remembered = len(self._context.watch.last_jobs(self._spec.name) or ())
-        if len(jobs) > SINGLE_READS + remembered / LISTED_PER_READ:
-            listed = await self._api.list_jobs()
-        else:
+        listed = await self._list(frozenset(job.remote_id or "" for job in jobs))
+        if listed is None:
             reads = await together(self._read_one(job.remote_id or "") for job in jobs)
             listed = tuple(remote for remote in reads if remote is not None)
         by_id = {remote.submission_id: remote for remote in listed}
@@ -108,11 +117,24 @@ class Looker:
             and is_ours(remote, job.submission_id, origin=origin)
         }
 
-    async def _read_one(self, remote_id: str) -> RemoteJob | None:
-        try:
-            return await self._api.get_job(remote_id)
-        except RemoteJobNotFound:
+    async def _list(self, remote_ids: frozenset[str]) -> tuple[RemoteJob, ...] | None:
+        """Return these jobs out of the cluster's list; None where that is long, or cannot be read."""
+        if self.remembered is None or len(remote_ids) <= SINGLE_READS + self.remembered / LISTED_PER_READ:
             return None
+        try:
+            listing = await self._api.list_jobs(one_of(remote_ids))
+        except (ClusterTimeout, ClusterBadAnswer):
+            self.remembered = None
+            return None
+        self.remembered = listing.remembered
+        return listing.jobs
+
+    async def _read_one(self, remote_id: str) -> RemoteJob | None:
+        async with self._reads:
+            try:
+                return await self._api.get_job(remote_id)
+            except RemoteJobNotFound:
+                return None
 
     async def _silent(self, error: ClusterError) -> Look:
         """Note another silent look; whether the whole machine refuses us is evidence, mere silence is not."""
@@ -136,17 +158,7 @@ class Looker:
 
     async def _head_refuses(self) -> bool:
         """Tell whether nobody listens at the head's own address either. Opens no session there."""
-        host, _, port = self._spec.head_address.rpartition(":")
-        try:
-            _, writer = await within(CONNECT_TIMEOUT_S, asyncio.open_connection(host, int(port)))
-        except ConnectionRefusedError:
-            return True
-        except (OSError, asyncio.TimeoutError):
-            return False
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        return False
+        return await knock(*self._spec.head, timeout_s=CONNECT_TIMEOUT_S) is Door.REFUSED
 
 
 def _waiting_at(found: Iterable[RemoteJob], at: float) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """One truthful look at one cluster, within one deadline.
 
 `/api/version` answers for a minute after the cluster's control process died, so a look counts only when
-the nodes and the job list came back too. Usage and the Python version are welcome but not needed: without
-them the cluster works, and the value is unknown.
+the nodes came back too, and an answer about a job. That is one job which is not there, because a list of all
+jobs takes as long as the cluster is old. Usage, the Python version and a list are welcome but not needed:
+without them the cluster works, and the value is unknown.
 
 At most two requests are open at a time: a watch of 200 clusters stays far below the usual limit of 1024
 open files.
@@ -11,18 +12,22 @@ open files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.engine.tasks import both, within
-from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout
+from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Node, Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteVersion
+from ray_multicluster_scheduler.model.remote import Listing, RemoteStatus, RemoteVersion
 from ray_multicluster_scheduler.model.resources import Resources, plus
 from ray_multicluster_scheduler.ports import Clock, RayApi
 
 T = TypeVar("T")
+
+#: Nobody's job. Ray asks its control process for it, and says that it does not exist.
+NO_JOB = "raymc-probe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +36,8 @@ class Reading:
 
     version: RemoteVersion
     nodes: tuple[Node, ...]
-    jobs: tuple[RemoteJob, ...]
+    #: The jobs that run; None: not asked for, or not told in time.
+    listing: Listing | None
     #: None: not told in time, which does not make the cluster unusable.
     usage: Usage | None
     python_version: str | None
@@ -50,22 +56,28 @@ class Reading:
         return total
 
 
-async def read_cluster(name: str, api: RayApi, *, clock: Clock, deadline_s: float) -> Reading:
-    """Look at a cluster; raise `ClusterError` when version, nodes or job list fail or are late."""
+async def read_cluster(
+    name: str, api: RayApi, *, clock: Clock, deadline_s: float, lists_jobs: bool = False
+) -> Reading:
+    """Look at a cluster; raise `ClusterError` when version, nodes or jobs fail or are late."""
     started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
     try:
-        (version, nodes), jobs = await within(deadline_s, _needed(api))
+        (version, nodes), _ = await within(deadline_s, both(_version_and_nodes(api), _jobs_answer(api)))
     except asyncio.TimeoutError:
-        raise ClusterTimeout(name, f"no answer to nodes and job list within {deadline_s:g} s") from None
+        raise ClusterTimeout(name, f"no answer to nodes and jobs within {deadline_s:g} s") from None
     latency_s = clock.monotonic() - started
     left_s = ends_at - asyncio.get_running_loop().time()
     usage, python_version = await both(
         read_usage(api, deadline_s=left_s), _if_told(api.python_version, left_s)
     )
+    listing = None
+    if lists_jobs:
+        left_s = ends_at - asyncio.get_running_loop().time()
+        listing = await _if_told(lambda: api.list_jobs(_is_running), left_s)
     return Reading(
         version=version,
         nodes=nodes,
-        jobs=jobs,
+        listing=listing,
         usage=usage,
         python_version=python_version,
         latency_s=latency_s,
@@ -77,8 +89,13 @@ async def read_usage(api: RayApi, *, deadline_s: float) -> Usage | None:
     return await _if_told(api.usage, deadline_s)
 
 
-async def _needed(api: RayApi) -> tuple[tuple[RemoteVersion, tuple[Node, ...]], tuple[RemoteJob, ...]]:
-    return await both(_version_and_nodes(api), api.list_jobs())
+async def _jobs_answer(api: RayApi) -> None:
+    with suppress(RemoteJobNotFound):
+        await api.get_job(NO_JOB)
+
+
+def _is_running(row: Mapping[str, Any]) -> bool:
+    return row.get("status") == RemoteStatus.RUNNING.value
 
 
 async def _version_and_nodes(api: RayApi) -> tuple[RemoteVersion, tuple[Node, ...]]:

@@ -4,49 +4,97 @@ Whether an attempt was given up is read from the store after the cluster has lis
 leader's memory: every attempt is in the store before it is sent, so even a leader that has lost its lease
 without noticing cannot take a job of its successor for a stray. A job that the store does not know at all is
 left alone too: then it is the store that is not up to date.
+
+The list of a cluster's jobs is read for this and for nothing else that is needed often, so it is read rarely.
+However long it is, only so many of its rows are looked at in one sweep.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.stops import Stops
 from ray_multicluster_scheduler.model.job import Attempt, Job
-from ray_multicluster_scheduler.model.remote import RemoteJob
-from ray_multicluster_scheduler.policy.remote_request import JOB, ORIGIN
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.policy.remote_request import JOB, has_origin
+from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)
 
 #: How an attempt that came back alive after it was replaced is recorded.
 SUPERSEDED = "SUPERSEDED"
+#: Rows of one kind that one sweep takes out of a list.
+MOST_ROWS = 1_000
+#: Jobs that one sweep asks the store about, because all clusters share the store.
+MOST_EXAMINED = 50
+_ENDED = frozenset(status.value for status in RemoteStatus if status.final)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep has found, by Ray's ids."""
+
+    #: Open jobs of ours that are not known to live here.
+    suspects: frozenset[str]
+    #: Ended jobs of ours, oldest first.
+    ended: tuple[str, ...]
+    #: How many rows the list had.
+    remembered: int
+
+
+class _Ours:
+    """Chooses our own rows while a list passes by: those that have ended, and those that nobody knows."""
+
+    def __init__(self, origin: str, live: Collection[str | None]) -> None:
+        self._origin = origin
+        self._live = live
+        self._seen = {True: 0, False: 0}
+
+    def __call__(self, row: Mapping[str, Any]) -> bool:
+        status, name = row.get("status"), row.get("submission_id")
+        if not isinstance(status, str) or not isinstance(name, str) or not has_origin(row, self._origin):
+            return False
+        ended = status in _ENDED
+        if not ended and name in self._live:
+            return False
+        self._seen[ended] += 1
+        return self._seen[ended] <= MOST_ROWS
 
 
 class Sweeper:
     """Stops attempts that came back after they were given up on one cluster."""
 
-    def __init__(self, context: EngineContext, board: Board, cluster: str, stops: Stops) -> None:
+    def __init__(self, context: EngineContext, board: Board, cluster: str, api: RayApi, stops: Stops) -> None:
+        self._api = api
         self._context = context
         self._board = board
         self._cluster = cluster
         self._stops = stops
         self._told: set[str] = set()
 
-    async def sweep(self, listed: tuple[RemoteJob, ...]) -> frozenset[str]:
-        """Stop the strays among the jobs that the cluster has just listed; return the ids of suspects."""
+    async def sweep(self) -> Swept:
+        """List the cluster's jobs and stop the strays among them; raises `ClusterError`."""
         live = {job.remote_id for job in self._board.on(self._cluster)}
-        suspects = {
-            remote.submission_id: remote
-            for remote in listed
-            if not remote.status.final
-            and remote.metadata.get(ORIGIN) == self._context.store.store_id
-            and remote.submission_id not in live
-        }
+        listing = await self._api.list_jobs(_Ours(self._context.store.store_id, live))
+        ended = [remote for remote in listing.jobs if remote.status.final]
+        suspects = {remote.submission_id: remote for remote in listing.jobs if not remote.status.final}
         self._told &= suspects.keys()
-        for remote in suspects.values():
-            await self._examine(remote)
-        return frozenset(suspects)
+        # Those that were told about come last: a crowd of them must not hide another one for ever.
+        in_turn = sorted(suspects, key=lambda name: name in self._told)
+        for name in in_turn[:MOST_EXAMINED]:
+            await self._examine(suspects[name])
+        return Swept(
+            suspects=frozenset(suspects),
+            ended=tuple(
+                remote.submission_id for remote in sorted(ended, key=lambda remote: remote.end_time or 0.0)
+            ),
+            remembered=listing.remembered,
+        )
 
     async def _examine(self, remote: RemoteJob) -> None:
         found = await self._context.offload(self._find, remote)

@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_
 from ray_multicluster_scheduler.engine.tasks import together, within
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
-from ray_multicluster_scheduler.model.remote import RemoteJob
+from ray_multicluster_scheduler.model.remote import Listing
 from ray_multicluster_scheduler.policy import health
 from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.ports import Clock, RayApi
@@ -29,8 +29,6 @@ class Probed:
     """What one finished look tells those who listen."""
 
     snapshot: ClusterSnapshot
-    #: The submissions that Ray listed in this very look; None when it failed or did not ask for them.
-    jobs: tuple[RemoteJob, ...] | None
     #: Health, session or totals differ from the probe before: worth planning anew.
     changed: bool
 
@@ -45,7 +43,7 @@ class _Watched:
     api: RayApi
     snapshot: ClusterSnapshot
     track: health.Track = field(default_factory=health.Track)
-    jobs: tuple[RemoteJob, ...] | None = None
+    listing: Listing | None = None
     #: What is wrong with our own work on this cluster, by the part that says so.
     bugs: dict[str, str] = field(default_factory=dict)
     alone: Alone = field(init=False)
@@ -61,15 +59,22 @@ class ClusterWatch:
     """Keeps a fresh `ClusterSnapshot` of every cluster in `apis`; the caller opens and closes the apis.
 
     `jitter` returns numbers from 0 to 1 (such as `random.random`): it keeps many clusters from being
-    probed in the same instant.
+    probed in the same instant. With `lists_jobs` each probe also lists the jobs that run, if there is time.
     """
 
     def __init__(
-        self, apis: Mapping[str, RayApi], *, clock: Clock, settings: Settings, jitter: Callable[[], float]
+        self,
+        apis: Mapping[str, RayApi],
+        *,
+        clock: Clock,
+        settings: Settings,
+        jitter: Callable[[], float],
+        lists_jobs: bool = False,
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._jitter = jitter
+        self._lists_jobs = lists_jobs
         self._listeners: list[Listener] = []
         self._watched = {
             name: _Watched(api=api, snapshot=ClusterSnapshot(name=name)) for name, api in apis.items()
@@ -81,9 +86,9 @@ class ClusterWatch:
         """Return what was last seen of every cluster. Values of a failing one are old: see `observed_at`."""
         return {name: watched.snapshot for name, watched in self._watched.items()}
 
-    def last_jobs(self, name: str) -> tuple[RemoteJob, ...] | None:
-        """Return the job list of the last good probe, as old as the snapshot; None when there was none."""
-        return self._watched[name].jobs
+    def listing(self, name: str) -> Listing | None:
+        """Return the running jobs that the last good probe found; None when they were not told."""
+        return self._watched[name].listing
 
     def reporter(self, name: str, part: str) -> Callable[[str | None], None]:
         """Return what a part of the engine tells its bugs to: a cluster that we fail with gets no work."""
@@ -96,7 +101,7 @@ class ClusterWatch:
             else:
                 watched.bugs[part] = problem
             watched.snapshot = self._judged(watched, before)
-            self._tell(before, watched.snapshot, None)
+            self._tell(before, watched.snapshot)
 
         return report
 
@@ -118,7 +123,7 @@ class ClusterWatch:
     async def refresh(self, name: str) -> None:
         """Read again what a cluster uses, or join the look that is under way.
 
-        A probe lists all jobs that Ray remembers, which may be thousands: too much after the end of each.
+        Much less than a probe, because it is done after the end of each job.
         """
         watched = self._watched[name]
         seen = watched.looks
@@ -168,17 +173,23 @@ class ClusterWatch:
         deadline_s = self._settings.probe_timeout_s
         reading: Reading | None = None
         try:
-            reading = await read_cluster(before.name, watched.api, clock=self._clock, deadline_s=deadline_s)
+            reading = await read_cluster(
+                before.name,
+                watched.api,
+                clock=self._clock,
+                deadline_s=deadline_s,
+                lists_jobs=self._lists_jobs,
+            )
             finding = health.finding_of_nodes(reading.nodes, latency_s=reading.latency_s)
         except ClusterError as error:
             finding = health.finding_of_error(error)
         watched.track = health.judge(watched.track, finding, limit=self._settings.breaker_failures)
         after = before if reading is None else _seen(before, reading, asked_at=asked_at)
         watched.snapshot = self._judged(watched, after)
-        watched.jobs = watched.jobs if reading is None else reading.jobs
+        watched.listing = watched.listing if reading is None else reading.listing
         watched.probes += 1
         watched.looks += 1
-        self._tell(before, watched.snapshot, None if reading is None else reading.jobs)
+        self._tell(before, watched.snapshot)
 
     async def _refresh(self, watched: _Watched) -> None:
         before, asked_at = watched.snapshot, self._clock.now()
@@ -187,7 +198,7 @@ class ClusterWatch:
         if usage is None or before.observed_at is None:
             return  # what is wrong with it is for the next probe to tell
         watched.snapshot = replace(before, used=usage.used, pending=usage.pending, observed_at=asked_at)
-        self._tell(before, watched.snapshot, None)
+        self._tell(before, watched.snapshot)
 
     def _judged(self, watched: _Watched, seen: ClusterSnapshot) -> ClusterSnapshot:
         track, bug = watched.track, next(iter(watched.bugs.values()), None)
@@ -208,11 +219,9 @@ class ClusterWatch:
             jitter=self._jitter(),
         )
 
-    def _tell(
-        self, before: ClusterSnapshot, after: ClusterSnapshot, jobs: tuple[RemoteJob, ...] | None
-    ) -> None:
+    def _tell(self, before: ClusterSnapshot, after: ClusterSnapshot) -> None:
         changed = _worth_planning(before) != _worth_planning(after)
-        probed = Probed(snapshot=after, jobs=jobs, changed=changed)
+        probed = Probed(snapshot=after, changed=changed)
         for listener in tuple(self._listeners):
             listener(probed)
 

@@ -34,6 +34,12 @@ class ClusterSpec:
     drained: bool = False
 
     @property
+    def head(self) -> tuple[str, int]:
+        """Host and port of `head_address`; an IPv6 address without its brackets."""
+        host, _, port = self.head_address.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+    @property
     def home_dir(self) -> str | None:
         """The `home_dir` that this cluster's environment declares: paths are mapped between them."""
         env_vars = self.runtime_env.get("env_vars")

@@ -64,3 +64,11 @@ class RemoteJob:
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     driver_node_id: str | None = None
     driver_exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a cluster lists: the submissions that were wanted, and how many rows it remembers in all."""
+
+    jobs: tuple[RemoteJob, ...]
+    remembered: int

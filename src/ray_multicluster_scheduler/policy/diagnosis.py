@@ -189,7 +189,8 @@ def _nodes_and_jobs(seen: Evidence) -> Check:
     nodes = seen.snapshot.nodes or ()
     alive = sum(node.alive for node in nodes)
     total = show(seen.snapshot.total or {})
-    says = f"{alive} of {len(nodes)} nodes alive, {seen.jobs_listed} jobs listed, {total}"
+    listed = "no job list in time" if seen.jobs_listed is None else f"{seen.jobs_listed} jobs listed"
+    says = f"{alive} of {len(nodes)} nodes alive, {listed}, {total}"
     return Check(name="nodes and jobs", verdict=Verdict.OK, says=says)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import JobSpec, remote_id_for
@@ -51,3 +52,14 @@ def compose_submit(
 def is_ours(remote: RemoteJob, submission_id: str, *, origin: str) -> bool:
     """Tell whether a job on a cluster is an attempt of this job of ours, and not somebody else's."""
     return (remote.metadata.get(ORIGIN), remote.metadata.get(JOB)) == (origin, submission_id)
+
+
+def one_of(remote_ids: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
+    """Choose the rows of a cluster's job list that have one of these ids."""
+    return lambda row: isinstance(row.get("submission_id"), str) and row["submission_id"] in remote_ids
+
+
+def has_origin(row: Mapping[str, Any], origin: str) -> bool:
+    """Tell whether a row of a cluster's job list is ours."""
+    metadata = row.get("metadata")
+    return isinstance(metadata, Mapping) and metadata.get(ORIGIN) == origin

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,19 +19,29 @@ from ray_multicluster_scheduler.errors import (
     ClusterUnreachable,
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit, RemoteVersion
+from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteSubmit, RemoteVersion
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, refusal, translated
+from ray_multicluster_scheduler.ray_api.pieces import beginning, pieces
+from ray_multicluster_scheduler.ray_api.stream import LogEnd, Rows
 from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
+
+#: Which rows of a list are wanted, by what Ray says of them.
+Keep = Callable[[Mapping[str, Any]], bool]
 
 REQUEST_TIMEOUT_S = 10.0
 UPLOAD_TIMEOUT_S = 300.0
-#: A list of 10,000 jobs is about 6 MB; more than this is not an answer but an attack or a mistake.
-MAX_ANSWER_BYTES = 32 * 2**20
-#: A longer log is cut, with a line that says so: a log of any size must not fill our memory.
+#: Parsed in one go, which stops everything else in this process for a tenth of a second at most. The nodes of
+#: the largest clusters (Ray hands out 10,000 rows) are the largest such answer.
+MAX_ANSWER_BYTES = 4 * 2**20
+#: Read row by row: about 400,000 jobs. Who remembers more is asked for single jobs only.
+MAX_LIST_BYTES = 256 * 2**20
+#: Of a longer log its end is returned, with a line that says so.
 MAX_LOG_BYTES = 32 * 2**20
-#: Of an error, only the beginning can matter (a traceback of Ray has 1 to 3 kB).
-MAX_ERROR_BYTES = 64 * 2**10
+#: Nobody keeps more of a log than its end; all of it has to pass by to get there.
+MAX_STREAM_BYTES = 2**30
+#: A log may take so many deadlines of a call while it keeps coming.
+LOG_DEADLINES = 6
 #: Largest frame of a tailed log; Ray sends about 20,000 characters in one.
 MAX_FRAME_BYTES = 4 * 2**20
 #: Nobody listens behind a connection that is not made by then; never more than half of the deadline.
@@ -42,11 +53,13 @@ TAIL_CLOSE_S = 0.01
 #: The most that Ray's state API hands out; its default of 100 would hide the other nodes.
 MAX_NODES = 10_000
 
-LOG_IS_CUT = f"\n[the log is longer: only its first {MAX_LOG_BYTES // 2**20} MiB are shown]\n"
-
 
 def open_ray_api(
-    spec: ClusterSpec, environ: Mapping[str, str], *, request_timeout_s: float = REQUEST_TIMEOUT_S
+    spec: ClusterSpec,
+    environ: Mapping[str, str],
+    *,
+    request_timeout_s: float = REQUEST_TIMEOUT_S,
+    upload_timeout_s: float = UPLOAD_TIMEOUT_S,
 ) -> HttpRayApi:
     """Return the client for a cluster, with its token out of the environment.
 
@@ -54,7 +67,12 @@ def open_ray_api(
     the calls to a cluster that wants the token fail with `ClusterAuthFailed`, which names the variable.
     """
     token = environ.get(spec.auth_token_env, "").strip() if spec.auth_token_env else ""
-    return HttpRayApi(spec, token=token or None, request_timeout_s=request_timeout_s)
+    return HttpRayApi(
+        spec,
+        token=token or None,
+        request_timeout_s=request_timeout_s,
+        upload_timeout_s=upload_timeout_s,
+    )
 
 
 class HttpRayApi:
@@ -132,10 +150,21 @@ class HttpRayApi:
         with translated(self._spec):
             return parse.job(parse.json_object(await self._call("GET", _job_path(submission_id))))
 
-    async def list_jobs(self) -> tuple[RemoteJob, ...]:
+    async def list_jobs(self, keep: Keep = lambda _: True) -> Listing:
         """See `ports.RayApi`."""
         with translated(self._spec):
-            return parse.jobs(parse.json_list(await self._call("GET", "/api/jobs/")))
+            rows, remembered = await self._list(keep)
+            return Listing(jobs=parse.jobs(rows), remembered=remembered)
+
+    async def _list(self, keep: Keep) -> tuple[list[Mapping[str, Any]], int]:
+        """Return those rows of the job list that `keep` wants, and how many there are."""
+        rows, kept, listed = Rows(), list[Mapping[str, Any]](), 0
+        async with self._answer("GET", "/api/jobs/") as response:
+            async for piece in pieces(response, MAX_LIST_BYTES):
+                found = rows.feed(piece) if piece else rows.end()
+                listed += len(found)
+                kept += filter(keep, found)
+        return kept, listed
 
     async def stop_job(self, submission_id: str) -> bool:
         """See `ports.RayApi`."""
@@ -148,13 +177,25 @@ class HttpRayApi:
         with translated(self._spec):
             await self._call("DELETE", _job_path(submission_id))
 
-    async def job_logs(self, submission_id: str) -> str:
-        """Return the whole log so far; one of more than `MAX_LOG_BYTES` is cut and says so."""
+    async def job_logs(self, submission_id: str, *, last_bytes: int = MAX_LOG_BYTES) -> str:
+        """See `ports.RayApi`."""
+        end = LogEnd(last_bytes)
+        total_s = LOG_DEADLINES * self._request_timeout_s
+        timeout = aiohttp.ClientTimeout(
+            total=total_s, sock_connect=_connect_s(self._request_timeout_s), sock_read=self._request_timeout_s
+        )
         with translated(self._spec):
-            raw = await self._call("GET", f"{_job_path(submission_id)}/logs", limit=MAX_LOG_BYTES + 1)
-            if len(raw) > MAX_LOG_BYTES:
-                return parse.cut_logs(raw[:MAX_LOG_BYTES]) + LOG_IS_CUT
-            return parse.logs(parse.json_object(raw))
+            try:
+                async with self._answer(
+                    "GET", f"{_job_path(submission_id)}/logs", timeout=timeout
+                ) as response:
+                    async for piece in pieces(response, MAX_STREAM_BYTES):
+                        end.feed(piece)
+            except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+                if not end.begun:
+                    raise
+                return end.text(complete=False)
+            return end.text()
 
     async def tail_job_logs(self, submission_id: str) -> AsyncGenerator[str, None]:
         """See `ports.RayApi`."""
@@ -208,26 +249,46 @@ class HttpRayApi:
         json: Mapping[str, Any] | None = None,
         data: Any = None,
         timeout_s: float | None = None,
-        limit: int | None = None,
+        most: int | None = None,
         hidden: Collection[str] = (),
     ) -> bytes:
-        """Make one call and return the body of its success, at most `limit` bytes of it when given."""
+        """Make one call and return the body of its success, of at most `most` bytes."""
+        timeout = _timeout(timeout_s or self._request_timeout_s)
+        body = bytearray()
+        async with self._answer(
+            method, path, json=json, data=data, timeout=timeout, hidden=hidden
+        ) as response:
+            async for piece in pieces(response, most or MAX_ANSWER_BYTES):
+                body += piece
+        return bytes(body)
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        data: Any = None,
+        timeout: aiohttp.ClientTimeout | None = None,
+        hidden: Collection[str] = (),
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Make one call and hand out its answer, unread, when it is a success."""
         async with self._open_session().request(
             method,
             self._url(path),
             json=json,
             data=data,
-            timeout=_timeout(timeout_s or self._request_timeout_s),
+            timeout=timeout or _timeout(self._request_timeout_s),
             allow_redirects=False,
         ) as response:
             if response.status != 200:
-                words = (await _read(response, MAX_ERROR_BYTES)).decode("utf-8", "replace")
+                words = (await beginning(response)).decode("utf-8", "replace")
                 secrets = [*hidden, *([self._token] if self._token else [])]
                 raise refusal(self._spec, response.status, words, hidden=secrets)
-            raw = await _read(response, limit or MAX_ANSWER_BYTES + 1)
-            if limit is None and len(raw) > MAX_ANSWER_BYTES:
-                raise MalformedAnswer(f"it is longer than {MAX_ANSWER_BYTES // 2**20} MiB")
-            return raw
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise MalformedAnswer("it is packed, which it was asked not to be")
+            yield response
 
     def _url(self, path: str) -> URL:
         return URL(self._spec.dashboard.rstrip("/") + path, encoded=True)
@@ -242,13 +303,16 @@ class HttpRayApi:
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._tls()),
                 timeout=_timeout(self._request_timeout_s),
                 headers=self._headers(),
+                # A few packed bytes can become gigabytes, and would be unpacked while all others wait.
+                auto_decompress=False,
+                trace_configs=[_no_redirects(self._spec)],
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
             )
         return self._session
 
     def _headers(self) -> dict[str, str]:
-        headers = {"User-Agent": "ray-multicluster-scheduler"}
+        headers = {"User-Agent": "ray-multicluster-scheduler", "Accept-Encoding": "identity"}
         if self._token is None:
             return headers
         if not (self._token.isascii() and self._token.isprintable()):
@@ -271,17 +335,24 @@ class HttpRayApi:
 
 
 def _timeout(total_s: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_TIMEOUT_S, total_s / 2))
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=_connect_s(total_s))
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """Read at most `limit` bytes of a body, however much there is."""
-    body = bytearray()
-    async for chunk in response.content.iter_chunked(2**16):
-        body += chunk
-        if len(body) >= limit:
-            break
-    return bytes(body[:limit])
+def _connect_s(total_s: float) -> float:
+    return min(CONNECT_TIMEOUT_S, total_s / 2)
+
+
+def _no_redirects(spec: ClusterSpec) -> aiohttp.TraceConfig:
+    """Refuse to follow a redirect: for a tail, aiohttp has no other way to say so."""
+
+    async def refuse(
+        _session: object, _context: object, redirect: aiohttp.TraceRequestRedirectParams
+    ) -> None:
+        raise refusal(spec, redirect.response.status, "")
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_redirect.append(refuse)
+    return tracing
 
 
 def _job_path(submission_id: str) -> str:

@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -41,11 +40,6 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 def json_object(raw: bytes) -> dict[str, Any]:
     """Return a JSON object."""
     return _object(json.loads(raw), "the answer")
-
-
-def json_list(raw: bytes) -> list[Any]:
-    """Return a JSON array."""
-    return _list(json.loads(raw), "the answer")
 
 
 def version(answer: Mapping[str, Any]) -> RemoteVersion:
@@ -171,24 +165,9 @@ def job(answer: Mapping[str, Any]) -> RemoteJob:
     )
 
 
-def jobs(rows: Iterable[object]) -> tuple[RemoteJob, ...]:
-    """Read `GET /api/jobs/`. One bad row spoils the answer: a job that is left out would look lost."""
-    objects = (_object(row, "a job") for row in rows)
-    return tuple(job(row) for row in objects if row.get("type", "SUBMISSION") == "SUBMISSION")
-
-
-def logs(answer: Mapping[str, Any]) -> str:
-    """Read `GET /api/jobs/{id}/logs`."""
-    return _text(answer, "logs")
-
-
-def cut_logs(raw: bytes) -> str:
-    """Read the beginning of a log whose answer was too long to be read to its end."""
-    text = raw.decode("utf-8", "ignore")
-    for dropped in range(8):  # the cut may be in the middle of an escape, the longest is \\uXXXX
-        with suppress(json.JSONDecodeError):
-            return logs(_object(json.loads(text[: len(text) - dropped] + '"}'), "the answer"))
-    raise MalformedAnswer("a log that is not JSON")
+def jobs(rows: Iterable[Mapping[str, Any]]) -> tuple[RemoteJob, ...]:
+    """Read rows of `GET /api/jobs/`. A bad one spoils the answer: a job that is left out would look lost."""
+    return tuple(job(row) for row in rows if row.get("type", "SUBMISSION") == "SUBMISSION")
 
 
 def status_text(answer: Mapping[str, Any]) -> str:

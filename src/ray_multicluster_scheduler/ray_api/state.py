@@ -14,6 +14,8 @@ from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translate
 
 #: The most that Ray's state API hands out.
 MAX_ROWS = 10_000
+#: Of that many rows. Not for the engine: parsing them takes longer than other clusters should wait.
+MAX_STATE_BYTES = 32 * 2**20
 #: Of the largest process id, and more.
 _DIGITS = 19
 #: Ray Client starts such a process on the cluster for each connection.
@@ -131,12 +133,12 @@ class StateApi(HttpRayApi):
     async def drivers(self) -> tuple[Driver, ...]:
         """Return the programs that have not ended: jobs, Ray Client sessions and others."""
         with translated(self._spec):
-            found = parse.json_list(await self._call("GET", "/api/jobs/"))
-            return tuple(_driver(row) for row in found if isinstance(row, Mapping) and _is_live_driver(row))
+            found, _ = await self._list(_is_live_driver)
+            return tuple(_driver(row) for row in found)
 
     async def _rows(self, path: str) -> list[Mapping[str, Any]]:
         with translated(self._spec):
-            answer = parse.json_object(await self._call("GET", path))
+            answer = parse.json_object(await self._call("GET", path, most=MAX_STATE_BYTES))
             try:
                 rows = answer["data"]["result"]["result"]
             except (KeyError, TypeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.states import LIVE
@@ -25,6 +25,16 @@ _LAST_EVENTS = ForIds(
     )
 )
 _KEEP_LOG = Prepared(insert(logs))
+_KEPT_ENDS = ForIds(
+    lambda ids: (
+        select(attempts.c.remote_id)
+        .join(
+            logs,
+            and_(logs.c.submission_id == attempts.c.submission_id, logs.c.attempt == attempts.c.number),
+        )
+        .where(attempts.c.submission_id.in_(ids), attempts.c.outcome.is_not(None))
+    )
+)
 
 
 def list_attempts(tx: Connection, submission_id: str) -> tuple[Attempt, ...]:
@@ -88,6 +98,12 @@ def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:
     require(tx, sorted({submission_id for submission_id, _, _ in kept}))
     _FORGET_LOG.run(tx, [{"of_job": job, "of_attempt": number} for job, number, _ in kept])
     _KEEP_LOG.run(tx, [{"submission_id": job, "attempt": number, "text": text} for job, number, text in kept])
+
+
+def kept_ends(tx: Connection, remote_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of these attempts that have ended and whose log is kept."""
+    job_ids = {remote_id.rpartition("--r")[0] or remote_id for remote_id in remote_ids} | set(remote_ids)
+    return frozenset(remote_id for (remote_id,) in _KEPT_ENDS.rows(tx, sorted(job_ids))) & set(remote_ids)
 
 
 def load_log(tx: Connection, submission_id: str, attempt: int | None) -> str | None:

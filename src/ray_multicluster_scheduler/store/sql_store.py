@@ -201,6 +201,11 @@ class SqlStore:
         with self._database.read() as tx:
             return history.load_log(tx, submission_id, attempt)
 
+    def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
+        """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
+        with self._database.read() as tx:
+            return history.kept_ends(tx, remote_ids)
+
     # Clusters
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str, now: float) -> None:

@@ -62,7 +62,7 @@ class Faults:
         self._troubles.append(_Trouble(kind=kind, times=times, only=only))
 
     def lie(self, change: Callable[[bytes], bytes], *, times: int | None = None, only: str = "") -> None:
-        """Execute a request, and answer with what `change` makes of the truth."""
+        """Execute a request, and answer with what `change` makes of the truth, unless that is an error."""
         self._troubles.append(_Trouble(kind="lie", times=times, only=only, lie=change))
 
     def hang(self, *, spare: str | None = None) -> None:
@@ -116,7 +116,7 @@ class Faults:
             return web.Response(
                 body=response.body[: len(response.body) // 2], content_type="application/json"
             )
-        if trouble is not None and trouble.lie is not None:
+        if trouble is not None and trouble.lie is not None and response.status == 200:
             return web.Response(body=trouble.lie(response.body), content_type="application/json")
         return await self._drip(request, response, response.body) if self._drip_s else response
 

@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.engine.probe import NO_JOB
 from ray_multicluster_scheduler.engine.watch import ClusterWatch, Probed
-from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable
+from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Health, Node, Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteVersion
+from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteStatus, RemoteVersion
 
 INTERVAL_S = 5.0
 REFUSED = ClusterUnreachable("a", "connection refused", refused=True)
 HANG = asyncio.Event  # an answer that never comes
+
+
+def a_job() -> RemoteJob:
+    return RemoteJob(submission_id="j1", status=RemoteStatus.RUNNING, entrypoint="python a.py")
 
 
 class ManualClock:
@@ -38,7 +43,8 @@ class ScriptedApi:
         self.answers: dict[str, Any] = {
             "version": RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s1"),
             "nodes": (a_node(),),
-            "jobs": (),
+            "jobs": RemoteJobNotFound("a", "no such job", status=404),
+            "list": Listing(jobs=(a_job(),), remembered=7),
             "usage": Usage(total={"CPU": 4.0}, used={"CPU": 1.0}, pending=()),
             "python": "3.11.7",
             **answers,
@@ -68,8 +74,13 @@ class ScriptedApi:
     async def nodes(self) -> Any:
         return await self._answer("nodes")
 
-    async def list_jobs(self) -> Any:
+    async def get_job(self, submission_id: str) -> Any:
+        assert submission_id == NO_JOB
         return await self._answer("jobs")
+
+    async def list_jobs(self, keep: object) -> Any:
+        assert keep
+        return await self._answer("list")
 
     async def usage(self) -> Any:
         return await self._answer("usage")
@@ -83,45 +94,57 @@ def a_node(**changes: Any) -> Node:
     return Node(**{**plain, "resources": {"CPU": 2.0}, **changes})
 
 
-def a_job() -> RemoteJob:
-    return RemoteJob(submission_id="j1", status=RemoteStatus.RUNNING, entrypoint="python a.py")
-
-
 def watching(
     clock: ManualClock | None = None,
     *,
     deadline_s: float = 60.0,
     jitter: Callable[[], float] = lambda: 0.5,
+    lists_jobs: bool = False,
     **apis: ScriptedApi,
 ) -> ClusterWatch:
     settings = Settings(probe_interval_s=INTERVAL_S, probe_timeout_s=deadline_s, breaker_failures=3)
-    return ClusterWatch(apis, clock=clock or ManualClock(), settings=settings, jitter=jitter)  # type: ignore[arg-type]
+    return ClusterWatch(
+        apis,  # type: ignore[arg-type]
+        clock=clock or ManualClock(),
+        settings=settings,
+        jitter=jitter,
+        lists_jobs=lists_jobs,
+    )
 
 
 async def test_before_the_first_probe_nothing_is_known() -> None:
     watch = watching(a=ScriptedApi())
     assert watch.snapshots()["a"].health is Health.UNKNOWN
     assert watch.snapshots()["a"].total is None
-    assert watch.last_jobs("a") is None
+    assert watch.listing("a") is None
 
 
 async def test_a_good_probe_fills_the_snapshot() -> None:
     clock = ManualClock()
-    watch = watching(clock, a=ScriptedApi(jobs=(a_job(),)))
+    watch = watching(clock, a=ScriptedApi(list=AssertionError("nobody needs it")))
     seen = await watch.probe("a")
     assert (seen.health, seen.problem) == (Health.HEALTHY, None)
     assert (seen.total, seen.used, seen.pending) == ({"CPU": 4.0}, {"CPU": 1.0}, ())
     assert (seen.ray_version, seen.python_version, seen.session_name) == ("2.60.0", "3.11.7", "s1")
     assert (seen.nodes, seen.latency_s, seen.observed_at) == ((a_node(),), 0.0, clock.now())
-    assert watch.last_jobs("a") == (a_job(),)
+    assert watch.listing("a") is None
     assert watch.snapshots() == {"a": seen}
+
+
+@pytest.mark.parametrize(
+    "answer", [Listing(jobs=(a_job(),), remembered=7), HANG, ClusterBadAnswer("a", "long")]
+)
+async def test_a_list_of_jobs_is_welcome_where_it_is_shown_but_never_needed(answer: Any) -> None:
+    watch = watching(deadline_s=0.2, lists_jobs=True, a=ScriptedApi(list=answer))
+    assert (await watch.probe("a")).health is Health.HEALTHY
+    assert watch.listing("a") == (answer if isinstance(answer, Listing) else None)
 
 
 @pytest.mark.parametrize("needed", ["version", "nodes", "jobs"])
 @pytest.mark.parametrize(
     ("trouble", "problem"),
     [
-        (HANG, "no answer to nodes and job list within 0.1 s"),
+        (HANG, "no answer to nodes and jobs within 0.1 s"),
         (ClusterBadAnswer("a", "an HTML page instead of JSON"), "an HTML page instead of JSON"),
     ],
 )
@@ -146,7 +169,7 @@ async def test_without_usage_the_use_is_unknown_and_the_totals_come_from_the_liv
 
 
 async def test_a_failed_probe_keeps_the_last_known_values_with_their_age() -> None:
-    clock, api = ManualClock(), ScriptedApi(jobs=(a_job(),))
+    clock, api = ManualClock(), ScriptedApi()
     watch = watching(clock, a=api)
     good = await watch.probe("a")
     clock.advance(7)
@@ -156,16 +179,14 @@ async def test_a_failed_probe_keeps_the_last_known_values_with_their_age() -> No
     assert (seen.total, seen.used, seen.session_name) == (good.total, good.used, good.session_name)
     assert seen.age_s(clock.now()) == 7
     assert seen.score < good.score
-    assert watch.last_jobs("a") == (a_job(),)
 
 
 async def test_a_dead_head_is_unhealthy_but_its_nodes_and_jobs_are_news() -> None:
-    api = ScriptedApi(nodes=(a_node(alive=False),), jobs=(a_job(),))
+    api = ScriptedApi(nodes=(a_node(alive=False),))
     watch = watching(a=api)
     seen = await watch.probe("a")
     assert seen.health is Health.UNHEALTHY
     assert seen.nodes == (a_node(alive=False),)
-    assert watch.last_jobs("a") == (a_job(),)
 
 
 async def test_nothing_that_was_asked_outlives_its_probe() -> None:
@@ -215,7 +236,7 @@ async def test_a_second_caller_joins_the_probe_that_is_under_way() -> None:
 
 
 async def test_a_refresh_asks_only_what_the_cluster_uses() -> None:
-    clock, api = ManualClock(), ScriptedApi(jobs=(a_job(),))
+    clock, api = ManualClock(), ScriptedApi()
     watch = watching(clock, a=api)
     before = await watch.probe("a")
     told: list[Probed] = []
@@ -225,8 +246,8 @@ async def test_a_refresh_asks_only_what_the_cluster_uses() -> None:
     await watch.refresh("a")
     after = watch.snapshots()["a"]
     assert (after.used, after.observed_at) == ({"CPU": 3.0}, (before.observed_at or 0.0) + 1)
-    assert (api.looks, after.health, watch.last_jobs("a")) == (1, before.health, (a_job(),))
-    assert [(each.snapshot, each.jobs, each.changed) for each in told] == [(after, None, False)]
+    assert (api.looks, after.health) == (1, before.health)
+    assert [(each.snapshot, each.changed) for each in told] == [(after, False)]
 
 
 @pytest.mark.parametrize("answer", [REFUSED, HANG])
@@ -286,7 +307,7 @@ async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
     watch.subscribe(heard.append)
     changes: list[dict[str, Any]] = [
         {},  # the first answer: health and totals are new
-        {"jobs": (a_job(),)},  # more jobs are no reason to plan anew
+        {"jobs": ()},  # whatever is said of a job that is nobody's
         {"version": RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s2")},
         {"usage": Usage(total={"CPU": 8.0})},
         {"nodes": REFUSED},
@@ -295,7 +316,6 @@ async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
         api.answers |= change
         await watch.probe("a")
     assert [probed.changed for probed in heard] == [True, False, True, True, True]
-    assert [probed.jobs for probed in heard] == [(), (a_job(),), (a_job(),), (a_job(),), None]
 
 
 async def test_the_first_look_is_over_when_every_cluster_was_looked_at() -> None:

@@ -230,20 +230,6 @@ def test_one_bad_row_spoils_the_list_because_a_job_left_out_would_look_lost() ->
         parse.jobs([JOB_ROW, {**JOB_ROW, "status": "DANCING"}])
 
 
-def test_half_a_surrogate_pair_becomes_a_character_that_can_be_stored() -> None:
-    log = parse.logs(json.loads('{"logs": "a \\ud83d b"}'))
-    assert log.encode("utf-8") == b"a ? b"
-
-
-@given(st.text(), st.integers(min_value=10))
-def test_the_beginning_of_a_log_survives_any_cut(log: str, length: int) -> None:
-    raw = json.dumps({"logs": log}).encode()
-    cut = raw[: max(len('{"logs": "'), min(length, len(raw) - 2))]
-    shown = parse.cut_logs(cut)
-    whole = parse.logs({"logs": log})
-    assert whole.startswith((shown, shown.removesuffix("?")))  # half of a pair of escapes is a "?"
-
-
 #: Numbers that neither 64 bits nor a float can hold, and characters that no file can.
 HUGE = st.sampled_from([2**63, -(2**70), 10**400, -(10**400), 253_402_300_800_000])
 BAD_TEXT = st.text(st.characters(exclude_categories=()) | st.sampled_from("\0\ud800\udfff"), max_size=5)
@@ -258,7 +244,6 @@ PARSERS: list[tuple[Callable[[Any], object], dict[str, Any]]] = [
     (parse.nodes, nodes_answer(NODE_ROW)),
     (parse.usage, STATUS),
     (parse.job, JOB_ROW),
-    (parse.logs, {"logs": "hello"}),
     (lambda answer: parse_usage_text(parse.status_text(answer)), {"data": {"clusterStatus": STATUS_TEXT}}),
     (lambda answer: parse.flag(answer, "stopped"), {"stopped": True}),
 ]
