@@ -43,7 +43,7 @@ def measure(size: Size) -> Report:
         tab = {"_RAYMC_COMPLETE": "complete_bash", "COMP_WORDS": "raymc status ", "COMP_CWORD": "2"}
         starts: Mapping[str, Callable[[], float]] = {
             "raymc --help": lambda: _processor_s([*RAYMC, "--help"], environ),
-            "raymc status <TAB>": lambda: _processor_s(
+            "TAB after raymc status": lambda: _processor_s(
                 RAYMC, {**environ, **tab, "RAY_MULTICLUSTER_CONFIG": str(config)}
             ),
         }
