@@ -135,7 +135,7 @@ async def test_an_interrupted_wait_says_that_the_jobs_go_on_and_how_to_stop_them
     variables: dict[str, str],
 ) -> None:
     program = PLAIN.format(name="forgotten", decorator="")
-    ended = await run_program(program, variables, interrupt_at="1 ")
+    ended = await run_program(program, variables, interrupt_at="jobs: 1 ")
     assert "1 job(s) go on" in ended.err
     assert "raymc stop forgotten" in ended.err
     assert await aio.get_job_status("forgotten") in {"PENDING", "RUNNING"}

@@ -13,7 +13,13 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, RESERVED, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.policy.env_vars import (
+    ATTEMPT_VAR,
+    CLUSTER_VAR,
+    OLDER_CLUSTER_VAR,
+    RESERVED,
+    SUBMISSION_ID_VAR,
+)
 from ray_multicluster_scheduler.policy.overlay import has_overlay, taken_off
 from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 from ray_multicluster_scheduler.ports import RayApi
@@ -56,7 +62,7 @@ class Environments:
         cluster_env = spec.runtime_env
         if any("://" not in str(at) for at in _locations(cluster_env)):
             cluster_env = localise(cluster_env, PackageStore(self._packages), cwd=self._folder)
-        identity = {CLUSTER_VAR: spec.name, **self._identity}
+        identity = {CLUSTER_VAR: spec.name, OLDER_CLUSTER_VAR: spec.name, **self._identity}
         composed = compose(cluster_env, own, identity=identity, overlay=True)
         if not has_overlay(composed):
             return composed

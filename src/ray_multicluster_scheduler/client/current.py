@@ -7,6 +7,8 @@ import os
 import threading
 from pathlib import Path
 
+from ray_multicluster_scheduler.config.find import expanded
+from ray_multicluster_scheduler.config.older import ignored_settings
 from ray_multicluster_scheduler.runtime import Scheduler
 
 log = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ def initialize_scheduler_environment(config_file_path: str | Path | None = None)
     Raises `ConfigNotFound` (a RuntimeError) or `ConfigInvalid` (a ValueError).
     """
     fresh = Scheduler.open(config_file_path)
+    for sentence in ignored_settings(os.environ, home=expanded("~")):
+        log.warning("%s", sentence)
     with _current.lock:
         known = _current.scheduler
         if known is not None and not known.stopped:

@@ -172,7 +172,10 @@ def list_jobs(
 
 
 def explain(submission_id: str) -> dict[str, Any]:
-    """Return why a job is where it is: per cluster score parts or refusal, its place, what would help."""
+    """Return why a job is where it is: per cluster score parts or refusal, its place, what would help.
+
+    `why` says it in one sentence.
+    """
     scheduler = working_scheduler()
     return scheduler.explainer.explain(scheduler.jobs.find_one(submission_id).submission_id)
 

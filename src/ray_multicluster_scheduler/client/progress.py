@@ -30,7 +30,7 @@ class Show(Protocol):
 def progress_display(total: int) -> Iterator[Show]:
     """Yield a function that shows how far the jobs are."""
     if not sys.stderr.isatty():
-        yield lambda jobs, why="": log.info("%s", summary(jobs, why))
+        yield _Lines()
         return
     columns = (
         TextColumn("jobs"),
@@ -46,6 +46,18 @@ def progress_display(total: int) -> Iterator[Show]:
             completed=sum(job.final for job in jobs.values()),
             description=escape(summary(jobs, why)),
         )
+
+
+class _Lines:
+    """Logs how far the jobs are whenever that has changed."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, jobs: Mapping[str, Job], why: str = "") -> None:
+        if (words := summary(jobs, why)) != self._said:
+            self._said = words
+            log.info("jobs: %s", words)
 
 
 def summary(jobs: Mapping[str, Job], why: str = "") -> str:

@@ -11,6 +11,9 @@ from ray_multicluster_scheduler.errors import ConfigNotFound
 HOME_VARIABLE = "RAY_MULTICLUSTER_HOME"
 CONFIG_VARIABLE = "RAY_MULTICLUSTER_CONFIG"
 FILE_NAME = "clusters.yaml"
+#: Where programs for the older package of this name have their file.
+OLDER_CONFIG_VARIABLE = "CLUSTER_CONFIG_FILE"
+OLDER_FOLDERS = ("~/.ray_scheduler", "/etc/ray_scheduler")
 
 
 def home_dir(environ: Mapping[str, str]) -> Path:
@@ -35,18 +38,20 @@ def expanded(name: str | Path) -> Path:
 def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the configuration file to use, or raise `ConfigNotFound`.
 
-    Looked at in this order: the argument, `RAY_MULTICLUSTER_CONFIG`, `clusters.yaml` in `cwd` and in the
-    home, the sandbox's own while it is up. A file that somebody named must exist: falling through to
-    another one would send work to the wrong clusters.
+    Looked at in this order: the argument, `RAY_MULTICLUSTER_CONFIG`, `CLUSTER_CONFIG_FILE`, `clusters.yaml`
+    in `cwd`, in the home and in the places of the older package, the sandbox's own while it is up. A file
+    that somebody named must exist: falling through to another one would send work to the wrong clusters.
     """
     if argument is not None:
         return _named(argument, cwd, "the file that was asked for")
-    if from_environ := environ.get(CONFIG_VARIABLE):
-        return _named(from_environ, cwd, CONFIG_VARIABLE)
+    for variable in (CONFIG_VARIABLE, OLDER_CONFIG_VARIABLE):
+        if from_environ := environ.get(variable):
+            return _named(from_environ, cwd, variable)
     home = home_dir(environ)
     places = {
         cwd / FILE_NAME: "the current directory",
         home / FILE_NAME: HOME_VARIABLE,
+        **{expanded(folder) / FILE_NAME: "a place of the older package" for folder in OLDER_FOLDERS},
         home / "local" / FILE_NAME: "there while `raymc local up` runs clusters",
     }
     for path in places:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from ray_multicluster_scheduler.engine.batch import Batch
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.telling import tell_moves
 from ray_multicluster_scheduler.model.job import Job, Lease, Transition
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
@@ -141,6 +142,7 @@ class Board:
         for job in moved:
             self._take_over(job)
         self._moved(moved)
+        tell_moves(moved)
         by_id = {job.submission_id: job for job in moved}
         return [
             tuple(

@@ -77,7 +77,7 @@ class Engine:
             try:
                 led = await self._turn(ttl_s)
             except StoreBusy as problem:
-                log.error("the job store cannot be written now", extra={"why": str(problem)})  # noqa: TRY400
+                log.error("the job store cannot be written now: %s", problem)  # noqa: TRY400
                 led = False
             if not led:
                 await wait_for(self._stopping, LEAST_BETWEEN_LOOKS_S)
@@ -98,7 +98,7 @@ class Engine:
         return lease is not None
 
     async def _lead(self, lease: Lease) -> None:
-        log.info("leading", extra={"holder": lease.holder, "epoch": lease.epoch})
+        log.info("leading as %s (epoch %d)", lease.holder, lease.epoch)
         leader = Leadership(self._context, lease, self._bell)
         leadership = asyncio.create_task(leader.run())
         catching_up = asyncio.create_task(self._catch_up(leader))
@@ -108,9 +108,9 @@ class Engine:
             if leadership.done():
                 leadership.result()
         except LeaseLost:
-            log.warning("another scheduler leads now", extra={"holder": lease.holder, "epoch": lease.epoch})
+            log.warning("another scheduler leads now, not %s (epoch %d)", lease.holder, lease.epoch)
         except ClockWasSet as problem:
-            log.warning("the clock was set; leading anew", extra={"by_s": problem.by_s})
+            log.warning("the clock was set; leading anew (by %.1f s)", problem.by_s)
         finally:
             await cancel_all([leadership, stopping, catching_up])
             self.caught_up.clear()
@@ -180,7 +180,7 @@ class Leadership:
             now=clock.now(),
         )
         if moved_by_s:
-            log.warning("the clock was set; times of open jobs are moved with it", extra={"by_s": moved_by_s})
+            log.warning("the clock was set; times of open jobs are moved with it by %.1f s", moved_by_s)
         await self.board.load()
         await self._setups.load()
         await self._waiting.refresh()
@@ -253,7 +253,7 @@ class Leadership:
                     keep = await self._needed_packages()
                     await asyncio.to_thread(packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
             except OSError as problem:
-                log.warning("old packages cannot be removed now", extra={"why": str(problem)})
+                log.warning("old packages cannot be removed now: %s", problem)
             await asyncio.sleep(KEEP_PACKAGES_S / 24)
 
     async def _needed_packages(self) -> set[str]:

@@ -67,7 +67,7 @@ class Forgetter:
                 if _MADE_HERE.fullmatch(remote_id) or await self._is_ours(remote_id):
                     await self._api.delete_job(remote_id)
             except ClusterError as error:
-                log.debug("not deleted: %s", error, extra={"cluster": self._cluster, "job": remote_id})
+                log.debug("%s on %r not deleted: %s", remote_id, self._cluster, error)
 
     async def _is_ours(self, remote_id: str) -> bool:
         remote = await self._api.get_job(remote_id)

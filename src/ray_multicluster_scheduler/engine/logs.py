@@ -8,6 +8,7 @@ import logging
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterError, ClusterTimeout
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class LogReader:
                     )
                 except ClusterError as error:
                     if tries == TRIES or not isinstance(error, (ClusterTimeout, ClusterBadAnswer)):
-                        log.warning("log not kept", extra={"job": job.submission_id, "why": str(error)})
+                        log.warning("log of %s not kept: %s", job.submission_id, visible(str(error)))
                         return None
                 await asyncio.sleep(AGAIN_S)
         return None

@@ -10,6 +10,7 @@ from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.outlook import Outlook
 from ray_multicluster_scheduler.engine.paces import Paces
+from ray_multicluster_scheduler.engine.telling import tell_decisions
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
@@ -65,6 +66,7 @@ class Placer:
             placements(lines, views, now=now, rules=self._rules, in_use=in_use)
         )
         self._paces.planned(decided, views)
+        tell_decisions(decided)
         context.crash_point("place:decided")
         jobs = await self._whole(decided)
         transitions = self._transitions(decided, jobs, views)

@@ -48,7 +48,7 @@ class Pruner:
                 took_s = self._context.clock.monotonic() - began_at
                 await asyncio.sleep(max(SHORTEST_PAUSE_S, PAUSE_SHARE * took_s))
         if jobs:
-            log.info("history pruned", extra={"jobs": jobs})
+            log.info("history pruned: %d job(s) removed", jobs)
 
     async def _step(self) -> tuple[int, bool]:
         """Remove something, or else give space back; return how many jobs went, and whether to go on."""

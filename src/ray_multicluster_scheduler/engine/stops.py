@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Stops:
         try:
             stopping = await self._api.stop_job(remote_id)
         except ClusterError as error:
-            log.warning("stop not delivered", extra={"job": remote_id, "why": str(error)})
+            log.warning("stop of %s not delivered: %s", remote_id, visible(str(error)))
             return False
         self._asked[remote_id] = _Asked(now if taken_at is None else taken_at, now)
         return stopping

@@ -22,6 +22,7 @@ from ray_multicluster_scheduler.engine.stops import Stops
 from ray_multicluster_scheduler.model.job import Attempt, Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.policy.remote_request import JOB, has_origin
+from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)
@@ -119,8 +120,9 @@ class Sweeper:
         if remote.submission_id not in self._told:
             self._told.add(remote.submission_id)
             log.warning(
-                "a job carries our origin, but the store has no such attempt; it is left alone",
-                extra={"cluster": self._cluster, "job": remote.submission_id},
+                "job %s on %r carries our origin, but the store has no such attempt; it is left alone",
+                visible(remote.submission_id),
+                self._cluster,
             )
 
     async def _record(self, job: Job, attempt: Attempt) -> None:

@@ -17,9 +17,11 @@ from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 #: What every job is told about itself: set by us, last, so that a job can rely on it.
 CLUSTER_VAR = "RAY_MULTICLUSTER_CLUSTER"
+#: The same by the name that programs for the older package read.
+OLDER_CLUSTER_VAR = "RAY_MULTICLUSTER_CURRENT_CLUSTER"
 SUBMISSION_ID_VAR = "RAY_MULTICLUSTER_SUBMISSION_ID"
 ATTEMPT_VAR = "RAY_MULTICLUSTER_ATTEMPT"
-RESERVED = frozenset({CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR})
+RESERVED = frozenset({CLUSTER_VAR, OLDER_CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR})
 
 _NAME = re.compile(r"[^\s=\0]+")
 

@@ -243,7 +243,10 @@ def never_fits(claim: Resources, views: Sequence[ClusterView]) -> str | None:
 def _largest(resource: str, wanted: float, rooms: Sequence[Room]) -> str:
     largest = max(rooms, key=lambda room: room.capacity.get(resource, 0.0))
     if not largest.capacity.get(resource):
-        return f"needs {show({resource: wanted})}; no cluster has any {resource}"
+        known = {name for room in rooms for name, amount in room.capacity.items() if amount}
+        meant = sorted(name for name in known if name.casefold() == resource.casefold())
+        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        return f"needs {show({resource: wanted})}; no cluster has any {resource}{hint}"
     return (
         f"needs {show({resource: wanted})}; the largest cluster is {largest.name!r} "
         f"with {show(_only(largest.capacity, (resource,)))}"

@@ -8,7 +8,12 @@ from typing import Any
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import JobSpec, remote_id_for
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
-from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.policy.env_vars import (
+    ATTEMPT_VAR,
+    CLUSTER_VAR,
+    OLDER_CLUSTER_VAR,
+    SUBMISSION_ID_VAR,
+)
 from ray_multicluster_scheduler.policy.paths import map_paths
 from ray_multicluster_scheduler.policy.runtime_env import compose
 
@@ -32,6 +37,7 @@ def compose_submit(
     """
     identity = {
         CLUSTER_VAR: target.name,
+        OLDER_CLUSTER_VAR: target.name,
         SUBMISSION_ID_VAR: submission_id,
         ATTEMPT_VAR: str(attempt),
     }

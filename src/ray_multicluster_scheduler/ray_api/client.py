@@ -24,6 +24,7 @@ from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, refusal, translated
 from ray_multicluster_scheduler.ray_api.pieces import beginning, pieces
 from ray_multicluster_scheduler.ray_api.stream import LogEnd, Rows
+from ray_multicluster_scheduler.ray_api.telling import tell_call
 from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
 
 #: Which rows of a list are wanted, by what Ray says of them.
@@ -274,21 +275,23 @@ class HttpRayApi:
         hidden: Collection[str] = (),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Make one call and hand out its answer, unread, when it is a success."""
-        async with self._open_session().request(
-            method,
-            self._url(path),
-            json=json,
-            data=data,
-            timeout=timeout or _timeout(self._request_timeout_s),
-            allow_redirects=False,
-        ) as response:
-            if response.status != 200:
-                words = (await beginning(response)).decode("utf-8", "replace")
-                secrets = [*hidden, *([self._token] if self._token else [])]
-                raise refusal(self._spec, response.status, words, hidden=secrets)
-            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-                raise MalformedAnswer("it is packed, which it was asked not to be")
-            yield response
+        with tell_call(self._spec.name, method, path) as answered:
+            async with self._open_session().request(
+                method,
+                self._url(path),
+                json=json,
+                data=data,
+                timeout=timeout or _timeout(self._request_timeout_s),
+                allow_redirects=False,
+            ) as response:
+                answered(response.status)
+                if response.status != 200:
+                    words = (await beginning(response)).decode("utf-8", "replace")
+                    secrets = [*hidden, *([self._token] if self._token else [])]
+                    raise refusal(self._spec, response.status, words, hidden=secrets)
+                if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                    raise MalformedAnswer("it is packed, which it was asked not to be")
+                yield response
 
     def _url(self, path: str) -> URL:
         return URL(self._spec.dashboard.rstrip("/") + path, encoded=True)

@@ -77,9 +77,11 @@ class Explainer:
             "attempt": job.attempt,
         }
         if job.state is JobState.QUEUED:
-            return {**told, **self._waiting(job, snapshots)}
-        attempts = self._store.attempts(submission_id)
-        return {**told, "decision": dict(attempts[-1].decision) if attempts else None}
+            told |= self._waiting(job, snapshots)
+        else:
+            attempts = self._store.attempts(submission_id)
+            told["decision"] = dict(attempts[-1].decision) if attempts else None
+        return {**told, "why": job.reason if job.final else _in_one_sentence(told)}
 
     def plan(self, request: JobRequest, *, snapshots: Snapshots | None = None) -> dict[str, Any]:
         """Return what would happen to a job if it were submitted now; nothing is stored or sent."""
@@ -162,3 +164,13 @@ class Explainer:
                 "runtime_env": redact_env(request.runtime_env),
             }
         return shown
+
+
+def _in_one_sentence(told: Mapping[str, Any]) -> str:
+    """Say where an open job is or goes next, and why; or what it waits for."""
+    decision = told["decision"]
+    if decision is None:
+        return f"waits for {told['waits_for']}" if "waits_for" in told else str(told["reason"])
+    if "sentence" in decision:
+        return f"{'on' if told['cluster'] else 'next on'} {decision['cluster']!r}: {decision['sentence']}"
+    return "; ".join(f"{name!r}: {refusal['sentence']}" for name, refusal in decision["refusals"].items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import warnings
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -13,6 +14,7 @@ from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
 from ray_multicluster_scheduler.policy.views import Fits
@@ -185,11 +187,21 @@ class JobService:
     def _warn_of_unknown_cluster(self, name: str | None) -> None:
         names = [cluster.name for cluster in self._config.clusters]
         if name is not None and name not in names:
+            guess = nearest(name, names)
+            hint = f"did you mean {guess!r}?" if guess else f"there are {', '.join(names)};"
             warnings.warn(
-                f"preferred_cluster {name!r} is not configured (there are {', '.join(names)}); "
-                "the job goes to the best of those",
-                stacklevel=4,
+                f"preferred_cluster {name!r} is not configured; {hint} The job goes to the best of all",
+                stacklevel=_stacklevel_of_the_caller(),
             )
+
+
+def _stacklevel_of_the_caller() -> int:
+    """Return the level, for a warning where this is called, of the first line that is not ours."""
+    ours = __name__.partition(".")[0] + "."
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(ours):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _attempt_info(attempt: Any, secrets: Collection[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -97,6 +98,9 @@ def _requirements(given: Mapping[str, float] | None) -> dict[str, float]:
 
 def _check_entrypoint(request: JobRequest) -> None:
     entrypoint = request.entrypoint
+    if isinstance(entrypoint, (list, tuple)) and entrypoint:
+        line = shlex.join(map(str, entrypoint))
+        raise InvalidEntrypoint(f"the entrypoint must be one line for the shell, not a list; write {line!r}")
     if not isinstance(entrypoint, str) or not entrypoint.strip():
         raise InvalidEntrypoint("the entrypoint is empty; write a command such as 'python /home/me/train.py'")
     if "\0" in entrypoint or len(entrypoint) > MAX_ENTRYPOINT_CHARS:

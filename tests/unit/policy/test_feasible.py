@@ -184,6 +184,10 @@ def test_a_request_that_no_cluster_could_hold_names_the_largest() -> None:
     assert never_fits({"CPU": 1000.0}, views) == "needs 1000 CPU; the largest cluster is 'mac' with 8 CPU"
 
 
+def test_a_resource_in_other_letters_is_answered_with_the_right_ones() -> None:
+    assert never_fits({"cpu": 1.0}, [a_view()]) == "needs 1 cpu; no cluster has any cpu; did you mean 'CPU'?"
+
+
 def test_a_resource_that_no_cluster_has_is_named() -> None:
     assert never_fits({"CPU": 1.0, "TPU": 1.0}, [a_view()]) == "needs 1 TPU; no cluster has any TPU"
 
