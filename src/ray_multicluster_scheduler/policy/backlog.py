@@ -60,7 +60,7 @@ class Backlog:
         self._aside: dict[str, QueuedJob] = {}
         #: What a job still waits for, and who waits for a job.
         self._needs: dict[str, set[str]] = {}
-        self._needed_by: dict[str, list[str]] = {}
+        self._needed_by: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._line_of) + len(self._aside)
@@ -72,7 +72,7 @@ class Backlog:
             self._aside[job.submission_id] = job
             self._needs[job.submission_id] = set(needs)
             for need in needs:
-                self._needed_by.setdefault(need, []).append(job.submission_id)
+                self._needed_by.setdefault(need, {})[job.submission_id] = None
         elif not_before > 0:
             self._aside[job.submission_id] = job
             heapq.heappush(self._later, (not_before, job.submission_id))
@@ -83,7 +83,11 @@ class Backlog:
         """Forget jobs; unknown ones are fine."""
         for submission_id in submission_ids:
             self._aside.pop(submission_id, None)
-            self._needs.pop(submission_id, None)
+            for need in self._needs.pop(submission_id, ()):
+                waiting = self._needed_by[need]
+                del waiting[submission_id]
+                if not waiting:
+                    del self._needed_by[need]
             line = self._line_of.pop(submission_id, None)
             if line is not None:
                 del line.waiters[submission_id]

@@ -65,3 +65,14 @@ def test_a_retry_that_was_stopped_does_not_come_back() -> None:
     backlog.put(a_queued("a"), not_before=NOW + 5)
     backlog.remove(["a"])
     assert standing(backlog, now=NOW + 5) == []
+
+
+def test_nothing_is_kept_of_a_removed_job_whose_parent_never_succeeds() -> None:
+    backlog = Backlog()
+    backlog.put(a_queued("child"), needs=["parent", "other"])
+    backlog.put(a_queued("sister"), needs=["parent"])
+    backlog.remove(["child"])
+    assert backlog._needed_by == {"parent": {"sister": None}}
+    backlog.succeeded("parent")
+    assert standing(backlog) == [["sister"]]
+    assert (backlog._needed_by, backlog._needs) == ({}, {})
