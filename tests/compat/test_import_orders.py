@@ -27,7 +27,7 @@ DOTTED = f"""
 import {API}.submit_job
 import {API}.submit_job as jobs
 import {API}.submit_actor as actors
-assert {API}.submit_job.submit_job is {API}.submit_job.wait_for_all_jobs.__globals__["submit_job"]
+assert {API}.submit_job.submit_job is {API}.unified_scheduler.submit_job
 assert jobs.get_job_status is {API}.get_job_status
 assert actors.get_actor_status is {API}.get_actor_status
 """
