@@ -195,6 +195,7 @@ def check_right_environment(zorro: Zorro, info: dict[str, Any], script: str) -> 
             "home_dir": f"{home}/",
             "PYTHONPATH": f"{home}/project/pycharm/Fund:{home}/project/pycharm/tools:${{PYTHONPATH}}",
             "RAY_MULTICLUSTER_CLUSTER": name,
+            "RAY_MULTICLUSTER_CURRENT_CLUSTER": name,
             "RAY_MULTICLUSTER_SUBMISSION_ID": info["submission_id"],
             "RAY_MULTICLUSTER_ATTEMPT": "1",
         }

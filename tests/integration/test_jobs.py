@@ -60,6 +60,7 @@ async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_
                 "home_dir": homes[name],
                 "PYTHONPATH": f"{homes[name]}lib",
                 "RAY_MULTICLUSTER_CLUSTER": name,
+                "RAY_MULTICLUSTER_CURRENT_CLUSTER": name,
                 "RAY_MULTICLUSTER_SUBMISSION_ID": job_id,
                 "RAY_MULTICLUSTER_ATTEMPT": "1",
             }
