@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.task_world import Watch, World, a_world, until
+from tests.e2e.task_world import Watch, World, a_world, finish, until
 
 from ray_multicluster_scheduler.local import Sandbox
 
@@ -70,3 +70,7 @@ def check_older_names(answer: Any) -> None:
 def test_actors_are_waited_for_and_results_are_found_by_their_ids_in_a_job(world: World) -> None:
     world.wait_until_idle("mac")
     check_older_names(world.run("older_names.py", cluster="mac"))
+
+
+def test_actors_are_waited_for_and_results_are_found_by_their_ids_over_ray_client(world: World) -> None:
+    check_older_names(finish(world.outside("older_names.py", RAY_MULTICLUSTER_HOME=str(world.folder / "o"))))

@@ -96,7 +96,7 @@ class Commands:
 
 def until(flag: Path) -> str:
     """Return a shell command that ends when there is such a file."""
-    return f"while [ ! -e {flag} ]; do sleep 0.05; done"
+    return f"for _ in $(seq 2400); do [ -e {flag} ] && break; sleep 0.05; done"
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ def log_of(ray: FakeRay, submission_id: str) -> str:
 
 def program(folder: Path, *lines: str) -> str:
     """Write a shell program in which WAIT waits for the file `go`; return the command that runs it."""
-    wait = f"while [ ! -e {folder / 'go'} ]; do sleep 0.02; done"
+    wait = f"for _ in $(seq 6000); do [ -e {folder / 'go'} ] && break; sleep 0.02; done"
     (folder / "program.sh").write_text("\n".join(lines).replace("WAIT", wait))
     return f"sh {folder / 'program.sh'}"
 

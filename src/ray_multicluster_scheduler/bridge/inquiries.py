@@ -113,6 +113,8 @@ class Inquiries:
             raise _unknown("task", task_id)
         with self._chooser.home_needed():
             ray_id = self._task_ray_id(record)
+            if not self._is_held(ray_id):
+                raise _gone(task_id)
             refs = [self._result_ref(ray_id, number) for number in range(1, 1 + (record.returns or 1))]
             self._wait_for_result(refs[0], task_id, timeout_s)
             values = lazy.ray().get(refs)
@@ -129,10 +131,7 @@ class Inquiries:
             if self.task_status(task_id) in {"SUCCEEDED", "FAILED", "CANCELLED"}:
                 ended_at = ended_at or now
                 if now - ended_at >= RESULT_COMES_WITHIN_S:
-                    raise InvalidRequest(
-                        f"{task_id} has ended, but its result is gone, because its ref was: keep the ref "
-                        "that submit_task returns, and write ray.get(ref)"
-                    )
+                    raise _gone(task_id)
 
     def actor_status(self, actor_id: str) -> str:
         """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN."""
@@ -265,12 +264,33 @@ class Inquiries:
             time.sleep(0.01)
         return record.ray_id
 
+    def _is_held(self, ray_id: str) -> bool:
+        """Tell whether the first result of a task may still be there.
+
+        Over Ray Client the server forgets a result when this process lets its last ref go, and a question
+        about it never returns: Ray Client takes the refusal for a lost connection and tries again for ever.
+        """
+        if not self._chooser.home.over_client:
+            return True
+        worker = lazy.module("ray.util.client").ray.get_context().client_worker
+        return _result_id(ray_id, 1) in worker.reference_count
+
     def _result_ref(self, ray_id: str, number: int) -> Any:
         """Return the ref of a result of a task, made of the task's id: we do not hold it."""
-        binary = bytes.fromhex(ray_id) + number.to_bytes(4, "little")
         if self._chooser.home.over_client:
-            return lazy.module("ray.util.client.common").ClientObjectRef(binary)
-        return lazy.ray().ObjectRef(binary)
+            return lazy.module("ray.util.client.common").ClientObjectRef(_result_id(ray_id, number))
+        return lazy.ray().ObjectRef(_result_id(ray_id, number))
+
+
+def _result_id(ray_id: str, number: int) -> bytes:
+    return bytes.fromhex(ray_id) + number.to_bytes(4, "little")
+
+
+def _gone(task_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the result of {task_id} is gone, because its ref was: keep the ref that submit_task returns, and "
+        "write ray.get(ref)"
+    )
 
 
 def _unknown(what: str, any_id: str) -> InvalidRequest:
