@@ -234,7 +234,10 @@ print("INFO", json.dumps([get_job_info(job_id) for job_id in ids]))
 def test_twenty_rounds_with_alternating_placement_mix_nothing_up(zorro: Zorro) -> None:
     done = zorro.run(ROUNDS, SUBMITTED_FROM=str(zorro.homes["mac"]), CONFIG=str(zorro.config))
     told = infos(done)
-    assert [info["cluster"] for info in told] == ["centos", "mac"] * 10
+    # A preferred cluster that is busy with starts is not waited for: some may go to the other one.
+    placed = [info["cluster"] for info in told]
+    assert min(placed.count("centos"), placed.count("mac")) >= 5
+    assert placed[:2] == ["centos", "mac"]
     for info in told:
         check_right_environment(zorro, info, MARKUP)
 

@@ -76,7 +76,9 @@ def test_an_unknown_id_gets_the_nearest_one(raymc: Commands) -> None:
 
 @pytest.mark.parametrize("arguments", [("status", "a\udcff"), ("drain", "mac", "--reason", "a\udcff")])
 def test_words_that_are_not_utf_8_are_refused(empty: Commands, arguments: tuple[str, ...]) -> None:
-    assert "'a\\udcff' is not valid Unicode text" in empty.refused(*arguments)
+    said = empty.refused(*arguments)
+    assert "valid Unicode text" in said
+    assert "'a\\udcff'" in said
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,9 @@ class ClusterWorker:
     async def _begin(self, job: Job) -> None:
         fresh = self._fresh.pop(_key(job), None)
         if job.target is Target.STOPPED and fresh is not None:
-            await self._board.apply([move(job, JobState.STOPPED, "stopped by the user before it was sent")])
+            await self._board.apply(
+                [move(job, JobState.STOPPED, f"{job.stopped_because}, before it was sent")]
+            )
             return
         self._sending[job.submission_id] = asyncio.create_task(self._send(job, fresh))
 
@@ -211,7 +213,8 @@ class ClusterWorker:
 
     async def _send_again(self, job: Job) -> _Outcome:
         if job.target is Target.STOPPED:
-            return (move(job, JobState.STOPPED, "stopped by the user; the cluster never received it"),), None
+            why = f"{job.stopped_because}; the cluster never received it"
+            return (move(job, JobState.STOPPED, why),), None
         refusals = self._refusals.get(_key(job), [])
         if len(refusals) >= MAX_REFUSED_SENDS:
             reason = f"cluster {self.name!r} refused it {len(refusals)} times: {refusals[-1]}"

@@ -113,6 +113,8 @@ class Job:
     not_before: float = 0.0
     #: Why it is where it is, in one sentence for people.
     reason: str = ""
+    #: Why somebody wants it stopped.
+    stop_reason: str | None = None
     error_type: str | None = None
     exit_code: int | None = None
     infra_failures: int = 0
@@ -124,6 +126,11 @@ class Job:
     def final(self) -> bool:
         """Tell whether the job has ended; a final state never changes."""
         return self.state in FINAL
+
+    @property
+    def stopped_because(self) -> str:
+        """Say why it was stopped: the beginning of its last reason, wherever it is when that happens."""
+        return self.stop_reason or "stopped by the user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

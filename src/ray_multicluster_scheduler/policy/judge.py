@@ -168,7 +168,7 @@ def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdic
         return Verdict(
             act=Act.MOVE,
             state=JobState.STOPPED,
-            reason="stopped by the user; Ray has not started it and still lists it as PENDING, so it is "
+            reason=f"{job.stopped_because}; Ray has not started it and still lists it as PENDING, so it is "
             "stopped there if it ever starts",
         )
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
@@ -199,7 +199,7 @@ def _running(job: Job, sight: Sight, *, now: float) -> Verdict:
 
 def _stopped(job: Job, sight: Sight, remote: RemoteJob, *, now: float) -> Verdict:
     if job.target is Target.STOPPED:
-        return _move(job, sight, JobState.STOPPED, "stopped by the user", remote, now=now)
+        return _move(job, sight, JobState.STOPPED, job.stopped_because, remote, now=now)
     if timed_out(job, now=now):
         return Verdict(
             act=Act.FAIL,

@@ -36,7 +36,7 @@ def after_failure(job: Job, verdict: Verdict, retry: RetryDecision, *, now: floa
     reason = f"{verdict.reason}; {retry.sentence}"
     changes = {**verdict.changes, **_counters(retry)}
     if job.target is Target.STOPPED and lost:
-        return (move(job, JobState.STOPPED, f"stopped by the user, and gone: {verdict.reason}"),)
+        return (move(job, JobState.STOPPED, f"{job.stopped_because}, and gone: {verdict.reason}"),)
     if not retry.again or job.target is Target.STOPPED:
         return (move(job, JobState.FAILED, reason, **changes),)
     changes |= {"not_before": now + retry.delay_s, "avoid": retry.avoid}
@@ -66,7 +66,7 @@ def without_cluster(job: Job) -> Transition | None:
     """Return what becomes of a live job whose cluster is no longer configured: nobody can look at it."""
     gone = f"cluster {job.cluster!r} is no longer in clusters.yaml"
     if job.target is Target.STOPPED:
-        return move(job, JobState.STOPPED, f"stopped by the user; {gone}, so it may still be running there")
+        return move(job, JobState.STOPPED, f"{job.stopped_because}; {gone}, so it may still be running there")
     if job.state is JobState.UNREACHABLE:
         return None
     reason = f"{gone}: put it back to have the job watched again, or stop the job"

@@ -27,7 +27,7 @@ def text(name: str, given: Any, *, empty: bool = False) -> str:
     if "\0" in given or given.encode("utf-8", "replace").decode() != given:
         raise InvalidRequest(
             f"{name} must be valid Unicode text without NUL characters, not {shown(given)}; "
-            "it cannot be sent to a cluster"
+            "it can neither be stored nor sent"
         )
     return given
 
@@ -87,7 +87,7 @@ def metadata(given: Any) -> dict[str, str]:
     whole_text = "".join(part for pair in pairs.items() for part in pair)
     if "\0" in whole_text or whole_text.encode("utf-8", "replace").decode() != whole_text:
         raise InvalidRequest(
-            "metadata must be valid Unicode text without NUL characters; it cannot be sent to a cluster"
+            "metadata must be valid Unicode text without NUL characters; it can neither be stored nor sent"
         )
     if (size := len(whole_text.encode())) > MAX_METADATA_BYTES:
         raise InvalidRequest(

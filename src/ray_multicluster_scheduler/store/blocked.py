@@ -28,7 +28,7 @@ _FAILED_NEED = select(dependencies.c.submission_id).where(DEPENDENCY_FAILED)
 #: Few jobs have a failed dependency: `coalesce` keeps SQLite from using the index of the whole queue.
 _QUEUED_UNINDEXED = func.coalesce(jobs.c.state, "") == JobState.QUEUED.value
 _WAITING_IN_VAIN = select(*JOB_COLUMNS).where(_QUEUED_UNINDEXED, jobs.c.submission_id.in_(_FAILED_NEED))
-_STOPPING = select(jobs.c.submission_id, jobs.c.stop_reason).where(_QUEUED, TARGET_STOPPED)
+_STOPPING = select(*JOB_COLUMNS).where(_QUEUED, TARGET_STOPPED)
 
 
 def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
@@ -40,9 +40,8 @@ def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     causes = _causes(tx, waiting_in_vain)
     for job in waiting_in_vain:
         found[job.submission_id] = job, _chain(job, causes)
-    reasons = {submission_id: reason or "stopped" for submission_id, reason in tx.execute(_STOPPING)}
-    for submission_id, job in get_many(tx, list(reasons)).items():
-        found[submission_id] = job, reasons[submission_id]
+    for job in read_jobs(tx, _STOPPING):
+        found[job.submission_id] = job, job.stopped_because
     return tuple(sorted(found.values(), key=lambda pair: pair[0].seq))
 
 
