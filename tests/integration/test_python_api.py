@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -108,6 +108,28 @@ async def test_jobs_submitted_together_are_all_or_none(clusters: dict[str, FakeR
 async def test_an_argument_that_does_not_exist_is_named(clusters: dict[str, FakeRay]) -> None:
     with pytest.raises(InvalidRequest, match="prioritty"):
         await aio.submit_jobs([{"entrypoint": "echo", "prioritty": 3}])
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: aio.list_jobs(group=["g"]), "group"),  # type: ignore[arg-type]
+        (lambda: aio.list_jobs(job_id="\ud800"), "job_id"),
+        (lambda: aio.list_jobs(limit=10**400), "limit"),
+        (lambda: aio.list_jobs(states=5), "states"),  # type: ignore[arg-type]
+        (lambda: aio.wait_for_all_jobs([], timeout=10**400), "timeout"),
+        (lambda: aio.wait_for_all_jobs([], check_interval="5"), "check_interval"),  # type: ignore[arg-type]
+        (lambda: aio.wait_for_all_jobs([5]), "submission_ids"),  # type: ignore[list-item]
+        (lambda: aio.get_job_status(["a"]), "submission_id"),  # type: ignore[arg-type]
+        (lambda: aio.get_job_info("a\0"), "submission_id"),
+        (lambda: aio.stop_job(5), "submission_id"),  # type: ignore[arg-type]
+    ],
+)
+async def test_an_argument_that_cannot_be_is_refused_by_its_name(
+    clusters: dict[str, FakeRay], call: Callable[[], Awaitable[object]], named: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{named} "):
+        await call()
 
 
 async def test_a_single_id_instead_of_a_list_is_refused_with_the_way_out(

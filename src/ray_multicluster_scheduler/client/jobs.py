@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.model.job import Job, OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.arguments import text_or_none, whole, words
 from ray_multicluster_scheduler.service.request import JobRequest
 
 log = logging.getLogger(__name__)
@@ -160,13 +161,13 @@ def list_jobs(
 ) -> list[dict[str, Any]]:
     """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
     jobs = working_scheduler().store.list_jobs(
-        states=None if states is None else [_state(word) for word in states],
-        user=user,
-        cluster=cluster,
-        name=job_id,
-        group=group,
-        tag=tag,
-        limit=limit,
+        states=None if states is None else [_state(word) for word in words("states", states)],
+        user=text_or_none("user", user),
+        cluster=text_or_none("cluster", cluster),
+        name=text_or_none("job_id", job_id),
+        group=text_or_none("group", group),
+        tag=text_or_none("tag", tag),
+        limit=None if limit is None else whole("limit", limit, least=0),
     )
     return [job_row(job) for job in jobs]
 

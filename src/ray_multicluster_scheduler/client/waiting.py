@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.client.scope import inside_a_scope
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.arguments import amount, words
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,8 @@ def wait_for_all_jobs(
         KeyboardInterrupt: Ctrl-C. The jobs go on, unless the decorator
             `graceful_shutdown_on_keyboard_interrupt` stops them.
     """
+    tick_s, timeout = _times(check_interval, timeout)
     scheduler = working_scheduler()
-    tick_s = max(SHORTEST_INTERVAL_S, check_interval)
     with _telling_of_interrupts(scheduler, submission_ids):
         ids = _ids(scheduler, submission_ids)
         with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
@@ -63,9 +64,9 @@ async def wait_for_all_jobs_async(
     fail_fast: bool = True,
 ) -> bool:
     """Wait for jobs; see `ray_multicluster_scheduler.wait_for_all_jobs`."""
+    tick_s, timeout = _times(check_interval, timeout)
     scheduler = await asyncio.to_thread(working_scheduler)
     ids = await asyncio.to_thread(_ids, scheduler, submission_ids)
-    tick_s = max(SHORTEST_INTERVAL_S, check_interval)
     changes = scheduler.jobs.changes_async(ids, timeout_s=timeout, tick_s=tick_s)
     with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
         async with aclosing(changes):
@@ -74,10 +75,16 @@ async def wait_for_all_jobs_async(
     return True
 
 
+def _times(check_interval: float, timeout: float | None) -> tuple[float, float | None]:
+    """Return the two lengths of time, checked: a wrong one must not surprise after hours of waiting."""
+    tick_s = amount("check_interval", check_interval)
+    return max(SHORTEST_INTERVAL_S, tick_s or 0.0), amount("timeout", timeout)
+
+
 def _ids(scheduler: Scheduler, submission_ids: Sequence[str]) -> list[str]:
     if isinstance(submission_ids, str):
         raise InvalidRequest("submission_ids must be a list of ids; write [id] for a single one")
-    return [job.submission_id for job in scheduler.jobs.find_each(submission_ids)]
+    return [job.submission_id for job in scheduler.jobs.find_each(words("submission_ids", submission_ids))]
 
 
 @contextmanager

@@ -74,10 +74,11 @@ class JobService:
 
     def find_one(self, word: str) -> Job:
         """Return the job with this submission id, else the newest with this `job_id`; or `JobNotFound`."""
-        return self.find_each([word])[0]
+        return self.find_each([arguments.text("submission_id", word, empty=True)])[0]
 
     def status(self, word: str) -> str:
         """Return Ray's word for the state of the job that `find_one` would return, `UNKNOWN` without one."""
+        word = arguments.text("submission_id", word, empty=True)
         job = self._store.get_many([word]).get(word) or newest_named(self._store, word)
         return UNKNOWN if job is None else RAY_STATUS[job.state]
 
