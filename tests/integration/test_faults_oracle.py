@@ -26,14 +26,15 @@ def broken_letters(system: System, job_id: str) -> set[str]:
 async def test_sending_again_under_a_new_id_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    composed, numbers = Sender._with_code, itertools.count(100)
+    packed, numbers = Sender._packed, itertools.count(100)
 
-    def another_id(self: Sender, request: RemoteSubmit) -> RemoteSubmit:
-        return replace(composed(self, request), submission_id=f"{request.submission_id}--r{next(numbers)}")
+    async def another_id(self: Sender, request: RemoteSubmit) -> RemoteSubmit:
+        name = f"{request.submission_id}--r{next(numbers)}"
+        return replace(await packed(self, request), submission_id=name)
 
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo the first probe is over"))
-        monkeypatch.setattr(Sender, "_with_code", another_id)
+        monkeypatch.setattr(Sender, "_packed", another_id)
         system.ray["a"].lose_reply(only="POST /api/jobs/")
         job_id = await system.submit("sleep 2")
         await eventually(lambda: len(runs_of(system.ray.values(), job_id)) == 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
@@ -31,8 +30,8 @@ from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
-#: The cluster's whole job list is read once in so many probes, unless there are strays; and never longer than
-#: a twentieth of the time.
+#: The cluster's whole job list is read once in so many probes, more often while there are strays or it cannot
+#: be read; and never for more than a twentieth of the time.
 SWEEP_PROBES = 12
 SWEEP_REST = 20
 #: Between two rounds of deletes.
@@ -76,6 +75,8 @@ class ClusterWorker:
         self._refusals: dict[_Key, list[str]] = {}
         #: Monotonic time of the next sweep.
         self._sweep_at = float("-inf")
+        #: Sweeps that failed, one after the other.
+        self._unread = 0
         self._tidy = asyncio.Event()
         self._strays: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
@@ -96,8 +97,7 @@ class ClusterWorker:
 
     def changed(self) -> None:
         """Take note that the cluster is not what it was: jobs that were given up may be back with it."""
-        self._sweep_at = float("-inf")
-        self._tidy.set()
+        self._sweep_soon()
         self.look_now()
 
     async def run(self) -> None:
@@ -238,6 +238,7 @@ class ClusterWorker:
             elsewhere=elsewhere,
         )
         if verdict.act is Act.REPLACE:
+            self._sweep_soon()  # it may run on: it is looked for as soon as the cluster answers
             return replace_silent(job, verdict, retry, now=context.clock.now()), None
         self._throttles.ended(job, kind)
         log = None if kind is FailureKind.LOST else await self._logs.read(job)
@@ -262,18 +263,29 @@ class ClusterWorker:
         """Sweep when it is time, and delete ended jobs that the cluster need not remember any longer."""
         clock, seen = self._context.clock, self._context.watch.snapshots()[self.name]
         if seen.health is Health.HEALTHY and clock.monotonic() >= self._sweep_at:
-            began_at = clock.monotonic()
-            with suppress(ClusterError):  # what is wrong with it is for the probes to tell
-                swept = await self._sweeper.sweep()
-                self._strays, self._looker.remembered = swept.suspects, swept.remembered
-                self._forgetter.found(swept.ended)
-            now = clock.monotonic()
-            self._sweep_at = now + max(self._sweep_interval_s(), SWEEP_REST * (now - began_at))
+            self._sweep_at = float("inf")
+            pause_s = await self._sweep()
+            # Whoever asked for one meanwhile means what this one has not seen.
+            self._sweep_at = min(self._sweep_at, clock.monotonic() + pause_s)
         await self._forgetter.step()
 
-    def _sweep_interval_s(self) -> float:
-        probe_interval_s = self._context.settings.probe_interval_s
-        return probe_interval_s if self._strays else SWEEP_PROBES * probe_interval_s
+    async def _sweep(self) -> float:
+        """Look for strays; return how long to wait before the next sweep."""
+        interval_s, began_at = self._context.settings.probe_interval_s, self._context.clock.monotonic()
+        try:
+            swept = await self._sweeper.sweep()
+        except ClusterError:  # what is wrong with it is for the probes to tell
+            self._unread += 1
+            return interval_s * min(2.0**self._unread, SWEEP_PROBES)
+        self._unread = 0
+        self._strays, self._looker.remembered = swept.suspects, swept.remembered
+        self._forgetter.found(swept.ended)
+        rest_s = SWEEP_REST * (self._context.clock.monotonic() - began_at)
+        return max(rest_s, interval_s if self._strays else SWEEP_PROBES * interval_s)
+
+    def _sweep_soon(self) -> None:
+        self._sweep_at, self._unread = float("-inf"), 0
+        self._tidy.set()
 
     def _tidy_pause_s(self) -> float:
         if self._forgetter.is_due:
