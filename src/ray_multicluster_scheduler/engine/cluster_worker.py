@@ -33,6 +33,8 @@ MAX_REFUSED_SENDS = 3
 #: The cluster's whole job list is read once in so many probes, more often while there are strays or it cannot
 #: be read; and never for more than a twentieth of the time.
 SWEEP_PROBES = 12
+#: A list that cannot be read is tried again so often at the pace of probes: after that it may be too long.
+QUICK_SWEEPS = 3
 SWEEP_REST = 20
 #: Between two rounds of deletes.
 FORGET_PAUSE_S = 0.2
@@ -191,6 +193,8 @@ class ClusterWorker:
         for transition in moves:
             self._context.crash_point(f"seen:{transition.new.value}")
         moved = await self._board.apply(moves, log=log)
+        if verdict.act is Act.REPLACE:
+            self._sweep_soon()  # it may run on: it is looked for as soon as the cluster answers
         if moved and log is not None and job.remote_id is not None:
             self._forgetter.ended(job.remote_id)
             if self._forgetter.is_due:
@@ -238,7 +242,6 @@ class ClusterWorker:
             elsewhere=elsewhere,
         )
         if verdict.act is Act.REPLACE:
-            self._sweep_soon()  # it may run on: it is looked for as soon as the cluster answers
             return replace_silent(job, verdict, retry, now=context.clock.now()), None
         self._throttles.ended(job, kind)
         log = None if kind is FailureKind.LOST else await self._logs.read(job)
@@ -276,7 +279,7 @@ class ClusterWorker:
             swept = await self._sweeper.sweep()
         except ClusterError:  # what is wrong with it is for the probes to tell
             self._unread += 1
-            return interval_s * min(2.0**self._unread, SWEEP_PROBES)
+            return interval_s if self._unread <= QUICK_SWEEPS else SWEEP_PROBES * interval_s
         self._unread = 0
         self._strays, self._looker.remembered = swept.suspects, swept.remembered
         self._forgetter.found(swept.ended)
