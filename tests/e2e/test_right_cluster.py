@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,16 @@ def world(sandbox: Sandbox, tmp_path: Path) -> Iterator[World]:
 def a_taken_gate() -> Any:
     """Hold the port by which sessions start one at a time: all of them go on at once, after the same time."""
     gate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    gate.bind(("127.0.0.1", GATE))
+    until(lambda: _takes(gate))  # a session of another program may pass just now
     gate.listen(1)
     return closing(gate)
+
+
+def _takes(gate: socket.socket) -> bool:
+    with suppress(OSError):
+        gate.bind(("127.0.0.1", GATE))
+        return True
+    return False
 
 
 @pytest.mark.parametrize("through", ["tasks", "pipeline"])

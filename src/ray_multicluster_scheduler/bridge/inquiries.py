@@ -19,7 +19,7 @@ NOT_BEGUN = {"DEPENDENCIES_UNREADY", "PENDING_CREATION"}
 #: So many actors without a handle are kept before their cluster is asked which of them live, and how often.
 MAX_HANDLELESS = 100
 FORGET_EVERY_S = 30.0
-#: A cluster shows a new actor after this long at the latest.
+#: A cluster shows a new actor after it was asked for so long, at the latest.
 SHOWN_AFTER_S = 10.0
 #: Ray's words for a task, and ours; all others mean that it has not started.
 _STATUS = {"RUNNING": "RUNNING", "FINISHED": "SUCCEEDED", "FAILED": "FAILED"}
@@ -246,8 +246,11 @@ class Inquiries:
         if ray_id in known:
             record.seen = True
             return known[ray_id]
-        may_come = ray_id and not record.seen and self._clock.now() - record.at < SHOWN_AFTER_S
-        return None if may_come else DEAD
+        if record.seen or not ray_id:
+            return DEAD
+        now = self._clock.monotonic()
+        record.missed_at = record.missed_at or now
+        return None if now - record.missed_at < SHOWN_AFTER_S else DEAD
 
     def _states_on(self, cluster: str) -> dict[str, str] | None:
         try:

@@ -39,16 +39,15 @@ class ActorRecord:
     name: str
     class_name: str
     decision: Decision
-    #: When it was submitted, by the wall clock.
-    at: float
     #: The handle that the user got, as long as there is one.
     handle: weak[Any]
     span: Span | None = None
     #: Ray's id at home; elsewhere `created` is a home ref that becomes it.
     ray_id: str | None = None
     created: Any = None
-    #: Its cluster has shown it.
+    #: Its cluster has shown it; and since when it did not, although it was asked (monotonic).
     seen: bool = False
+    missed_at: float | None = None
 
 
 class Records:

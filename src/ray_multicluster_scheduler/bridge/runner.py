@@ -47,7 +47,6 @@ class TaskRunner:
     def __init__(
         self, config: Config, *, directory: Path, environ: Mapping[str, str], clock: Clock, drains: Drains
     ) -> None:
-        self._clock = clock
         self._catalog = Catalog()
         self._records = Records()
         self._chooser = Chooser(
@@ -108,7 +107,6 @@ class TaskRunner:
                 name=request.name,
                 class_name=code.name,
                 decision=choice.decision,
-                at=self._clock.now(),
                 handle=weakref.ref(handle),
                 span=span,
                 ray_id=ray_id,
@@ -175,7 +173,6 @@ class TaskRunner:
         numbers = handle._raymc.numbers
 
         def release() -> None:
-            self._records.end_actor(actor_id)
             span.actor.release.remote(actor_id, next(numbers))
 
         finalizer = weakref.finalize(handle, self._keeper.add, release)

@@ -4,6 +4,7 @@ import weakref
 
 import pytest
 
+from ray_multicluster_scheduler.bridge import inquiries
 from ray_multicluster_scheduler.bridge import records as module
 from ray_multicluster_scheduler.bridge.place import Decision
 from ray_multicluster_scheduler.bridge.records import ActorRecord, Records
@@ -13,13 +14,22 @@ class Handle:
     pass
 
 
+class StillClock:
+    """Time that a test moves on."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
 def an_actor(actor_id: str) -> ActorRecord:
     return ActorRecord(
         actor_id=actor_id,
         name="",
         class_name="Far",
         decision=Decision(cluster="a", sentence=f"why {actor_id}"),
-        at=0.0,
         handle=weakref.ref(Handle()),
         created=object(),
     )
@@ -44,3 +54,15 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         records.end_actor(str(number))
     assert list(records.ended) == ["7", "8", "9"]
     assert records.decision("0") is None
+
+
+def test_a_new_actor_is_dead_only_when_its_cluster_has_not_shown_it_for_a_while() -> None:
+    clock, record = StillClock(), an_actor("one")
+    asked = inquiries.Inquiries(Records(), None, clock)  # type: ignore[arg-type]
+    clock.at += 3600  # opening its bridge took long: that says nothing about the actor
+    assert asked._state(record, "id", {}) is None
+    clock.at += inquiries.SHOWN_AFTER_S
+    assert asked._state(record, "id", {}) == inquiries.DEAD
+    assert asked._state(record, "id", {"id": "ALIVE"}) == "ALIVE"
+    assert asked._state(record, "id", {}) == inquiries.DEAD
+    assert asked._state(an_actor("two"), "", {}) == inquiries.DEAD

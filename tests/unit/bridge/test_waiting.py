@@ -93,7 +93,6 @@ def test_an_actor_is_called_by_its_name(world: World, caplog: pytest.LogCaptureF
         name="",
         class_name="Trainer",
         decision=decision,
-        at=NOW,
         handle=weakref.ref(world),
     )
     world.waiting.add(record, {"GPU": 1.0})
