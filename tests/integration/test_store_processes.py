@@ -106,6 +106,67 @@ def test_processes_that_open_a_fresh_store_at_once_share_it(start: Start) -> Non
     assert all(words == said[0] for words in said)
 
 
+def test_a_store_that_is_closed_and_opened_at_once_is_not_taken_for_damaged(start: Start) -> None:
+    openers = [
+        start("sys.stdin.readline()\nfor _ in range(40): open_store(directory).close()") for _ in range(3)
+    ]
+    for opener in openers:
+        tell(opener)
+
+    assert [finish(opener) for opener in openers] == [[], [], []]
+
+
+def test_a_program_forks_while_it_writes(start: Start) -> None:
+    program = start(
+        """
+import os, threading
+store = open_store(directory)
+done = threading.Event()
+closed, closing = os.pipe()
+
+def write():
+    number = 0
+    while not done.is_set():
+        store.add([(f"parent-{number}", a_spec())], now=NOW)
+        store.list_jobs(limit=5)
+        number += 1
+
+def in_child(name):
+    os.close(closing)
+    own = open_store(directory)
+    own.add([(name, a_spec())], now=NOW)
+    os.read(closed, 1)  # returns when the parent has closed the store
+    own.add([(f"{name}-again", a_spec())], now=NOW)
+    own.close()
+
+threads = [threading.Thread(target=write) for _ in range(2)]
+for thread in threads:
+    thread.start()
+children = []
+for number in range(10):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            in_child(f"child-{number}")
+            code = 0
+        finally:
+            os._exit(code)
+    children.append(child)
+done.set()
+for thread in threads:
+    thread.join()
+store.close()
+os.close(closing)
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+say(codes == [0] * 10)
+store = open_store(directory)
+say(sum(job.submission_id.startswith("child-") for job in store.list_jobs(limit=None)))
+"""
+    )
+    assert finish(program) == ["True", "20"]
+
+
 def test_the_bell_wakes_another_process_without_its_fallback(start: Start, directory: Path) -> None:
     store = open_store(directory, bell_fallback_s=FOR_EVER)
     waiter = start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: How long `submit --no-wait` leads, at most, when nobody else does.
 LEAD_S = 5.0
+#: How much longer, at most, while a job is being sent: it would be told as one that waits.
+SEND_S = 15.0
 #: How often it looks meanwhile whether there is anything left to send.
 LOOK_S = 0.25
 #: How long a command that shows jobs leads, at most, before it shows them.
@@ -50,13 +53,16 @@ def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str], *, since
 
     `since` is when this process began to lead: what it knows from before may no longer be so.
     """
+    enough = time.monotonic() + LEAD_S
     try:
-        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=LEAD_S, tick_s=LOOK_S):
+        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=LEAD_S + SEND_S, tick_s=LOOK_S):
             scheduler.check()
             unsent = [job for job in jobs.values() if job.state in NOT_SENT]
             under_way = any(job.state is JobState.PLACED for job in unsent)
+            if not unsent or (not under_way and time.monotonic() > enough):
+                return
             # One speaks for all: the jobs of an array ask for the same.
-            if not unsent or (not under_way and _has_no_room(scheduler, unsent[0], since)):
+            if not under_way and _has_no_room(scheduler, unsent[0], since):
                 return
     except WaitTimeout:
         return

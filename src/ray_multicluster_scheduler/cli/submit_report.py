@@ -50,8 +50,11 @@ def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None)
         lines.append(Text(f"Sent to {where}." if one else f"{len(sent)} of {len(jobs)} were sent: {where}."))
     if waiting:
         queued = [job for job in waiting if job.state is JobState.QUEUED]
-        why = _why(scheduler, queued[0]) if queued else "being sent"
-        lines.append(Text(("It waits: " if one else f"{len(waiting)} wait: ") + why, style="yellow"))
+        if under_way := len(waiting) - len(queued):
+            lines.append(Text("It is being sent." if one else f"{under_way} are being sent.", style="yellow"))
+        if queued:
+            why = ("It waits: " if one else f"{len(queued)} wait: ") + _why(scheduler, queued[0])
+            lines.append(Text(why, style="yellow"))
         target = f"--group {group}" if group else jobs[0].submission_id
         it = "it" if one else "them"
         lines.append(

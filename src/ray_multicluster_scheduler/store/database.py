@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
+from ray_multicluster_scheduler.store import forks
 from ray_multicluster_scheduler.store.files import SAVE_LOG, log_files
 from ray_multicluster_scheduler.store.rows import to_json
 
@@ -67,6 +68,8 @@ class Database:
         self._engine = _new_engine(path)
         #: Kept after a commit: writers take turns anyway, and taking one is a good part of a small write.
         self._writer: Connection | None = None
+        if path is not None:
+            forks.hand_over(self, path.parent)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
@@ -100,9 +103,25 @@ class Database:
                 f"the job store {self._path} cannot use a write-ahead log (its mode is {mode!r}); "
                 "it must be on a local disk: move it there with RAY_MULTICLUSTER_HOME"
             )
+        with self.read() as tx:
+            self._open_log(tx)
+
+    def disconnect(self) -> None:
+        """Close all connections until `reconnect`; call it while no transaction is open."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        self._engine.dispose()
+
+    def reconnect(self) -> None:
+        """Open the log again, so that its files are there as long as the store is in use."""
+        if not self._closed:
+            with self._engine.connect() as connection, connection.begin():
+                self._open_log(connection)
+
+    def _open_log(self, tx: Connection) -> None:
         assert self._path is not None
-        with self.read() as tx:  # the first transaction opens the log
-            tx.exec_driver_sql("SELECT 1 FROM sqlite_master").first()
+        tx.exec_driver_sql("SELECT 1 FROM sqlite_master").first()  # the first transaction opens the log
         self._files |= {path: _identity(path) for path in log_files(self._path)}
 
     def rewrite(self) -> None:
@@ -129,9 +148,7 @@ class Database:
         """Close all connections; later calls raise `StoreError`."""
         with self._writing:
             self._closed = True
-            if self._writer is not None:
-                self._writer.close()
-            self._engine.dispose()
+            self.disconnect()
 
     def _check_may_write(self) -> None:
         if self._broken:
@@ -160,7 +177,8 @@ class Database:
         if self._closed:
             raise StoreError("this job store is closed")
         try:
-            yield
+            with forks.kept_out():
+                yield
         except UnicodeEncodeError as error:  # the driver's, about a value: bytes that were not UTF-8
             raise InvalidRequest(
                 f"{error.object[:80]!r} is not valid Unicode text, so it can neither be stored nor looked for"

@@ -73,9 +73,10 @@ def enter(directory: Path) -> FileLock:
 def leaving(directory: Path, in_use: FileLock) -> Iterator[None]:
     """Close the store in here: whoever opens it next finds it either in use or closed."""
     with contextlib.ExitStack() as stack:
-        stack.callback(in_use.release)
         with contextlib.suppress(OSError):  # the directory is gone: so is whoever would open it
             stack.enter_context(opening(directory))
+        # Released before `opening` is: another process would find the store in use, but without its log.
+        stack.callback(in_use.release)
         yield
 
 
