@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.thread import EngineThread

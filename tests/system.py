@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -79,7 +80,8 @@ class System:
 
     async def submit_many(self, requests: list[dict[str, Any]]) -> list[str]:
         """Accept jobs in one transaction."""
-        made = [JobRequest(**{"user": "ann", **request}) for request in requests]
+        packages = self.scheduler.parts.packages
+        made = [packed(JobRequest(**{"user": "ann", **request}), packages) for request in requests]
         return [job.submission_id for job in await asyncio.to_thread(self.scheduler.jobs.submit, made)]
 
     async def until(self, submission_id: str, *states: JobState, timeout_s: float = PATIENCE_S) -> Job:

@@ -130,9 +130,15 @@ class JobStore(Protocol):
         group: str | None = None,
         tag: str | None = None,
         since: float | None = None,
+        before: int | None = None,
+        text: str | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first, that match every given filter; `since` is when they were accepted."""
+        """Return jobs, newest first, that match every given filter.
+
+        `since` is when they were accepted, `before` a `seq` that theirs is smaller than, `text` a part of
+        their id, name, group or command in any case of letters.
+        """
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return submission ids that begin so, in their order; it costs as much as it returns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import getpass
 import os
 import random
 import socket
@@ -15,22 +16,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, find_config, load_config
 from ray_multicluster_scheduler.config.find import state_dir
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
+from ray_multicluster_scheduler.service.access import Caller
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.local import LocalService, Rooms
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Parts:
     packages: PackageStore
     jobs: JobService
     explainer: Explainer
+    service: LocalService
 
 
 class Scheduler:
@@ -118,6 +121,11 @@ class Scheduler:
         return self.parts.jobs
 
     @property
+    def service(self) -> LocalService:
+        """The one door: all that callers may ask for."""
+        return self.parts.service
+
+    @property
     def explainer(self) -> Explainer:
         """Answers "why?"."""
         return self.parts.explainer
@@ -181,12 +189,7 @@ class Scheduler:
 
     def list_clusters(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
-        seen = self.store.load_snapshots()
-        drains = self.store.drained()
-        return [
-            _cluster_info(spec, seen.get(spec.name, ClusterSnapshot(name=spec.name)), drains.get(spec.name))
-            for spec in self.config.clusters
-        ]
+        return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
     def begin(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine that talks to clusters, on the engine's loop."""
@@ -215,12 +218,24 @@ class Scheduler:
         store = open_store(self.directory)
         packages = PackageStore(self.directory / "packages")
         config = _with_packed_environments(self.config, packages)
+        jobs = JobService(config, store, self.clock)
+        explainer = Explainer(config, store, self.clock, plan_rules(config.settings))
+        rooms = Rooms(
+            config=config,
+            store=store,
+            packages=packages,
+            clock=self.clock,
+            jobs=jobs,
+            explainer=explainer,
+            reach=self.begin,
+        )
         return Parts(
             config=config,
             store=store,
             packages=packages,
-            jobs=JobService(config, store, packages, self.clock),
-            explainer=Explainer(config, store, packages, self.clock, plan_rules(config.settings)),
+            jobs=jobs,
+            explainer=explainer,
+            service=LocalService(rooms, Caller(user=this_user())),
         )
 
     def _context(self, parts: Parts) -> EngineContext:
@@ -262,20 +277,6 @@ def _with_packed_environments(config: Config, packages: PackageStore) -> Config:
     return replace(config, clusters=clusters)
 
 
-def _cluster_info(spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> dict[str, Any]:
-    return {
-        "name": spec.name,
-        "health": seen.health.value,
-        "score": seen.score,
-        "problem": seen.problem,
-        "total": None if seen.total is None else dict(seen.total),
-        "used": None if seen.used is None else dict(seen.used),
-        "ray_version": seen.ray_version,
-        "python_version": seen.python_version,
-        "tags": list(spec.tags),
-        "prefer": spec.prefer,
-        "weight": spec.weight,
-        "drained": drain[0] if drain else spec.drained,
-        "dashboard": spec.dashboard,
-        "head_address": spec.head_address,
-    }
+def this_user() -> str:
+    """Return whose jobs this process submits: `RAY_MULTICLUSTER_USER`, else the user of the system."""
+    return os.environ.get("RAY_MULTICLUSTER_USER") or getpass.getuser()

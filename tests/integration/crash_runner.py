@@ -110,7 +110,7 @@ def main(orders: Orders, said: Connection) -> None:
     scheduler.start()
     parts = scheduler.parts
     store: Any = StoreThatMayCrash(parts.store, crash_point)
-    service = JobService(parts.config, store, parts.packages, scheduler.clock)
+    service = JobService(parts.config, store, scheduler.clock)
     try:
         for request in orders.requests:
             try:

@@ -10,7 +10,7 @@ from tests.integration.job_commands import Commands, commands, raymc, two, until
 from tests.integration.raymc import screen
 from tests.system import fake
 
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.testing import ShellRunner
 

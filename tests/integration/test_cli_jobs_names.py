@@ -8,7 +8,7 @@ from tests.integration.job_commands import Commands, raymc
 from tests.integration.raymc import screen
 
 from ray_multicluster_scheduler.cli.top_cmd import JobsOnScreen
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 
 __all__ = ["raymc"]
 

@@ -2,7 +2,7 @@
 
 from tests.integration.job_commands import Commands, raymc, two
 
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 
 __all__ = ["raymc", "two"]

@@ -8,7 +8,7 @@ import pytest
 from tests.oracle import eventually
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 
 HOUR = 3600.0

@@ -17,7 +17,7 @@ from tests.integration.crash_scene import Scene
 from tests.oracle import eventually, runs_of
 from tests.system import FAST
 
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 

@@ -11,7 +11,7 @@ from tests.integration.job_commands import Commands, raymc, two
 from tests.oracle import eventually
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.retention import prune_all

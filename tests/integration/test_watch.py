@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.remote import RemoteSubmit

@@ -14,6 +14,8 @@ LAYERS = [
     "model",
     "policy",
     "ports",
+    "clock",
+    "asyncio_tools",
     "config",
     "ray_api",
     "store",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.errors import InvalidRequest
@@ -49,8 +48,7 @@ def array_of(request: JobRequest, indices: Sequence[int]) -> list[JobRequest]:
         )
     group = request.submission_id or f"array_{uuid.uuid4().hex[:12]}"
     return [
-        replace(
-            request,
+        request.replaced(
             entrypoint=request.entrypoint.replace(PLACEHOLDER, str(index)),
             job_id=request.job_id and request.job_id.replace(PLACEHOLDER, str(index)),
             submission_id=f"{group}-{index}",

@@ -17,8 +17,8 @@ from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.clusters_view import Row, as_mapping, overview
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, WatchOption, open_config
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config.find import state_dir
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.policy.views import held_by_cluster

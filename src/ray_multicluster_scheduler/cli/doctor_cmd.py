@@ -20,7 +20,7 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, open_config
 from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.policy.diagnosis import Check, Evidence, Verdict, Versions, diagnose
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -13,6 +12,9 @@ from ray_multicluster_scheduler.cli.leading import find_up_to_date, fresh_snapsh
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, opened
 from ray_multicluster_scheduler.cli.render import plain_signs, state_text, stdout_console, write_json
 from ray_multicluster_scheduler.model.states import JobState
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.views import Explanation
 
 
 def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -26,7 +28,8 @@ def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOptio
         snapshots = fresh_snapshots(scheduler) if waits else None
         explained = [scheduler.explainer.explain(job.submission_id, snapshots=snapshots) for job in jobs]
         if as_json:
-            write_json(explained[0] if len(explained) == 1 else explained)
+            shown = [story.model_dump(mode="json") for story in explained]
+            write_json(shown[0] if len(shown) == 1 else shown)
             return
         console = stdout_console()
         for job, story in zip(jobs, explained, strict=True):
@@ -40,25 +43,25 @@ def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOptio
             console.print(note)
 
 
-def _show_decision(console: Console, explained: Mapping[str, Any]) -> None:
-    decision = explained["decision"]
+def _show_decision(console: Console, explained: Explanation) -> None:
+    decision = explained.decision
     if decision is None:
-        waits_for = explained.get("waits_for")
+        waits_for = explained.waits_for
         console.print(f"It waits for {waits_for}." if waits_for else "It never got a cluster.")
         return
-    if sentence := decision.get("sentence"):
-        verb = "Would be placed" if explained["state"] == JobState.QUEUED.value else "Placed"
-        console.print(Text.assemble(f"{verb} on ", (decision["cluster"], "bold"), f": {sentence}."))
+    if decision.cluster is not None:
+        verb = "Would be placed" if explained.state is JobState.QUEUED else "Placed"
+        console.print(Text.assemble(f"{verb} on ", (decision.cluster, "bold"), f": {decision.sentence}."))
     for part in decision_view(decision, plain=plain_signs(console)):
         console.print(part)
 
 
-def _show_ways_out(console: Console, explained: Mapping[str, Any]) -> None:
-    if explained.get("position") is not None:
-        console.print(f"Place {explained['position']} in the queue.")
-    if kept := (explained["decision"] or {}).get("reserved_on"):
+def _show_ways_out(console: Console, explained: Explanation) -> None:
+    if explained.position is not None:
+        console.print(f"Place {explained.position} in the queue.")
+    if explained.decision is not None and (kept := explained.decision.reserved_on):
         console.print(f"It has waited long: room is being kept for it on {kept}.")
-    if explained["suggestions"]:
+    if explained.suggestions:
         console.print("What would let it start now:")
-        for sentence in explained["suggestions"]:
+        for sentence in explained.suggestions:
             console.print(f"  - {sentence}")

@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.cli.render import NONE, state_text, stdout_conso
 from ray_multicluster_scheduler.cli.times import Times
 from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
-from ray_multicluster_scheduler.model.states import RAY_STATUS, JobState
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.redact import redact_text
 from ray_multicluster_scheduler.policy.repeat import RETRY_OF
 
@@ -36,14 +36,14 @@ def status(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
         if as_json:
-            _write([{**late.job_row(job), "status": RAY_STATUS[job.state]} for job in jobs])
+            _write([late.job_row(job) for job in jobs])
             return
         console = stdout_console()
         times = Times.of(console)
         for job in jobs:
             named = (f"{job.submission_id} ", "bold") if len(jobs) > 1 else ""
             where = f" on {job.cluster}" if job.cluster else ""
-            words = f"{where} {times.since(job.changed_at)}: {late.job_row(job)['reason']}"
+            words = f"{where} {times.since(job.changed_at)}: {late.job_row(job)['message']}"
             console.print(Text.assemble(named, state_text(job.state), words), soft_wrap=True)
         _footer(console, scheduler, jobs)
 
@@ -52,7 +52,7 @@ def info(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption =
     """Show all that is known of a job; secrets are hidden."""
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
-        known = [scheduler.jobs.info(job.submission_id) for job in jobs]
+        known = [scheduler.service.detail(job.submission_id).model_dump(mode="json") for job in jobs]
         logs = [  # `raymc logs` has them whole
             redact_text(facts.pop("logs") or "", scheduler.jobs.secrets(job))
             for job, facts in zip(jobs, known, strict=True)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.log_writer import LogWriter
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, stderr_console
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 
 

@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, JsonOption, WatchOption, opened
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
 from ray_multicluster_scheduler.cli.request_options import seconds_of
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 

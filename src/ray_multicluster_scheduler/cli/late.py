@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.cli.signals import held
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.client.jobs import job_row, this_user
-    from ray_multicluster_scheduler.client.tail import begin_tail
+    from ray_multicluster_scheduler.client.packing import packed
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.engine.doctor import examine
     from ray_multicluster_scheduler.engine.watch import ClusterWatch
-    from ray_multicluster_scheduler.packages.runtime_env import localise
     from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
     from ray_multicluster_scheduler.ray_api.state import open_state_api
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.runtime import Scheduler, this_user
     from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
     from ray_multicluster_scheduler.service.request import JobRequest
     from ray_multicluster_scheduler.service.retention import keep_rules, prune_all
+    from ray_multicluster_scheduler.service.showing import job_row
+    from ray_multicluster_scheduler.service.tail import begin_tail
     from ray_multicluster_scheduler.store import open_store
 
 __all__ = [
@@ -38,10 +38,10 @@ __all__ = [
     "job_row",
     "keep_rules",
     "load_config",
-    "localise",
     "open_ray_api",
     "open_state_api",
     "open_store",
+    "packed",
     "prune_all",
     "this_user",
 ]
@@ -52,18 +52,18 @@ _HOMES = {
     "HttpRayApi": "ray_api.client",
     "JobRequest": "service.request",
     "Scheduler": "runtime",
-    "begin_tail": "client.tail",
+    "begin_tail": "service.tail",
     "examine": "engine.doctor",
     "find_config": "config",
-    "job_row": "client.jobs",
+    "job_row": "service.showing",
     "keep_rules": "service.retention",
     "load_config": "config",
-    "localise": "packages.runtime_env",
     "open_ray_api": "ray_api.client",
     "open_state_api": "ray_api.state",
     "open_store": "store",
+    "packed": "client.packing",
     "prune_all": "service.retention",
-    "this_user": "client.jobs",
+    "this_user": "runtime",
 }
 
 

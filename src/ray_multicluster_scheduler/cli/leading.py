@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.clusters_cmd import watching
 from ray_multicluster_scheduler.cli.render import age
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import WaitTimeout
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause
@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import DecisionView
 
 
 #: How long `submit --no-wait` leads, at most, when nobody else does.
@@ -73,13 +74,13 @@ def _has_no_room(scheduler: Scheduler, job: Job, since: float) -> bool:
     looked_at = [seen[spec.name].observed_at for spec in scheduler.config.clusters if spec.name in seen]
     if len(looked_at) < len(scheduler.config.clusters) or any(at is None or at < since for at in looked_at):
         return False
-    decision = scheduler.explainer.explain(job.submission_id)["decision"]
-    return decision is None or not ("scores" in decision or _passes_soon(decision["refusals"]))
+    decision = scheduler.service.explain(job.submission_id).decision
+    return decision is None or not (decision.cluster is not None or _passes_soon(decision))
 
 
-def _passes_soon(refusals: Mapping[str, Mapping[str, Any]]) -> bool:
+def _passes_soon(decision: DecisionView) -> bool:
     """Tell whether some cluster has room, and is only busy with starting others."""
-    return any(refusal["cause"] == Cause.PACED for refusal in refusals.values())
+    return any(refusal.cause is Cause.PACED for refusal in decision.refusals.values())
 
 
 def fresh_snapshots(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot] | None:

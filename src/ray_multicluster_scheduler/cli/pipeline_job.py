@@ -11,12 +11,13 @@ from ray_multicluster_scheduler.cli.options import opened
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.request_options import json_object
 from ray_multicluster_scheduler.cli.waiting import follow, stopping_on_interrupt, tell_end
-from ray_multicluster_scheduler.client.jobs import this_user
+from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.errors import PipelineFailed
 from ray_multicluster_scheduler.pipeline.on_cluster import REPORT_LINE
 from ray_multicluster_scheduler.pipeline.plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report
 from ray_multicluster_scheduler.pipeline.run import with_own_code
+from ray_multicluster_scheduler.runtime import this_user
 from ray_multicluster_scheduler.service.request import JobRequest
 
 
@@ -38,10 +39,10 @@ def run_as_job(
         if request.preferred_cluster is not None:
             scheduler.config.cluster(request.preferred_cluster)
         scheduler.start()
-        scheduler.jobs.submit([request])
+        scheduler.jobs.submit([packed(request, scheduler.parts.packages)])
         say(f"{submission_id} accepted. Ctrl-C stops it.")
         tell_end(follow(scheduler, submission_id))
-        return _report(scheduler.jobs.info(submission_id)["logs"] or "")
+        return _report(scheduler.service.log(submission_id) or "")
 
 
 def _report(log: str) -> Report:

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.cli.leading import leader_of
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened
 from ray_multicluster_scheduler.cli.render import say, write_json, write_line
 from ray_multicluster_scheduler.cli.time_spans import seconds
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 
 OlderOption = Annotated[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -33,7 +32,7 @@ from ray_multicluster_scheduler.cli.waiting import (
     tell_ends,
     watch_all,
 )
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
 
@@ -120,7 +119,7 @@ def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
     """Give each job its id now: Ctrl-C may come before the store has answered."""
     if array is not None:
         return array_of(request, parse_array(array))
-    return [replace(request, submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
+    return [request.replaced(submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
 
 
 def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
@@ -131,24 +130,21 @@ def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> l
     first = requests[0]
     if first.preferred_cluster is not None:
         scheduler.config.cluster(first.preferred_cluster)
-    needed = [job.submission_id for job in find_jobs(scheduler, first.depends_on, None)]
-    return [replace(request, depends_on=needed) for request in requests]
+    needed = tuple(job.submission_id for job in find_jobs(scheduler, first.depends_on, None))
+    return [request.replaced(depends_on=needed) for request in requests]
 
 
 def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
     """Pack local directories once, not once per job of an array."""
-    first = requests[0]
-    if not first.runtime_env:
-        return list(requests)
     with packing_display() as progress:
-        packed = late.localise(first.runtime_env, scheduler.parts.packages, cwd=first.cwd, progress=progress)
-    return [replace(request, runtime_env=packed) for request in requests]
+        first = late.packed(requests[0], scheduler.parts.packages, progress=progress)
+    return [request.replaced(runtime_env=first.runtime_env) for request in requests]
 
 
 def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
     plan = scheduler.explainer.plan(requests[0], snapshots=fresh_snapshots(scheduler))
     if as_json:
-        write_json(plan)
+        write_json(plan.model_dump(mode="json"))
     else:
         show_plan(plan, requests)
 

@@ -65,7 +65,7 @@ def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None)
 
 def _why(scheduler: Scheduler, first: Job) -> str:
     """Say why the first of those that wait does; there may be room, but nobody sends any more."""
-    explained = scheduler.explainer.explain(first.submission_id)
-    if "scores" in (explained["decision"] or {}):
-        return f"{first.submission_id} is the next, for {explained['decision']['cluster']}"
+    explained = scheduler.service.explain(first.submission_id)
+    if explained.decision is not None and explained.decision.cluster is not None:
+        return f"{first.submission_id} is the next, for {explained.decision.cluster}"
     return why_it_waits(explained)

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from rich.console import Console
 
 from ray_multicluster_scheduler.cli.render import age, ago
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

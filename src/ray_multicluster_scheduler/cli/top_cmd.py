@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import leader_name, leader_of
 from ray_multicluster_scheduler.cli.options import ConfigOption, opened
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, stdout_console
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
 from ray_multicluster_scheduler.cli.whys import WaitingReason
 from ray_multicluster_scheduler.client.progress import Show, progress_display, summary
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -40,7 +40,7 @@ def follow(scheduler: Scheduler, submission_id: str) -> Job:
     news: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     reason = WaitingReason(scheduler)
     unsubscribe = scheduler.store.subscribe(lambda: news.put(None))
-    tail = late.begin_tail(scheduler, submission_id, news.put)
+    tail = late.begin_tail(scheduler.begin, scheduler.store, submission_id, news.put)
     tail.add_done_callback(lambda _: news.put(None))
     try:
         with job_display() as display:

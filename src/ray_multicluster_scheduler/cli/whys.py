@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ray_multicluster_scheduler.engine.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import Explanation
 
 
 #: A reason is looked up when a job has waited this long, and then again as often: it costs a pass.
@@ -34,7 +35,7 @@ class WaitingReason:
             return job.reason if is_told else ""
         now = self._clock.monotonic()
         if now - self._looked_at >= LOOK_EVERY_S:
-            self._said = why_it_waits(self._scheduler.explainer.explain(job.submission_id))
+            self._said = why_it_waits(self._scheduler.service.explain(job.submission_id))
             self._looked_at = now
         return self._said
 
@@ -46,11 +47,11 @@ class WaitingReason:
         return self.of(open_jobs[0])
 
 
-def why_it_waits(explained: dict[str, Any]) -> str:
+def why_it_waits(explained: Explanation) -> str:
     """Put what `explain` says of a queued job into one line."""
-    decision = explained.get("decision")
+    decision = explained.decision
     if decision is None:
-        return f"waits for {explained.get('waits_for', 'the scheduler')}"
-    if "scores" in decision:
-        return f"{decision['cluster']} has room and takes it next"
-    return "; ".join(f"{name}: {refusal['sentence']}" for name, refusal in decision["refusals"].items())
+        return f"waits for {explained.waits_for or 'the scheduler'}"
+    if decision.cluster is not None:
+        return f"{decision.cluster} has room and takes it next"
+    return "; ".join(f"{name}: {refusal.sentence}" for name, refusal in decision.refusals.items())

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import getpass
 import inspect
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import working_scheduler
+from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.client.scope import remember
-from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound, WaitTimeout
-from ray_multicluster_scheduler.model.job import Job, OnUnreachable
+from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
+from ray_multicluster_scheduler.model.job import OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
-from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.service.arguments import text_or_none, whole, words
+from ray_multicluster_scheduler.runtime import this_user
+from ray_multicluster_scheduler.service.arguments import words
+from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
 from ray_multicluster_scheduler.service.request import JobRequest
 
 log = logging.getLogger(__name__)
 
 #: How long `stop_job` waits for the job to have ended.
 STOP_TIMEOUT_S = 30.0
+UNKNOWN = "UNKNOWN"
 
 
 def submit_job(
@@ -87,8 +87,9 @@ def submit_job(
 
 def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
-    requests = [_request(arguments) for arguments in jobs]
-    accepted = working_scheduler().jobs.submit(requests)
+    scheduler = working_scheduler()
+    requests = [packed(_request(each), scheduler.parts.packages) for each in jobs]
+    accepted = scheduler.service.submit(requests)
     ids = [job.submission_id for job in accepted]
     remember(ids)
     return ids
@@ -103,9 +104,7 @@ def retry_job(submission_id: str) -> str:
         LookupError: No job has this id.
         ValueError: It has succeeded, or has not ended.
     """
-    scheduler = working_scheduler()
-    found = scheduler.jobs.find_one(submission_id)
-    (job,) = scheduler.jobs.retry([found.submission_id], user=this_user())
+    (job,) = working_scheduler().service.retry([submission_id])
     remember([job.submission_id])
     return job.submission_id
 
@@ -116,7 +115,11 @@ def get_job_status(submission_id: str, cluster_name: str | None = None) -> str: 
     A `job_id` is an id too, here and below: it means the newest job that has it. The id alone is enough:
     `cluster_name` is accepted because older programs pass it.
     """
-    return working_scheduler().jobs.status(submission_id)
+    try:
+        (job,) = working_scheduler().service.find_each([submission_id])
+    except JobNotFound:
+        return UNKNOWN
+    return job.status
 
 
 def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[str, Any]:  # noqa: ARG001
@@ -124,12 +127,9 @@ def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[st
 
     Raises `JobNotFound`. Secrets in the environment are hidden.
     """
-    scheduler = working_scheduler()
-    job = scheduler.jobs.find_one(submission_id)
-    info = scheduler.jobs.info(job.submission_id)
-    if info["logs"] is None:
-        info["logs"] = _live_log(scheduler, scheduler.store.get(job.submission_id))
-    return info
+    service = working_scheduler().service
+    (job,) = service.find_each([submission_id])
+    return service.detail(job.submission_id).model_dump(mode="json")
 
 
 def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # noqa: ARG001
@@ -138,15 +138,17 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     False when it had ended before, when nobody knows it, or when it could not be stopped in time.
     """
     scheduler = working_scheduler()
+    service = scheduler.service
     try:
-        found = scheduler.jobs.find_one(submission_id).submission_id
-        scheduler.jobs.stop([found])
-        for _ in scheduler.jobs.changes([found], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
+        (job,) = service.find_each([submission_id])
+        service.stop([job.submission_id])
+        for jobs in service.changes([job.submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
             scheduler.check()
-        return scheduler.store.get(found).state is JobState.STOPPED
+            job = jobs[job.submission_id]
     except (JobNotFound, WaitTimeout) as error:
         log.warning("not stopped: %s", error)
         return False
+    return job.state is JobState.STOPPED
 
 
 def list_jobs(
@@ -160,16 +162,16 @@ def list_jobs(
     job_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
-    jobs = working_scheduler().store.list_jobs(
-        states=None if states is None else [_state(word) for word in words("states", states)],
-        user=text_or_none("user", user),
-        cluster=text_or_none("cluster", cluster),
-        name=text_or_none("job_id", job_id),
-        group=text_or_none("group", group),
-        tag=text_or_none("tag", tag),
-        limit=None if limit is None else whole("limit", limit, least=0),
+    query = JobQuery(
+        states=None if states is None else tuple(_state(word) for word in words("states", states)),
+        user=user,
+        cluster=cluster,
+        job_id=job_id,
+        group=group,
+        tag=tag,
     )
-    return [job_row(job) for job in jobs]
+    found = all_jobs(working_scheduler().service, query, limit=limit)
+    return [job.model_dump(mode="json") for job in found]
 
 
 def explain(submission_id: str) -> dict[str, Any]:
@@ -177,14 +179,16 @@ def explain(submission_id: str) -> dict[str, Any]:
 
     `why` says it in one sentence.
     """
-    scheduler = working_scheduler()
-    return scheduler.explainer.explain(scheduler.jobs.find_one(submission_id).submission_id)
+    service = working_scheduler().service
+    (job,) = service.find_each([submission_id])
+    return service.explain(job.submission_id).model_dump(mode="json")
 
 
 def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
     """Return what `submit_job` with these arguments would do now: a dry run."""
-    request = _request({"entrypoint": entrypoint, **arguments})
-    return working_scheduler().explainer.plan(request)
+    scheduler = working_scheduler()
+    request = packed(_request({"entrypoint": entrypoint, **arguments}), scheduler.parts.packages)
+    return scheduler.service.plan(request).model_dump(mode="json")
 
 
 def drain(cluster: str, reason: str = "") -> None:
@@ -198,9 +202,7 @@ def undrain(cluster: str, reason: str = "") -> None:
 
 
 def _set_drained(cluster: str, reason: str, *, drained: bool) -> None:
-    scheduler = working_scheduler()
-    scheduler.config.cluster(cluster)
-    scheduler.jobs.set_drained(cluster, drained=drained, reason=reason)
+    working_scheduler().service.set_drained(cluster, drained=drained, reason=reason)
 
 
 def _request(arguments: Mapping[str, Any]) -> JobRequest:
@@ -210,48 +212,9 @@ def _request(arguments: Mapping[str, Any]) -> JobRequest:
     return JobRequest(**{"user": this_user(), **given})
 
 
-def this_user() -> str:
-    """Return whose jobs this process submits: `RAY_MULTICLUSTER_USER`, else the user of the system."""
-    return os.environ.get("RAY_MULTICLUSTER_USER") or getpass.getuser()
-
-
 def _state(word: str) -> JobState:
     try:
         return JobState(word.upper())
     except ValueError:
         known = ", ".join(state.value for state in JobState)
         raise InvalidRequest(f"unknown state {word!r}; use one of {known}") from None
-
-
-def _live_log(scheduler: Scheduler, job: Job) -> str | None:
-    """Read the log of a job that has not ended from its cluster; None when that cannot be had now."""
-    cluster, remote_id = job.cluster, job.remote_id
-    known = {spec.name for spec in scheduler.config.clusters}
-    if cluster is None or cluster not in known or remote_id is None:
-        return None
-    try:
-        return scheduler.call(lambda apis: apis[cluster].job_logs(remote_id))
-    except ClusterError as error:
-        log.info("no log of %s now: %s", job.submission_id, error)
-        return None
-
-
-def job_row(job: Job) -> dict[str, Any]:
-    """Return one line of a list of jobs, secrets hidden."""
-    secrets = secrets_of(job.spec.runtime_env)
-    return {
-        "submission_id": job.submission_id,
-        "job_id": job.spec.name,
-        "state": job.state.value,
-        "cluster": job.cluster,
-        "user": job.spec.user,
-        "priority": job.spec.priority,
-        "attempt": job.attempt,
-        "entrypoint": redact_text(job.spec.entrypoint, secrets),
-        "tags": list(job.spec.tags),
-        "group": job.spec.group,
-        "accepted_at": job.accepted_at,
-        "started_at": job.started_at,
-        "ended_at": job.ended_at,
-        "reason": redact_text(job.reason, secrets),
-    }

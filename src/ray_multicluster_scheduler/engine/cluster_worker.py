@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from ray_multicluster_scheduler.asyncio_tools import cancel_all, repeat, together
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -16,7 +17,6 @@ from ray_multicluster_scheduler.engine.send import Sender
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.stops import Stops
 from ray_multicluster_scheduler.engine.sweep import Sweeper
-from ray_multicluster_scheduler.engine.tasks import cancel_all, repeat, together
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from ray_multicluster_scheduler.engine.tasks import within
+from ray_multicluster_scheduler.asyncio_tools import within
 from ray_multicluster_scheduler.policy.diagnosis import Door
 
 

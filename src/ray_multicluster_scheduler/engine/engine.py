@@ -7,8 +7,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ray_multicluster_scheduler.asyncio_tools import both, cancel_all, repeat, together, wait_for
+from ray_multicluster_scheduler.clock import SteadyClock
 from ray_multicluster_scheduler.engine.board import Board
-from ray_multicluster_scheduler.engine.clock import SteadyClock
 from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.outlook import Outlook
@@ -17,7 +18,6 @@ from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.prune import Pruner
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.setups import FailedSetups
-from ray_multicluster_scheduler.engine.tasks import both, cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.engine.watch import Probed

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.doors import knock
-from ray_multicluster_scheduler.engine.tasks import together
 from ray_multicluster_scheduler.errors import (
     ClusterBadAnswer,
     ClusterError,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.engine.tasks import both, within
+from ray_multicluster_scheduler.asyncio_tools import both, within
 from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Node, Usage
 from ray_multicluster_scheduler.model.remote import Listing, RemoteStatus, RemoteVersion

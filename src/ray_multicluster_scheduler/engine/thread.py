@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures.thread import ThreadPoolExecutor  # now: while a program ends, it cannot be imported
 from typing import Any, TypeVar
 
+from ray_multicluster_scheduler.asyncio_tools import wait_for
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.engine import Engine
-from ray_multicluster_scheduler.engine.tasks import wait_for
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.ports import RayApi
 

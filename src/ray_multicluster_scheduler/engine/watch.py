@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from ray_multicluster_scheduler.asyncio_tools import together, within
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_usage
-from ray_multicluster_scheduler.engine.tasks import together, within
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.remote import Listing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
@@ -11,10 +11,9 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.ledger import open_rooms
 from ray_multicluster_scheduler.policy.plan import PlanRules, decisions
-from ray_multicluster_scheduler.policy.redact import redact_env
+from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.policy.views import (
@@ -27,6 +26,8 @@ from ray_multicluster_scheduler.policy.views import (
 from ray_multicluster_scheduler.policy.whatif import suggestions
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.request import JobRequest, checked
+from ray_multicluster_scheduler.service.showing import Secrets, show_decision
+from ray_multicluster_scheduler.service.views import DecisionView, EnvironmentView, Explanation, PlanView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,47 +57,47 @@ class Explainer:
     published last.
     """
 
-    def __init__(
-        self, config: Config, store: JobStore, packages: PackageStore, clock: Clock, rules: PlanRules
-    ) -> None:
+    def __init__(self, config: Config, store: JobStore, clock: Clock, rules: PlanRules) -> None:
         self._config = config
         self._fits = Fits(config.clusters)
+        self._secrets = Secrets(config.clusters)
         self._store = store
-        self._packages = packages
         self._clock = clock
         self._rules = rules
 
-    def explain(self, submission_id: str, *, snapshots: Snapshots | None = None) -> dict[str, Any]:
+    def explain(self, submission_id: str, *, snapshots: Snapshots | None = None) -> Explanation:
         """Return state, reason and, per cluster, score parts or refusal; for a waiting job also ways out."""
         job = self._store.get(submission_id)
-        told: dict[str, Any] = {
-            "submission_id": submission_id,
-            "state": job.state.value,
-            "reason": job.reason,
-            "cluster": job.cluster,
-            "attempt": job.attempt,
-        }
+        told: dict[str, Any] = {"decision": None, "waits_for": None, "position": None, "suggestions": ()}
         if job.state is JobState.QUEUED:
             told |= self._waiting(job, snapshots)
-        else:
-            attempts = self._store.attempts(submission_id)
-            told["decision"] = dict(attempts[-1].decision) if attempts else None
-        return {**told, "why": job.reason if job.final else _in_one_sentence(told)}
+        elif attempts := self._store.attempts(submission_id):
+            told["decision"] = show_decision(attempts[-1].decision)
+        message = redact_text(job.reason, self._secrets.of(job))
+        return Explanation(
+            submission_id=submission_id,
+            state=job.state,
+            message=message,
+            cluster=job.cluster,
+            attempt=job.attempt,
+            why=message if job.final else _in_one_sentence(job, message, told),
+            **told,
+        )
 
-    def plan(self, request: JobRequest, *, snapshots: Snapshots | None = None) -> dict[str, Any]:
+    def plan(self, request: JobRequest, *, snapshots: Snapshots | None = None) -> PlanView:
         """Return what would happen to a job if it were submitted now; nothing is stored or sent."""
-        submission_id, spec = checked(request, fits=self._fits, packages=self._packages)
+        submission_id, spec = checked(request, fits=self._fits)
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
         snapshots = self._after_first_look() if snapshots is None else snapshots
         world = self._look([*self._store.runnable(now=now), job], snapshots)
         decided = world.decide(submission_id, self._rules)
-        return {
-            "cluster": decided.cluster if isinstance(decided, Placement) else None,
-            "decision": asdict(decided),
-            "environments": self._environments(submission_id, spec),
+        return PlanView(
+            cluster=decided.cluster if isinstance(decided, Placement) else None,
+            decision=show_decision(decided),
+            environments=self._environments(submission_id, spec),
             **self._ways_out(decided, world),
-        }
+        )
 
     def _after_first_look(self) -> Snapshots:
         """Return what the leader published; wait while it looks at all clusters for the first time."""
@@ -112,19 +113,19 @@ class Explainer:
         now = self._clock.now()
         ready = self._store.runnable(now=now)
         if job.submission_id not in {other.submission_id for other in ready}:
-            return {"decision": None, "waits_for": self._waits_for(job, now), "suggestions": []}
+            return {"waits_for": self._waits_for(job, now)}
         world = self._look(ready, snapshots)
         decided = world.decide(job.submission_id, self._rules)
-        return {"decision": asdict(decided), **self._ways_out(decided, world)}
+        return {"decision": show_decision(decided), **self._ways_out(decided, world)}
 
     def _ways_out(self, decided: Placement | Waiting, world: _Pass) -> dict[str, Any]:
         if isinstance(decided, Placement):
-            return {"position": None, "suggestions": []}
+            return {"position": None, "suggestions": ()}
         (job,) = (each for each in world.queue if each.submission_id == decided.submission_id)
         found = suggestions(
             job, world.queue, world.views, now=world.now, rules=self._rules, in_use=world.in_use
         )
-        return {"position": decided.position, "suggestions": [each.sentence for each in found]}
+        return {"position": decided.position, "suggestions": tuple(each.sentence for each in found)}
 
     def _waits_for(self, job: Job, now: float) -> str:
         if job.not_before > now:
@@ -149,28 +150,30 @@ class Explainer:
             now=self._clock.now(),
         )
 
-    def _environments(self, submission_id: str, spec: JobSpec) -> dict[str, Any]:
+    def _environments(self, submission_id: str, spec: JobSpec) -> dict[str, EnvironmentView]:
         unfit = dict(self._fits.unfit(spec))
-        shown: dict[str, Any] = {}
+        shown: dict[str, EnvironmentView] = {}
         for cluster in self._config.clusters:
             if cluster.name in unfit:
-                shown[cluster.name] = {"refused": unfit[cluster.name]}
+                refused = unfit[cluster.name]
+                shown[cluster.name] = EnvironmentView(entrypoint=None, runtime_env=None, refused=refused)
                 continue
             request = compose_submit(
                 submission_id, spec, 1, cluster, self._config.clusters, origin=self._store.store_id
             )
-            shown[cluster.name] = {
-                "entrypoint": request.entrypoint,
-                "runtime_env": redact_env(request.runtime_env),
-            }
+            shown[cluster.name] = EnvironmentView(
+                entrypoint=redact_text(request.entrypoint, secrets_of(request.runtime_env)),
+                runtime_env=redact_env(request.runtime_env),
+                refused=None,
+            )
         return shown
 
 
-def _in_one_sentence(told: Mapping[str, Any]) -> str:
+def _in_one_sentence(job: Job, message: str, told: Mapping[str, Any]) -> str:
     """Say where an open job is or goes next, and why; or what it waits for."""
-    decision = told["decision"]
+    decision: DecisionView | None = told["decision"]
     if decision is None:
-        return f"waits for {told['waits_for']}" if "waits_for" in told else str(told["reason"])
-    if "sentence" in decision:
-        return f"{'on' if told['cluster'] else 'next on'} {decision['cluster']!r}: {decision['sentence']}"
-    return "; ".join(f"{name!r}: {refusal['sentence']}" for name, refusal in decision["refusals"].items())
+        return f"waits for {told['waits_for']}" if told["waits_for"] else message
+    if decision.cluster is None:
+        return decision.sentence
+    return f"{'on' if job.cluster else 'next on'} {decision.cluster!r}: {decision.sentence}"

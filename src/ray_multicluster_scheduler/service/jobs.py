@@ -13,7 +13,6 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import RAY_STATUS
-from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
@@ -34,17 +33,16 @@ LAST_LOG_LINES = 10
 class JobService:
     """The use cases around the store. It decides nothing about placement and talks to no cluster."""
 
-    def __init__(self, config: Config, store: JobStore, packages: PackageStore, clock: Clock) -> None:
+    def __init__(self, config: Config, store: JobStore, clock: Clock) -> None:
         self._config = config
         self._fits = Fits(config.clusters)
         self._admission = Admission(config, store, clock, self._fits)
         self._store = store
-        self._packages = packages
         self._clock = clock
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[Job, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
-        accepted = [checked(request, fits=self._fits, packages=self._packages) for request in requests]
+        accepted = [checked(request, fits=self._fits) for request in requests]
         for name in dict.fromkeys(spec.preferred_cluster for _, spec in accepted):
             self._warn_of_unknown_cluster(name)
         self._admission.check([spec for _, spec in accepted])

@@ -1,22 +1,26 @@
-"""From what a caller asked for to a checked `JobSpec`: everything that can be refused is refused here."""
+"""What a caller asks for (`JobRequest`), and how it becomes a checked `JobSpec`.
+
+Each field is checked where it enters, by its name. What depends on the clusters is checked by `checked`.
+"""
 
 from __future__ import annotations
 
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, cast
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticSerializationError, to_json
 
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec, OnUnreachable
 from ray_multicluster_scheduler.model.resources import parse_requirements
-from ray_multicluster_scheduler.packages.runtime_env import localise
-from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.paths import relative_script
+from ray_multicluster_scheduler.policy.runtime_env import normalise
 from ray_multicluster_scheduler.policy.views import Fits
 from ray_multicluster_scheduler.service import arguments
 
@@ -25,61 +29,157 @@ MAX_ENTRYPOINT_CHARS = 500_000
 #: Every answer about the job repeats its environment. Files and long lists belong into a package.
 MAX_ENVIRONMENT_BYTES = 2**20
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest:
-    """One job as the caller asked for it; the names are those of `submit_job`."""
-
-    entrypoint: str
-    user: str
-    runtime_env: Mapping[str, Any] | None = None
-    job_id: str | None = None
-    metadata: Mapping[str, Any] | None = None
-    submission_id: str | None = None
-    preferred_cluster: str | None = None
-    resource_requirements: Mapping[str, float] | None = None
-    tags: Sequence[str] | None = None
-    priority: int = 0
-    depends_on: Sequence[str] = ()
-    max_retries: int = 0
-    timeout_s: float | None = None
-    queue_timeout_s: float | None = None
-    on_unreachable: OnUnreachable = "wait"
-    idempotency_key: str | None = None
-    entrypoint_num_cpus: float | None = None
-    entrypoint_num_gpus: float | None = None
-    entrypoint_memory: int | None = None
-    entrypoint_resources: Mapping[str, float] | None = None
-    group: str | None = None
-    #: Where relative paths of `working_dir` start.
-    cwd: Path = field(default_factory=Path.cwd)
+_Environment = Annotated[Any, WithJsonSchema({"type": "object", "default": None})]
+_Amounts = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}})]
+_Texts = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}})]
 
 
-def checked(request: JobRequest, *, fits: Fits, packages: PackageStore) -> tuple[str, JobSpec]:
-    """Return submission id and spec, with local directories packed; raises `InvalidRequest` kinds."""
-    _check_entrypoint(request)
-    submission_id = _submission_id(request.submission_id)
+class JobRequest(BaseModel):
+    """One job as the caller asked for it.
+
+    These are the arguments of `submit_job`, the options of `raymc submit`, the body of the REST interface
+    and the `raymc.` keys of Ray's metadata: a new option is a field here.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    entrypoint: str = Field(description="The shell command.")
+    user: str = Field(description="Whose job it is, for fair shares; a server puts the caller's name here.")
+    runtime_env: _Environment = Field(None, description="The job's own environment, over the cluster's.")
+    job_id: str | None = Field(None, description="Your own name for the job; several may have the same one.")
+    metadata: _Texts = Field(None, description="Text that travels with the job.")
+    submission_id: str | None = Field(None, description="The id to use; one is made by default.")
+    preferred_cluster: str | None = Field(None, description="This cluster goes first while it has room.")
+    resource_requirements: _Amounts = Field(
+        None, description="What the whole job needs: CPU, GPU, memory (GiB, or bytes from 2**20), ..."
+    )
+    tags: tuple[str, ...] = Field((), description="Clusters with the same tags are favoured.")
+    priority: int = Field(0, description="Higher goes first.")
+    depends_on: tuple[str, ...] = Field((), description="Submission ids that must succeed before it starts.")
+    max_retries: int = Field(0, description="New attempts after the program itself failed.")
+    timeout_s: float | None = Field(None, description="Longest run of one attempt.")
+    queue_timeout_s: float | None = Field(None, description="Longest wait for a cluster.")
+    on_unreachable: OnUnreachable = Field(
+        "wait", description="When its cluster falls silent: wait, fail, or seconds until it starts elsewhere."
+    )
+    idempotency_key: str | None = Field(None, description="A second submit with this key makes no other job.")
+    entrypoint_num_cpus: float | None = Field(None, description="Passed on to Ray for the driver itself.")
+    entrypoint_num_gpus: float | None = Field(None, description="Passed on to Ray for the driver itself.")
+    entrypoint_memory: int | None = Field(None, description="Bytes; passed on to Ray for the driver itself.")
+    entrypoint_resources: _Amounts = Field(None, description="Passed on to Ray for the driver itself.")
+    group: str | None = Field(None, description="A name that jobs of one batch share.")
+
+    def __init__(self, **given: Any) -> None:
+        """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing."""
+        try:
+            super().__init__(**{name: value for name, value in given.items() if value is not None})
+        except ValidationError as error:
+            raise _refusal(error) from None
+
+    def replaced(self, **changes: Any) -> JobRequest:
+        """Return the same request with other values, checked again."""
+        return JobRequest(**{**dict(self), **changes})
+
+    @field_validator("entrypoint", mode="before")
+    @classmethod
+    def _is_a_command(cls, given: Any) -> Any:
+        return _entrypoint(given)
+
+    @field_validator("user", mode="before")
+    @classmethod
+    def _is_text(cls, given: Any, info: ValidationInfo) -> Any:
+        return arguments.text(str(info.field_name), given)
+
+    @field_validator("preferred_cluster", "idempotency_key", "group", mode="before")
+    @classmethod
+    def _is_text_or_none(cls, given: Any, info: ValidationInfo) -> Any:
+        return arguments.text_or_none(str(info.field_name), given)
+
+    @field_validator("job_id", mode="before")
+    @classmethod
+    def _is_a_name(cls, given: Any) -> Any:
+        return arguments.text_or_none("job_id", given or None)
+
+    @field_validator("submission_id", mode="before")
+    @classmethod
+    def _is_an_id(cls, given: Any) -> Any:
+        return None if given is None else _submission_id(given)
+
+    @field_validator("tags", "depends_on", mode="before")
+    @classmethod
+    def _are_words(cls, given: Any, info: ValidationInfo) -> Any:
+        return arguments.words(str(info.field_name), () if given is None else given)
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _is_metadata(cls, given: Any) -> Any:
+        return arguments.metadata(given)
+
+    @field_validator("resource_requirements", "entrypoint_resources", mode="before")
+    @classmethod
+    def _are_amounts(cls, given: Any, info: ValidationInfo) -> Any:
+        parse_requirements(given, name=str(info.field_name))  # converted only once, by `checked`
+        return given
+
+    @field_validator("entrypoint_num_cpus", "entrypoint_num_gpus", mode="before")
+    @classmethod
+    def _is_an_amount(cls, given: Any, info: ValidationInfo) -> Any:
+        return arguments.amount(str(info.field_name), given)
+
+    @field_validator("entrypoint_memory", mode="before")
+    @classmethod
+    def _is_bytes(cls, given: Any) -> Any:
+        return None if given is None else arguments.whole("entrypoint_memory (bytes)", given, least=0)
+
+    @field_validator("priority", mode="before")
+    @classmethod
+    def _is_whole(cls, given: Any) -> Any:
+        return arguments.whole("priority", given)
+
+    @field_validator("max_retries", mode="before")
+    @classmethod
+    def _is_a_count(cls, given: Any) -> Any:
+        return arguments.whole("max_retries", given, least=0)
+
+    @field_validator("timeout_s", "queue_timeout_s", mode="before")
+    @classmethod
+    def _is_a_time(cls, given: Any, info: ValidationInfo) -> Any:
+        return arguments.seconds(str(info.field_name), given)
+
+    @field_validator("on_unreachable", mode="before")
+    @classmethod
+    def _is_known(cls, given: Any) -> Any:
+        return _on_unreachable(given)
+
+
+def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
+    """Return submission id and spec. No file of this machine is read: directories are packages by now.
+
+    Raises `InvalidRequest` kinds.
+    """
+    environment = normalise(request.runtime_env, where="runtime_env")
+    _check_paths(request.entrypoint, environment)
     spec = JobSpec(
         entrypoint=request.entrypoint,
-        user=arguments.text("user", request.user),
-        name=arguments.text_or_none("job_id", request.job_id or None) or f"job_{uuid.uuid4().hex}",
-        runtime_env=localise(request.runtime_env or {}, packages, cwd=request.cwd),
-        metadata=arguments.metadata(request.metadata),
-        tags=arguments.words("tags", request.tags or ()),
-        preferred_cluster=arguments.text_or_none("preferred_cluster", request.preferred_cluster),
+        user=request.user,
+        name=request.job_id or f"job_{uuid.uuid4().hex}",
+        runtime_env=environment,
+        metadata=request.metadata or {},
+        tags=request.tags,
+        preferred_cluster=request.preferred_cluster,
         requirements=_requirements(request.resource_requirements),
-        entrypoint_num_cpus=arguments.amount("entrypoint_num_cpus", request.entrypoint_num_cpus),
-        entrypoint_num_gpus=arguments.amount("entrypoint_num_gpus", request.entrypoint_num_gpus),
-        entrypoint_memory=_bytes(request.entrypoint_memory),
+        entrypoint_num_cpus=request.entrypoint_num_cpus,
+        entrypoint_num_gpus=request.entrypoint_num_gpus,
+        entrypoint_memory=request.entrypoint_memory,
         entrypoint_resources=parse_requirements(request.entrypoint_resources, name="entrypoint_resources"),
-        priority=arguments.whole("priority", request.priority),
-        depends_on=arguments.words("depends_on", request.depends_on),
-        max_retries=arguments.whole("max_retries", request.max_retries, least=0),
-        timeout_s=arguments.seconds("timeout_s", request.timeout_s),
-        queue_timeout_s=arguments.seconds("queue_timeout_s", request.queue_timeout_s),
-        on_unreachable=_on_unreachable(request.on_unreachable),
-        idempotency_key=arguments.text_or_none("idempotency_key", request.idempotency_key),
-        group=arguments.text_or_none("group", request.group),
+        priority=request.priority,
+        depends_on=request.depends_on,
+        max_retries=request.max_retries,
+        timeout_s=request.timeout_s,
+        queue_timeout_s=request.queue_timeout_s,
+        on_unreachable=request.on_unreachable,
+        idempotency_key=request.idempotency_key,
+        group=request.group,
     )
     _check_can_be_sent(spec)
     unfit = fits.unfit(spec)
@@ -87,7 +187,24 @@ def checked(request: JobRequest, *, fits: Fits, packages: PackageStore) -> tuple
         raise InvalidRuntimeEnv(
             "no cluster can take this environment:\n" + "\n".join(why for _, why in unfit)
         )
-    return submission_id, spec
+    return request.submission_id or f"sub_{uuid.uuid4().hex}", spec
+
+
+def _refusal(error: ValidationError) -> InvalidRequest:
+    """Return the first problem in our own words."""
+    problem = error.errors(include_url=False)[0]
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidRequest):
+        return cause
+    name = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        guess = nearest(name, JobRequest.model_fields)
+        return InvalidRequest(
+            f"a job has no option {name!r}" + (f"; did you mean {guess!r}?" if guess else "")
+        )
+    if problem["type"] == "missing":
+        return InvalidRequest(f"{name} is missing")
+    return InvalidRequest(f"{name}: {problem['msg']}")
 
 
 def _requirements(given: Mapping[str, float] | None) -> dict[str, float]:
@@ -96,8 +213,7 @@ def _requirements(given: Mapping[str, float] | None) -> dict[str, float]:
     return {"CPU": 0.0, **parsed} if given and "CPU" in given else parsed
 
 
-def _check_entrypoint(request: JobRequest) -> None:
-    entrypoint = request.entrypoint
+def _entrypoint(entrypoint: Any) -> str:
     if isinstance(entrypoint, (list, tuple)) and entrypoint:
         line = shlex.join(map(str, entrypoint))
         raise InvalidEntrypoint(f"the entrypoint must be one line for the shell, not a list; write {line!r}")
@@ -105,14 +221,23 @@ def _check_entrypoint(request: JobRequest) -> None:
         raise InvalidEntrypoint("the entrypoint is empty; write a command such as 'python /home/me/train.py'")
     if "\0" in entrypoint or len(entrypoint) > MAX_ENTRYPOINT_CHARS:
         raise InvalidEntrypoint("the entrypoint is too long or holds a NUL character; put it into a script")
-    env = request.runtime_env
-    if isinstance(env, Mapping) and env.get("working_dir"):
-        return
-    if word := relative_script(entrypoint):
-        right = entrypoint.replace(word, str((request.cwd / word).resolve()), 1)
+    return entrypoint
+
+
+def _check_paths(entrypoint: str, environment: Mapping[str, Any]) -> None:
+    """Refuse paths that mean something on the caller's machine only: the client packs and replaces them."""
+    for option in ("working_dir", "py_modules"):
+        value = environment.get(option, ())
+        for location in (value,) if isinstance(value, str) else value:
+            if "://" not in location:
+                raise InvalidRuntimeEnv(
+                    f"runtime_env: {option}: {location!r} is a path of the machine that submits; pack and "
+                    "upload it there, as submit_job, raymc submit and ray job submit do, or give a URI"
+                )
+    if not environment.get("working_dir") and (word := relative_script(entrypoint)):
         raise InvalidEntrypoint(
-            f"{word!r} in the entrypoint is a relative path, and no cluster knows where it starts; write "
-            f"{right!r}, or give the job a runtime_env with a working_dir"
+            f"{word!r} in the entrypoint is a relative path, and no cluster knows where it starts; write the "
+            "whole path, or give the job a runtime_env with a working_dir"
         )
 
 
@@ -134,9 +259,7 @@ def _check_can_be_sent(spec: JobSpec) -> None:
             )
 
 
-def _submission_id(given: str | None) -> str:
-    if given is None:
-        return f"sub_{uuid.uuid4().hex}"
+def _submission_id(given: Any) -> str:
     if not isinstance(given, str) or not SUBMISSION_ID.fullmatch(given):
         raise InvalidRequest(
             f"submission_id {arguments.shown(given)} must be 1 to 128 letters, digits, '_', '.', '-', "
@@ -144,10 +267,6 @@ def _submission_id(given: str | None) -> str:
             "deleted"
         )
     return given
-
-
-def _bytes(given: Any) -> int | None:
-    return None if given is None else arguments.whole("entrypoint_memory (bytes)", given, least=0)
 
 
 def _on_unreachable(given: Any) -> OnUnreachable:

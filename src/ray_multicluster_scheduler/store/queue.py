@@ -17,6 +17,7 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    or_,
     select,
     text,
     type_coerce,
@@ -115,6 +116,8 @@ def list_jobs(
     equal: Mapping[str, str | None],
     tag: str | None,
     since: float | None,
+    before: int | None,
+    text: str | None,
     limit: int | None,
 ) -> tuple[Job, ...]:
     """Return jobs, newest first, that match every given filter; `equal` is by column, None for any."""
@@ -128,6 +131,11 @@ def list_jobs(
         )
     if since is not None:
         statement = statement.where(jobs.c.accepted_at >= since)
+    if before is not None:
+        statement = statement.where(jobs.c.seq < before)
+    if text is not None:
+        told = (jobs.c.submission_id, jobs.c.name, jobs.c.group, jobs.c.spec["entrypoint"].as_string())
+        statement = statement.where(or_(*(column.icontains(text, autoescape=True) for column in told)))
     if states is None:
         return read_jobs(tx, statement)
     # One state after the other: each is read from its end and no further than the limit, without sorting.

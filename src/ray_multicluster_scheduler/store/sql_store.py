@@ -92,12 +92,23 @@ class SqlStore:
         group: str | None = None,
         tag: str | None = None,
         since: float | None = None,
+        before: int | None = None,
+        text: str | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first, that match every given filter; `since` is when they were accepted."""
+        """Return jobs, newest first, that match every given filter."""
         equal = {"user": user, "cluster": cluster, "name": name, "group": group}
         with self._database.read() as tx:
-            return queue.list_jobs(tx, states=states, equal=equal, tag=tag, since=since, limit=limit)
+            return queue.list_jobs(
+                tx,
+                states=states,
+                equal=equal,
+                tag=tag,
+                since=since,
+                before=before,
+                text=text,
+                limit=limit,
+            )
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return submission ids that begin so, in their order."""

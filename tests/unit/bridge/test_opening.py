@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.bridge.chooser import Chooser
 from ray_multicluster_scheduler.bridge.home import Home
 from ray_multicluster_scheduler.bridge.place import Decision, Versions
 from ray_multicluster_scheduler.bridge.spans import Spans
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import ClusterUnreachable, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 

@@ -6,8 +6,8 @@ import pytest
 from tests.builders import a_cluster
 
 from ray_multicluster_scheduler.bridge.scout import Scout
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import SchedulerError
 

@@ -7,11 +7,10 @@ import pytest
 from sqlalchemy import event
 from tests.builders import NOW, a_cluster, a_snapshot
 
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
 from ray_multicluster_scheduler.model.job import Target
-from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
@@ -29,7 +28,7 @@ def store() -> SqlStore:
 @pytest.fixture
 def service(store: SqlStore, tmp_path: Path) -> JobService:
     config = Config(path=tmp_path / "clusters.yaml", clusters=(a_cluster("a"),), settings=Settings())
-    return JobService(config, store, PackageStore(tmp_path / "packages"), SystemClock())
+    return JobService(config, store, SystemClock())
 
 
 def asks_for(cpus: float) -> JobRequest:
@@ -165,7 +164,7 @@ def test_a_job_like_one_before_asks_only_a_cluster_that_could_take_that(
     clusters = tuple(a_cluster(f"c{number}") for number in range(20))
     store.save_snapshots([a_snapshot(each.name) for each in clusters], epoch=lease_epoch)
     config = Config(path=tmp_path / "clusters.yaml", clusters=clusters, settings=Settings())
-    many = JobService(config, store, PackageStore(tmp_path / "packages"), SystemClock())
+    many = JobService(config, store, SystemClock())
     many.submit([asks_for(1)])
     asked: list[object] = []
     event.listen(

@@ -1,0 +1,286 @@
+"""The service in the process that has the store: what `api.Service` promises, for one caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.views import World, cluster_views
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service import arguments, tail
+from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.explain import Explainer
+from ray_multicluster_scheduler.service.find import find, find_each
+from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, JobQuery
+from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.showing import (
+    Secrets,
+    show_cluster,
+    show_detail,
+    show_event,
+    show_job,
+    show_leader,
+)
+from ray_multicluster_scheduler.service.views import (
+    ClusterView,
+    EventView,
+    Explanation,
+    JobDetail,
+    JobPage,
+    JobView,
+    LeaderView,
+    PlanView,
+)
+
+#: Events of one answer when nothing is said.
+EVENTS = 1000
+_ALL = JobQuery()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """What the service works on."""
+
+    config: Config
+    store: JobStore
+    packages: PackageStore
+    clock: Clock
+    jobs: JobService
+    explainer: Explainer
+    #: Runs a coroutine that talks to clusters.
+    reach: tail.Reach
+
+
+class KeptPackages:
+    """The packages that are kept on this machine."""
+
+    def __init__(self, packages: PackageStore) -> None:
+        self._packages = packages
+
+    def has(self, name: str) -> bool:
+        """Tell whether a package is kept."""
+        return self._packages.path(name) is not None
+
+    def put(self, name: str, content: Path) -> None:
+        """Keep a package file; its content decides its name."""
+        kept = self._packages.add_archive(content)
+        if kept != name:
+            raise InvalidRequest(f"package {name!r} has another content than its name says ({kept})")
+
+
+class LocalService:
+    """Answers one caller from the store. It decides nothing about placement."""
+
+    def __init__(self, rooms: Rooms, caller: Caller) -> None:
+        self._rooms = rooms
+        self._store = rooms.store
+        self._jobs = rooms.jobs
+        self._caller = caller
+        self._secrets = Secrets(rooms.config.clusters)
+        #: Whose jobs exist for this caller; None: everybody's.
+        self._only = None if caller.sees("") else caller.user
+
+    def as_caller(self, caller: Caller) -> LocalService:
+        """Return the same service for somebody else."""
+        return LocalService(self._rooms, caller)
+
+    @property
+    def packages(self) -> KeptPackages:
+        """Where packed directories go before a job that needs them is submitted."""
+        return KeptPackages(self._rooms.packages)
+
+    def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
+        """Accept jobs, all or none; they are on disk when this returns."""
+        for needed in {needed for request in requests for needed in request.depends_on}:
+            self._check_visible([needed])
+        return self._show(self._jobs.submit(requests))
+
+    def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
+        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        ids = [job.submission_id for job in self._found(submission_ids)]
+        return self._show(self._jobs.retry(ids, user=self._caller.user))
+
+    def stop(
+        self, submission_ids: Sequence[str], *, reason: str = "stopped by the user"
+    ) -> tuple[JobView, ...]:
+        """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
+        ids = arguments.words("submission_ids", submission_ids)
+        self._check_visible(ids)
+        return self._show(self._jobs.stop(ids, reason=reason))
+
+    def find(self, word: str) -> tuple[JobView, ...]:
+        """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
+        return self._show(find(self._store, arguments.text("id", word), only=self._only))
+
+    def find_each(self, words: Sequence[str]) -> tuple[JobView, ...]:
+        """Return for each word the job with this id, else the newest with this `job_id`, each job once."""
+        return self._show(self._found(words))
+
+    def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
+        """Return the known ones among these ids."""
+        found = self._store.get_many(arguments.words("submission_ids", submission_ids))
+        return {name: self._show_one(job) for name, job in found.items() if self._caller.sees(job.spec.user)}
+
+    def detail(self, submission_id: str) -> JobDetail:
+        """Return all that is known of a job, with its attempts and the log so far."""
+        job = self._get(submission_id)
+        attempts = self._store.attempts(submission_id)
+        return show_detail(job, attempts, self._log(job), self._secrets.of(job, attempts))
+
+    def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
+        """Return jobs, newest first."""
+        limit = arguments.whole("limit", query.limit, least=0)
+        if limit > MOST_PAGE_JOBS:
+            raise InvalidRequest(
+                f"limit: a page has {MOST_PAGE_JOBS} jobs at most; next_cursor gets the others"
+            )
+        if self._only is not None and query.user not in {None, self._only}:
+            return JobPage(jobs=(), next_cursor=None)
+        found = self._store.list_jobs(
+            states=query.states,
+            user=self._only or arguments.text_or_none("user", query.user),
+            cluster=arguments.text_or_none("cluster", query.cluster),
+            name=arguments.text_or_none("job_id", query.job_id),
+            group=arguments.text_or_none("group", query.group),
+            tag=arguments.text_or_none("tag", query.tag),
+            since=query.since,
+            text=arguments.text_or_none("text", query.text),
+            before=_seq(query.cursor),
+            limit=limit + 1,
+        )
+        page, more = found[:limit], len(found) > limit
+        return JobPage(jobs=self._show(page), next_cursor=str(page[-1].seq) if more and page else None)
+
+    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states."""
+        return self._store.counts(states)
+
+    def events(
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
+    ) -> tuple[EventView, ...]:
+        """Return what has happened, in order: to one job, or to all that this caller sees."""
+        if submission_id is not None:
+            self._check_visible([submission_id])
+        events = self._store.events(submission_id, after=after, limit=limit)
+        jobs = self._store.get_many(list(dict.fromkeys(event.submission_id for event in events)))
+        return tuple(
+            show_event(event, self._secrets.of(jobs[event.submission_id]))
+            for event in events
+            if event.submission_id in jobs and self._caller.sees(jobs[event.submission_id].spec.user)
+        )
+
+    def log(self, submission_id: str, attempt: int | None = None) -> str | None:
+        """Return the log of an attempt (the last one by default), from its cluster while it runs."""
+        job = self._get(submission_id)
+        if attempt is None or attempt == job.attempt:
+            return self._log(job)
+        return self._store.load_log(submission_id, attempt)
+
+    def tail(self, submission_id: str) -> Iterator[str]:
+        """Yield the log as it grows, over all attempts, until the job has ended."""
+        self._check_visible([submission_id])
+        return tail.tail(self._rooms.reach, self._store, submission_id)
+
+    async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
+        """Yield the same for asyncio, where no thread waits."""
+        await asyncio.to_thread(self._check_visible, [submission_id])
+        async for piece in tail.tail_async(self._rooms.reach, self._store, submission_id):
+            yield piece
+
+    def changes(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> Iterator[Mapping[str, JobView]]:
+        """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended."""
+        self._check_visible(submission_ids)
+        for jobs in self._jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=tick_s):
+            yield {name: self._show_one(job) for name, job in jobs.items()}
+
+    async def changes_async(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> AsyncGenerator[Mapping[str, JobView], None]:
+        """Yield the same for asyncio, where no thread waits."""
+        await asyncio.to_thread(self._check_visible, submission_ids)
+        found = self._jobs.changes_async(submission_ids, timeout_s=timeout_s, tick_s=tick_s)
+        async with aclosing(found):
+            async for jobs in found:
+                yield {name: self._show_one(job) for name, job in jobs.items()}
+
+    def explain(self, submission_id: str) -> Explanation:
+        """Say why a job is where it is, and what would let it start."""
+        self._check_visible([submission_id])
+        return self._rooms.explainer.explain(submission_id)
+
+    def plan(self, request: JobRequest) -> PlanView:
+        """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+        return self._rooms.explainer.plan(request)
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """Return every configured cluster with what was last seen of it."""
+        world = World(
+            specs=self._rooms.config.clusters,
+            snapshots=self._store.load_snapshots(),
+            live=self._store.live(),
+            drains=self._store.drained(),
+            now=self._rooms.clock.now(),
+        )
+        return tuple(map(show_cluster, cluster_views(world)))
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
+        """Let a cluster have no new jobs, or let it have them again."""
+        self._rooms.config.cluster(cluster)
+        self._jobs.set_drained(cluster, drained=drained, reason=reason)
+
+    def leader(self) -> LeaderView | None:
+        """Return who schedules now, if anybody."""
+        return show_leader(self._store.leader(now=self._rooms.clock.now()))
+
+    def _found(self, words: Sequence[str]) -> tuple[Job, ...]:
+        return find_each(self._store, arguments.words("submission_ids", words), only=self._only)
+
+    def _get(self, submission_id: str) -> Job:
+        job = self._store.get(arguments.text("submission_id", submission_id, empty=True))
+        if not self._caller.sees(job.spec.user):
+            raise JobNotFound(submission_id)
+        return job
+
+    def _check_visible(self, submission_ids: Sequence[str]) -> None:
+        if self._only is not None:
+            for submission_id, job in self._store.get_many(submission_ids).items():
+                if not self._caller.sees(job.spec.user):
+                    raise JobNotFound(submission_id)
+
+    def _show(self, jobs: Sequence[Job]) -> tuple[JobView, ...]:
+        return tuple(map(self._show_one, jobs))
+
+    def _show_one(self, job: Job) -> JobView:
+        return show_job(job, self._secrets.of(job))
+
+    def _log(self, job: Job) -> str | None:
+        """Return the kept log; of a job that has not ended, from its cluster; None: it cannot be had now."""
+        kept = self._store.load_log(job.submission_id)
+        cluster, remote_id = job.cluster, job.remote_id
+        known = {spec.name for spec in self._rooms.config.clusters}
+        if kept is not None or cluster not in known or remote_id is None:
+            return kept
+        try:
+            read: str = self._rooms.reach(lambda apis: apis[cluster].job_logs(remote_id)).result()
+        except ClusterError:
+            return None
+        return read
+
+
+def _seq(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not cursor.isdecimal() or len(cursor) > 18:
+        raise InvalidRequest(f"cursor {arguments.shown(cursor)} is none of ours; take next_cursor of a page")
+    return int(cursor)

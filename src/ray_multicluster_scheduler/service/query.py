@@ -1,0 +1,50 @@
+"""Which jobs a list is about: filters, and where it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service import arguments
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.api import Service
+    from ray_multicluster_scheduler.service.views import JobView
+
+#: Jobs of one page when nothing is said, and at most.
+PAGE_JOBS = 100
+MOST_PAGE_JOBS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Jobs, newest first, that match every given filter."""
+
+    states: tuple[JobState, ...] | None = None
+    user: str | None = None
+    cluster: str | None = None
+    job_id: str | None = None
+    group: str | None = None
+    tag: str | None = None
+    #: Accepted at or after this time.
+    since: float | None = None
+    #: A part of the id, the name or the command.
+    text: str | None = None
+    limit: int = PAGE_JOBS
+    #: `next_cursor` of the page before.
+    cursor: str | None = None
+
+
+def all_jobs(service: Service, query: JobQuery, *, limit: int | None) -> Iterator[JobView]:
+    """Yield the jobs of a list page by page: all of them, or as many as `limit`."""
+    left = None if limit is None else arguments.whole("limit", limit, least=0)
+    while left is None or left > 0:
+        size = MOST_PAGE_JOBS if left is None else min(left, MOST_PAGE_JOBS)
+        page = service.list_jobs(replace(query, limit=size))
+        yield from page.jobs
+        if page.next_cursor is None:
+            return
+        left = None if left is None else left - len(page.jobs)
+        query = replace(query, cursor=page.next_cursor)

@@ -1,0 +1,192 @@
+"""From the records of the scheduler to what callers see. Here, and only here, secrets are hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
+from ray_multicluster_scheduler.model.decision import Placement, Waiting
+from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
+from ray_multicluster_scheduler.model.states import RAY_STATUS
+from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.service.views import (
+    AttemptView,
+    ClusterView,
+    DecisionView,
+    EventView,
+    JobDetail,
+    JobView,
+    LeaderView,
+)
+
+
+class Secrets:
+    """What is secret in the environments that jobs may have been sent with."""
+
+    def __init__(self, clusters: Sequence[ClusterSpec]) -> None:
+        self._of_clusters = frozenset(each for spec in clusters for each in secrets_of(spec.runtime_env))
+
+    def of(self, job: Job, attempts: Sequence[Attempt] = ()) -> frozenset[str]:
+        """Return the texts to hide in whatever is shown of a job."""
+        own = [job.spec.runtime_env, *(attempt.runtime_env for attempt in attempts)]
+        return self._of_clusters.union(*(secrets_of(env) for env in own))
+
+
+def show_job(job: Job, secrets: Collection[str]) -> JobView:
+    """Show a job as it was asked for."""
+    return JobView(**_job_fields(job, secrets))
+
+
+def job_row(job: Job) -> dict[str, Any]:
+    """Show a job as JSON, where the clusters are not known."""
+    return show_job(job, secrets_of(job.spec.runtime_env)).model_dump(mode="json")
+
+
+def show_detail(
+    job: Job, attempts: Sequence[Attempt], log: str | None, secrets: Collection[str]
+) -> JobDetail:
+    """Show all that is known of a job; of an attempt that was sent, as it was sent."""
+    fields = _job_fields(job, secrets)
+    last = attempts[-1] if attempts else None
+    if last is not None:
+        fields["cluster"] = job.cluster or last.cluster
+    if last is not None and last.entrypoint:
+        fields["entrypoint"] = redact_text(last.entrypoint, secrets)
+        fields["runtime_env"] = redact_env(last.runtime_env)
+    shown = tuple(show_attempt(attempt, secrets) for attempt in attempts)
+    return JobDetail(**fields, attempts=shown, logs=log)
+
+
+def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:
+    """Show one placement."""
+    return AttemptView(
+        number=attempt.number,
+        cluster=attempt.cluster,
+        remote_id=attempt.remote_id,
+        session_name=attempt.session_name,
+        entrypoint=redact_text(attempt.entrypoint, secrets),
+        runtime_env=redact_env(attempt.runtime_env),
+        decision=show_decision(attempt.decision) if attempt.decision else None,
+        placed_at=attempt.placed_at,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        outcome=attempt.outcome,
+        reason=redact_text(attempt.reason, secrets),
+    )
+
+
+def show_decision(decided: Placement | Waiting | Mapping[str, Any]) -> DecisionView:
+    """Show a decision of the planner, fresh or as it was kept with an attempt."""
+    found = decided if isinstance(decided, Mapping) else asdict(decided)
+    refusals = found.get("refusals", {})
+    sentence = found.get("sentence") or "; ".join(
+        f"{name!r}: {refusal['sentence']}" for name, refusal in refusals.items()
+    )
+    return DecisionView(
+        cluster=found.get("cluster"),
+        sentence=sentence,
+        scores=found.get("scores", {}),
+        refusals=refusals,
+        position=found.get("position"),
+        reserved_on=found.get("reserved_on"),
+    )
+
+
+def show_event(event: Event, secrets: Collection[str]) -> EventView:
+    """Show one move of one job."""
+    return EventView(
+        id=event.id,
+        submission_id=event.submission_id,
+        at=event.at,
+        old=event.old,
+        new=event.new,
+        attempt=event.attempt,
+        cluster=event.cluster,
+        reason=redact_text(event.reason, secrets),
+    )
+
+
+def show_cluster(planned: PlannedCluster) -> ClusterView:
+    """Show a cluster as the planner sees it."""
+    spec, seen = planned.spec, planned.snapshot
+    return ClusterView(
+        name=spec.name,
+        health=seen.health,
+        score=seen.score,
+        problem=seen.problem,
+        total=None if seen.total is None else dict(seen.total),
+        used=None if seen.used is None else dict(seen.used),
+        claimed=dict(planned.reserved),
+        live_jobs=planned.live_jobs,
+        max_running_jobs=spec.max_running_jobs,
+        nodes=None if seen.nodes is None else sum(node.alive for node in seen.nodes),
+        ray_version=seen.ray_version,
+        python_version=seen.python_version,
+        session_name=seen.session_name,
+        latency_s=seen.latency_s,
+        observed_at=seen.observed_at,
+        throttle=seen.throttle,
+        throttle_reason=seen.throttle_reason,
+        tags=spec.tags,
+        prefer=spec.prefer,
+        weight=spec.weight,
+        drained=planned.drained,
+        drain_reason=planned.drain_reason,
+        dashboard=spec.dashboard,
+        head_address=spec.head_address,
+    )
+
+
+def show_leader(lease: Lease | None) -> LeaderView | None:
+    """Show who schedules."""
+    if lease is None:
+        return None
+    return LeaderView(holder=lease.holder, epoch=lease.epoch, expires_at=lease.expires_at)
+
+
+def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "submission_id": job.submission_id,
+        "job_id": spec.name or "",
+        "user": spec.user,
+        "state": job.state,
+        "status": RAY_STATUS[job.state],
+        "message": redact_text(job.reason, secrets),
+        "cluster": job.cluster,
+        "attempt": job.attempt,
+        "remote_id": job.remote_id,
+        "stopping": job.target is Target.STOPPED and not job.final,
+        "entrypoint": redact_text(spec.entrypoint, secrets),
+        "runtime_env": redact_env(spec.runtime_env),
+        "metadata": {key: redact_text(value, secrets) for key, value in spec.metadata.items()},
+        "tags": spec.tags,
+        "group": spec.group,
+        "priority": spec.priority,
+        "depends_on": spec.depends_on,
+        "preferred_cluster": spec.preferred_cluster,
+        "resource_requirements": dict(spec.claim),
+        "entrypoint_num_cpus": spec.entrypoint_num_cpus,
+        "entrypoint_num_gpus": spec.entrypoint_num_gpus,
+        "entrypoint_memory": spec.entrypoint_memory,
+        "entrypoint_resources": dict(spec.entrypoint_resources),
+        "max_retries": spec.max_retries,
+        "timeout_s": spec.timeout_s,
+        "queue_timeout_s": spec.queue_timeout_s,
+        "on_unreachable": spec.on_unreachable,
+        "idempotency_key": spec.idempotency_key,
+        "error_type": job.error_type,
+        "exit_code": job.exit_code,
+        "infra_failures": job.infra_failures,
+        "user_failures": job.user_failures,
+        "avoid": job.avoid,
+        "accepted_at": job.accepted_at,
+        "placed_at": job.placed_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "changed_at": job.changed_at,
+        "not_before": job.not_before,
+    }

@@ -1,0 +1,182 @@
+"""Follow a job's log across reconnects and attempts, from its start to the job's end."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from ray_multicluster_scheduler.asyncio_tools import wait_for
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ports import JobStore, RayApi
+
+#: Between two looks when no news comes, and before a tail that broke off is taken up again.
+PAUSE_S = 0.5
+#: Where thousands of jobs move, not each of their moves is worth a look.
+LEAST_PAUSE_S = 0.02
+_ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
+
+#: Runs a coroutine that talks to clusters, on the loop that has connections to them.
+Reach = Callable[[Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, Any]]], "Future[Any]"]
+
+
+def begin_tail(reach: Reach, store: JobStore, submission_id: str, put: Callable[[str], None]) -> Future[None]:
+    """Hand the log of a job to `put` piece by piece, from another thread, until the job has ended."""
+    return reach(lambda apis: _Follower(submission_id, store, apis, put).run())
+
+
+def tail(reach: Reach, store: JobStore, submission_id: str) -> Iterator[str]:
+    """Yield the log of a job in pieces as it grows; ends only when the job has ended."""
+    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    running = begin_tail(reach, store, submission_id, pieces.put)
+    running.add_done_callback(lambda _: pieces.put(None))
+    try:
+        while (piece := pieces.get()) is not None:
+            yield piece
+        running.result()
+    finally:
+        running.cancel()
+
+
+async def tail_async(reach: Reach, store: JobStore, submission_id: str) -> AsyncIterator[str]:
+    """Yield the same for asyncio, where no thread waits."""
+    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def put(piece: str | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+    running = begin_tail(reach, store, submission_id, put)
+    running.add_done_callback(lambda _: put(None))
+    try:
+        while (piece := await pieces.get()) is not None:
+            yield piece
+        running.result()
+    finally:
+        running.cancel()
+
+
+class _Follower:
+    """Puts the pieces of one job's log out, each once."""
+
+    def __init__(
+        self, submission_id: str, store: JobStore, apis: Mapping[str, RayApi], put: Callable[[str], None]
+    ) -> None:
+        self._submission_id = submission_id
+        self._store = store
+        self._apis = apis
+        self._put = put
+        self._attempt = 0
+        #: Characters and bytes of the current attempt's log that were put out.
+        self._offset = self._bytes = 0
+        self._news = asyncio.Event()
+        #: The attempt, by Ray's id, that is being tailed.
+        self._tailed: str | None = None
+        self._tailing: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Tail the job while it is on a cluster.
+
+        Ray closes a tail seconds after the job has ended. The store knows it at once, and has kept the log.
+        """
+        loop = asyncio.get_running_loop()
+
+        def ring() -> None:
+            loop.call_soon_threadsafe(self._news.set)
+
+        unsubscribe = self._store.subscribe(ring)
+        try:
+            while True:
+                self._news.clear()
+                job = await asyncio.to_thread(self._store.get, self._submission_id)
+                api = self._api_of(job) if job.state in _ON_CLUSTER else None
+                if api is None or job.remote_id != self._tailed:
+                    self._end_tail()
+                await self._turn_to(job)
+                if job.final:
+                    await self._rest(job)
+                    return
+                if api is not None and job.remote_id is not None:
+                    self._tail(api, job.remote_id)
+                await asyncio.sleep(LEAST_PAUSE_S)
+                await wait_for(self._news, PAUSE_S)
+        finally:
+            unsubscribe()
+            self._end_tail()
+
+    def _tail(self, api: RayApi, remote_id: str) -> None:
+        """Tail this attempt, unless that is being done."""
+        if self._tailing is None:
+            self._tailed = remote_id
+            self._tailing = asyncio.create_task(self._read_on(api, remote_id))
+        elif self._tailing.done():
+            self._tailing.result()  # a bug: it ends only when cancelled
+
+    def _end_tail(self) -> None:
+        """End the tail without waiting for it: what it still has, the kept log has too."""
+        if self._tailing is not None:
+            self._tailing.cancel()
+        self._tailed = self._tailing = None
+
+    async def _read_on(self, api: RayApi, remote_id: str) -> None:
+        """Read the log as it grows, again and again from where it broke off, until cancelled."""
+        while True:
+            passed = 0
+            with suppress(ClusterError):  # the job's state tells what is going on
+                async for piece in api.tail_job_logs(remote_id):
+                    fresh = piece[max(0, self._offset - passed) :]
+                    passed += len(piece)
+                    self._out(fresh)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _turn_to(self, job: Job) -> None:
+        """Leave earlier attempts behind, each with what is kept of its log."""
+        while self._attempt < job.attempt:
+            if self._attempt:
+                self._put_rest(await self._kept(self._attempt) or "")
+            if self._offset:
+                self._put(f"\n--- attempt {self._attempt} is over; attempt {self._attempt + 1} follows ---\n")
+            self._attempt, self._offset, self._bytes = self._attempt + 1, 0, 0
+
+    async def _rest(self, job: Job) -> None:
+        """Put out what the tail had not seen when the job ended: from the kept copy, else the cluster."""
+        kept = await self._kept(job.attempt)
+        api = self._api_of(job)
+        if api is not None and job.remote_id is not None and (kept is None or self._misses(kept)):
+            with suppress(ClusterError):
+                self._put_rest(await api.job_logs(job.remote_id))
+                return
+        self._put_rest(kept or "")
+
+    async def _kept(self, attempt: int) -> str | None:
+        return await asyncio.to_thread(self._store.load_log, self._submission_id, attempt)
+
+    def _misses(self, kept: str) -> bool:
+        """Tell whether a kept log begins after what was put out."""
+        return self._bytes < missing_bytes(kept)
+
+    def _put_rest(self, kept: str) -> None:
+        """Put out what follows in a kept log. Where its beginning is missing, it says so itself."""
+        missing = missing_bytes(kept)
+        if not missing:
+            self._out(kept[self._offset :])
+        elif self._bytes <= missing:
+            self._out(kept)
+        else:
+            self._out(without_note(kept).encode()[self._bytes - missing :].decode(errors="replace"))
+
+    def _api_of(self, job: Job) -> RayApi | None:
+        """Return how to speak to its cluster; None: it has none, or that is no longer in clusters.yaml."""
+        return self._apis.get(job.cluster or "")
+
+    def _out(self, piece: str) -> None:
+        if piece:
+            self._offset += len(piece)
+            self._bytes += len(piece.encode(errors="replace"))
+            self._put(piece)

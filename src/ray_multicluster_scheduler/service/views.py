@@ -1,0 +1,228 @@
+"""What callers see: one shape for each thing, with secrets hidden, wherever it is shown.
+
+The Python API, `--json`, the REST interface and every page show these and nothing else. They are made by
+`service/showing.py`, and `model_dump(mode="json")` is their JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.job import OnUnreachable
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+
+
+class View(BaseModel):
+    """A record for callers. What a newer server adds is ignored by an older client."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class JobView(View):
+    """A job as it was asked for, and how far it has come. Times are seconds since the epoch."""
+
+    submission_id: str
+    #: The user's own name for it; several jobs may have the same one.
+    job_id: str
+    user: str
+    state: JobState
+    #: Ray's word for the state.
+    status: str
+    #: Why it is where it is, in one sentence.
+    message: str
+    cluster: str | None
+    #: How many times it was placed; 0: never yet.
+    attempt: int
+    #: Ray's own id of the current attempt on its cluster.
+    remote_id: str | None
+    #: Somebody wants it stopped.
+    stopping: bool
+    entrypoint: str
+    runtime_env: dict[str, Any]
+    metadata: dict[str, str]
+    tags: tuple[str, ...]
+    group: str | None
+    priority: int
+    depends_on: tuple[str, ...]
+    preferred_cluster: str | None
+    #: What it holds on its cluster while it runs, `memory` in bytes.
+    resource_requirements: dict[str, float]
+    entrypoint_num_cpus: float | None
+    entrypoint_num_gpus: float | None
+    entrypoint_memory: int | None
+    entrypoint_resources: dict[str, float]
+    max_retries: int
+    timeout_s: float | None
+    queue_timeout_s: float | None
+    on_unreachable: OnUnreachable
+    idempotency_key: str | None
+    error_type: str | None
+    exit_code: int | None
+    infra_failures: int
+    user_failures: int
+    #: Clusters that broke its environment or lost it.
+    avoid: tuple[str, ...]
+    accepted_at: float
+    placed_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    #: When the current state was entered, and when a retry may be placed.
+    changed_at: float
+    not_before: float
+
+    @property
+    def final(self) -> bool:
+        """Tell whether the job has ended; a final state never changes."""
+        return self.state in FINAL
+
+
+class AttemptView(View):
+    """One placement of a job on a cluster, with what was sent there."""
+
+    number: int
+    cluster: str
+    remote_id: str
+    session_name: str | None
+    entrypoint: str
+    runtime_env: dict[str, Any]
+    decision: DecisionView | None
+    placed_at: float
+    started_at: float | None
+    ended_at: float | None
+    #: How it ended; None while it lives.
+    outcome: str | None
+    reason: str
+
+
+class JobDetail(JobView):
+    """All that is known of a job. `entrypoint` and `runtime_env` are as the last attempt was sent."""
+
+    attempts: tuple[AttemptView, ...]
+    #: The log so far of the last attempt; None: nothing can be had now.
+    logs: str | None
+
+
+class JobPage(View):
+    """Some jobs of a list, newest first; `next_cursor` gets the following ones, None: there are none."""
+
+    jobs: tuple[JobView, ...]
+    next_cursor: str | None
+
+
+class EventView(View):
+    """One move of one job."""
+
+    id: int
+    submission_id: str
+    at: float
+    old: JobState | None
+    new: JobState
+    attempt: int
+    cluster: str | None
+    reason: str
+
+
+class ScoreView(View):
+    """How good one cluster is for a job."""
+
+    total: float
+    parts: dict[str, float]
+    prefer: bool
+
+
+class RefusalView(View):
+    """Why one cluster cannot have a job now."""
+
+    cause: Cause
+    sentence: str
+    missing: dict[str, float]
+
+
+class DecisionView(View):
+    """Where a job goes and why, or why it waits (`cluster` is None): for each cluster its part."""
+
+    cluster: str | None
+    sentence: str
+    scores: dict[str, ScoreView]
+    refusals: dict[str, RefusalView]
+    #: Its place in the queue, from 1, while it waits.
+    position: int | None
+    #: Where room is being kept free for it.
+    reserved_on: str | None
+
+
+class Explanation(View):
+    """Why a job is where it is, and what would let it start."""
+
+    submission_id: str
+    state: JobState
+    message: str
+    cluster: str | None
+    attempt: int
+    decision: DecisionView | None
+    #: What else than room it waits for.
+    waits_for: str | None
+    position: int | None
+    suggestions: tuple[str, ...]
+    #: All of it in one sentence.
+    why: str
+
+
+class EnvironmentView(View):
+    """What one cluster would be sent for a job; or why its environment cannot be composed there."""
+
+    entrypoint: str | None
+    runtime_env: dict[str, Any] | None
+    refused: str | None
+
+
+class PlanView(View):
+    """What would happen to a job if it were submitted now."""
+
+    cluster: str | None
+    decision: DecisionView
+    environments: dict[str, EnvironmentView]
+    position: int | None
+    suggestions: tuple[str, ...]
+
+
+class ClusterView(View):
+    """A configured cluster with what was last seen of it; what is unknown is None."""
+
+    name: str
+    health: Health
+    score: float
+    problem: str | None
+    total: dict[str, float] | None
+    used: dict[str, float] | None
+    #: What our jobs there claim, and how many they are.
+    claimed: dict[str, float]
+    live_jobs: int
+    max_running_jobs: int
+    nodes: int | None
+    ray_version: str | None
+    python_version: str | None
+    session_name: str | None
+    latency_s: float | None
+    observed_at: float | None
+    throttle: int | None
+    throttle_reason: str
+    tags: tuple[str, ...]
+    prefer: bool
+    weight: float
+    drained: bool
+    drain_reason: str
+    dashboard: str
+    head_address: str
+
+
+class LeaderView(View):
+    """The process that schedules now."""
+
+    holder: str
+    epoch: int
+    expires_at: float
