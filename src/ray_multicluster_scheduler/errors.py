@@ -121,6 +121,18 @@ class JobNotFound(SchedulerError, LookupError):
         self.submission_id = submission_id
 
 
+class NotAuthenticated(SchedulerError, PermissionError):
+    """A server wants a token, and got none or one that is not valid (any more)."""
+
+
+class Forbidden(SchedulerError, PermissionError):
+    """The caller is known, and may not do this."""
+
+
+class QuotaExceeded(InvalidRequest):
+    """The user has as many jobs, or claims as much, as one user may have at once."""
+
+
 class JobsFailed(SchedulerError, RuntimeError):
     """At least one job that was waited for did not succeed."""
 

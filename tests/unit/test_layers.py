@@ -31,6 +31,7 @@ LAYERS = [
     "app",
     "aio",
     "__init__",
+    "server",
     "cli",
     "demo",
     "__main__",

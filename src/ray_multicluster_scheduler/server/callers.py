@@ -1,0 +1,39 @@
+"""Who calls a route, and the service as this caller sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from starlette.requests import HTTPConnection
+
+from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.local import LocalService
+
+
+def scheduler_of(connection: HTTPConnection) -> Scheduler:
+    """Return the scheduler that this server is the door of."""
+    return cast(Scheduler, connection.app.state.scheduler)
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Return who was recognised when the request came in."""
+    return cast(Caller, connection.state.caller)
+
+
+def allowed(role: Role) -> Callable[[HTTPConnection], LocalService]:
+    """Return the dependency of a route that needs this role: the service as the caller sees it."""
+
+    def service(connection: HTTPConnection) -> LocalService:
+        caller = caller_of(connection)
+        if not caller.may(role):
+            raise Forbidden(
+                f"this needs the role {role.word!r}; the token of {caller.user!r} has {caller.role.word!r}. "
+                "Ask whoever runs this server: raymc token create"
+            )
+        return scheduler_of(connection).service.as_caller(caller)
+
+    service.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
+    return service
