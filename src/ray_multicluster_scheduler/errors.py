@@ -25,6 +25,10 @@
     │   └── ClusterRefused       Ray answered with an error status
     │       ├── RemoteJobExists     this submission id is taken on the cluster
     │       └── RemoteJobNotFound   the cluster does not know this id
+    ├── ServerError           (ConnectionError)  our own server, which this program was told to use
+    │   ├── ServerUnreachable    nothing was executed: refused, no route, unknown host, TLS
+    │   ├── ServerTimeout        (TimeoutError)  no answer in time; the call may still be executed
+    │   └── ServerBadAnswer      not our server, another version, or an answer that broke off
     ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
     ├── StoreError            (RuntimeError)
     │   ├── StoreBusy            locked by another process, or the disk is full: it may work again soon
@@ -48,11 +52,13 @@ class SchedulerError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickle would call the class with the finished message, which is not what __init__ takes.
-        return _restored, (type(self), self.args, self.__dict__)
+        return restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[SchedulerError], args: tuple[Any, ...], state: dict[str, Any]) -> SchedulerError:
+def restored(kind: type[SchedulerError], args: tuple[Any, ...], state: dict[str, Any]) -> SchedulerError:
+    """Return an error of this class as it was in another process."""
     error = kind.__new__(kind, *args)
+    error.args = args  # the kinds of OSError take them in __init__, which is not called
     error.__dict__.update(state)
     return error
 
@@ -224,6 +230,26 @@ class RemoteJobExists(ClusterRefused):
 
 class RemoteJobNotFound(ClusterRefused):
     """The cluster does not know this submission id."""
+
+
+class ServerError(SchedulerError, ConnectionError):
+    """The server that this program was told to use (`RAY_MULTICLUSTER_ADDRESS`) cannot be used."""
+
+    def __init__(self, address: str, message: str) -> None:
+        super().__init__(f"the scheduler's server at {address}: {message}")
+        self.address = address
+
+
+class ServerUnreachable(ServerError):
+    """No connection could be made, so nothing was executed."""
+
+
+class ServerTimeout(ServerError, TimeoutError):
+    """No answer within the deadline. The call may have been executed, or may be later."""
+
+
+class ServerBadAnswer(ServerError):
+    """The answer is not what our server would send, or it broke off. Outcome unknown."""
 
 
 class PipelineFailed(SchedulerError, RuntimeError):
