@@ -90,11 +90,12 @@ class Scheduler:
         *,
         environ: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        directory: Path | None = None,
     ) -> Scheduler:
-        """Find and read the configuration and open its store; starts nothing."""
+        """Find and read the configuration; starts nothing. `directory`: where jobs are kept, if elsewhere."""
         environ = os.environ if environ is None else environ
         path = find_config(config_file_path, environ=environ, cwd=cwd or Path.cwd())
-        return cls(load_config(path), directory=state_dir(path, environ), environ=environ)
+        return cls(load_config(path), directory=directory or state_dir(path, environ), environ=environ)
 
     def anew(self) -> Scheduler:
         """Return one with the same configuration of which nothing is opened or started yet."""

@@ -116,6 +116,11 @@ class Commands(LazyGroup):
             panel=_CLUSTERS,
             about="Watch clusters and jobs on one screen; q or Ctrl-C ends it.",
         ),
+        "serve": Entry(
+            where="serve_cmd:serve",
+            panel=_CLUSTERS,
+            about="Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.",
+        ),
         "config": Entry(where="config_cmd:config_app", panel=_CLUSTERS, about="Look at the configuration."),
         "local": Entry(
             where="local_cmd:local_app",

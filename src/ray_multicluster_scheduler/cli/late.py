@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
     from ray_multicluster_scheduler.ray_api.state import open_state_api
     from ray_multicluster_scheduler.runtime import Scheduler, this_user
+    from ray_multicluster_scheduler.server.options import ServerOptions
+    from ray_multicluster_scheduler.server.serve import serve
     from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
     from ray_multicluster_scheduler.service.request import JobRequest
     from ray_multicluster_scheduler.service.retention import keep_rules, prune_all
@@ -32,6 +34,7 @@ __all__ = [
     "HttpRayApi",
     "JobRequest",
     "Scheduler",
+    "ServerOptions",
     "begin_tail",
     "examine",
     "find_config",
@@ -43,6 +46,7 @@ __all__ = [
     "open_store",
     "packed",
     "prune_all",
+    "serve",
     "this_user",
 ]
 
@@ -52,6 +56,7 @@ _HOMES = {
     "HttpRayApi": "ray_api.client",
     "JobRequest": "service.request",
     "Scheduler": "runtime",
+    "ServerOptions": "server.options",
     "begin_tail": "service.tail",
     "examine": "engine.doctor",
     "find_config": "config",
@@ -63,6 +68,7 @@ _HOMES = {
     "open_store": "store",
     "packed": "client.packing",
     "prune_all": "service.retention",
+    "serve": "server.serve",
     "this_user": "runtime",
 }
 

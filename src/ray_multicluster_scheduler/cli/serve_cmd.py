@@ -1,0 +1,59 @@
+"""`raymc serve`: the server, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ray_multicluster_scheduler.cli import late
+from ray_multicluster_scheduler.cli.options import ConfigOption
+from ray_multicluster_scheduler.errors import InvalidRequest
+
+#: The defaults of `server.options.ServerOptions`, which a TAB must not import; a test compares them.
+HOST, PORT = "127.0.0.1", 8700
+
+
+def serve(
+    *,
+    config: ConfigOption = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with tokens.")
+    ] = HOST,
+    port: Annotated[
+        int, typer.Option(metavar="NUMBER", min=0, max=65535, help="Where to listen; 0: any free port.")
+    ] = PORT,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Where jobs are kept, instead of the place of this file."),
+    ] = None,
+    ssl_certfile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS: the certificate with its chain (PEM).")
+    ] = None,
+    ssl_keyfile: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS: its key (PEM).")] = None,
+    insecure_http: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-http", help="Listen beyond this machine without TLS: a proxy in front has it."
+        ),
+    ] = False,
+) -> None:
+    """Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.
+
+    SIGTERM ends it as well; jobs go on. SIGHUP, or `raymc config reload`, reads clusters.yaml again.
+    """
+    for file in (ssl_certfile, ssl_keyfile):
+        if file is not None and not file.is_file():
+            raise InvalidRequest(f"there is no file {file}; --ssl-certfile and --ssl-keyfile want PEM files")
+    if ssl_keyfile is not None and ssl_certfile is None:
+        raise InvalidRequest("--ssl-keyfile is of no use without --ssl-certfile")
+    options = late.ServerOptions(
+        host=host,
+        port=port,
+        ssl_certfile=ssl_certfile,
+        ssl_keyfile=ssl_keyfile,
+        insecure_http=insecure_http,
+    )
+    scheduler = late.Scheduler.open(config, directory=store)
+    late.serve(scheduler, options, say=lambda line: typer.echo(line, err=True))

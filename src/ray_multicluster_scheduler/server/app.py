@@ -1,0 +1,53 @@
+"""The web application: routes, who may use them, limits and errors, put together in one place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio import CapacityLimiter
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
+
+from ray_multicluster_scheduler import __version__
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server import errors, health
+from ray_multicluster_scheduler.server.local_caller import LocalCaller
+from ray_multicluster_scheduler.server.options import ServerOptions
+from ray_multicluster_scheduler.server.request_log import RequestLog
+
+ROUTERS = (
+    health.router,
+)  # fmt: skip
+
+
+def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> FastAPI:
+    """Return the web application over one scheduler, which its caller starts and stops."""
+    options = options or ServerOptions()
+    app = FastAPI(
+        title="ray_multicluster_scheduler",
+        version=__version__,
+        docs_url=None,  # FastAPI's own pages load their parts from another host
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.scheduler = scheduler
+    app.state.options = options
+    #: Set when the server is about to end: what streams ends, so that clients go on elsewhere.
+    app.state.stopping = asyncio.Event()
+    for router in ROUTERS:
+        app.include_router(router)
+    errors.install(app)
+    # The last one added is the first to see a request.
+    app.add_middleware(LocalCaller)
+    app.add_middleware(RequestLog)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    options: ServerOptions = app.state.options
+    current_default_thread_limiter().total_tokens = options.threads
+    app.state.cluster_threads = CapacityLimiter(options.cluster_threads)
+    yield

@@ -1,0 +1,78 @@
+"""HTTP with limits that uvicorn does not set: how long a request's head may be, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+log = logging.getLogger(__name__)
+
+#: All of a request before its body: the line and the headers.
+MOST_HEAD_BYTES = 64 * 2**10
+#: How long a client may take for it, from connecting or from its first byte.
+HEAD_TIMEOUT_S = 20.0
+
+
+class CarefulProtocol(HttpToolsProtocol):
+    """Closes connections whose request has no end in sight."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._head_bytes = 0
+        self._in_head = True
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a first request."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._be_patient()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request, unless its head is too long."""
+        if self._in_head:
+            if self._patience is None:
+                self._wait_for_head()
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > MOST_HEAD_BYTES:
+            self._refuse(b"431 Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        """Begin with the head of a request."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Go on to the body, which the application limits."""
+        self._in_head, self._head_bytes = False, 0
+        self._be_patient()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Expect another request on the same connection."""
+        super().on_message_complete()
+        self._in_head, self._head_bytes = True, 0
+
+    def _wait_for_head(self) -> None:
+        self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, b"408 Request Timeout")
+
+    def _be_patient(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _refuse(self, status: bytes) -> None:
+        self._be_patient()
+        if not self.transport.is_closing():
+            self.transport.write(
+                b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.close()

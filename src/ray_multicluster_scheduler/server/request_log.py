@@ -1,0 +1,94 @@
+"""One line of JSON for each request: what was asked, by whom, and how it went. Never what was in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import uuid
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+#: A caller's own id for a request is taken over if it is a plain word.
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+#: What a client that went away before its answer began is logged as.
+CLIENT_GONE = 499
+
+
+class RequestLog:
+    """Names each request, and logs it when its answer is complete."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        request_id = _id_of(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        began, status = time.monotonic(), CLIENT_GONE
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {
+                    **message,
+                    "headers": [*message["headers"], (b"x-request-id", request_id.encode())],
+                }
+            elif message["type"] == "websocket.accept":
+                status = 101
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception:
+            log.exception("a request broke", extra={"request_id": request_id})
+            status = 500
+            raise
+        finally:
+            log.info("request", extra=_facts(scope, status, time.monotonic() - began))
+
+
+def _id_of(scope: Scope) -> str:
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _facts(scope: Scope, status: int, took_s: float) -> dict[str, Any]:
+    """Return what is known of a request. Its route, not its path: that may hold anything."""
+    caller = scope["state"].get("caller")
+    return {
+        "method": scope.get("method", "WEBSOCKET"),
+        "route": getattr(scope.get("route"), "path", None),
+        "status": status,
+        "ms": round(1000 * took_s, 1),
+        "user": getattr(caller, "user", None),
+        "request_id": scope["state"]["request_id"],
+    }
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return time, level and message, then the facts."""
+        facts = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line = {
+            "at": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "what": record.getMessage(),
+        }
+        if record.exc_info:
+            facts["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({**line, **facts}, default=str)
+
+
+#: What a record has besides what the caller gave it.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message"}

@@ -1,0 +1,163 @@
+"""Run the server: the web application and the engine in one process, from a free port to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.runtime import Scheduler, this_user
+from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind
+from ray_multicluster_scheduler.server.protocol import CarefulProtocol
+from ray_multicluster_scheduler.server.request_log import JsonLines
+
+log = logging.getLogger(__name__)
+
+#: How often the server looks whether its engine is still there.
+LOOK_AT_ENGINE_S = 1.0
+#: An idle connection is closed after this time. Longer than proxies and Ray's clients keep one unused.
+KEEP_ALIVE_S = 75
+
+Say = Callable[[str], None]
+
+
+def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
+    """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
+    check_may_bind(options.host, has_tokens=False, tls=options.tls, insecure_http=options.insecure_http)
+    with _listening(options) as listener, _logging():
+        try:
+            scheduler.start()
+            for line in doors(scheduler, options, listener.getsockname()[1]):
+                say(line)
+            asyncio.run(_Server(create_app(scheduler, options), scheduler, options).run(listener, say))
+            scheduler.check()
+        finally:
+            scheduler.stop()
+    say("stopped; jobs go on, and the next server or command takes over")
+
+
+def doors(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[str]:
+    """Yield what to say at the start: what is served, and where."""
+    at, clusters = options.address(port), ", ".join(spec.name for spec in scheduler.config.clusters)
+    yield f"raymc serve: {clusters} of {scheduler.config.path}; jobs are kept in {scheduler.directory}"
+    yield f"  stock Ray clients  {at}  (RAY_API_SERVER_ADDRESS, ray job submit --address)"
+    yield f"  REST               {at}/api/v1"
+    yield f"  its reference      {at}/docs"
+    yield f"  health             {at}/healthz {at}/readyz"
+    yield f"  authentication     none: whoever connects on this machine acts as {this_user()}"
+    yield f"process {os.getpid()}: SIGTERM or Ctrl-C ends it (jobs go on), SIGHUP reads clusters.yaml again"
+
+
+class _Server:
+    """One run of the web application."""
+
+    def __init__(self, app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
+        self._app = app
+        self._scheduler = scheduler
+        self._uvicorn = _Uvicorn(
+            uvicorn.Config(
+                app,
+                http=CarefulProtocol,
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=options.stop_timeout_s,
+                ssl_certfile=options.ssl_certfile,
+                ssl_keyfile=options.ssl_keyfile,
+            )
+        )
+
+    async def run(self, listener: socket.socket, say: Say) -> None:
+        """Serve until told to stop, or until the engine has ended by itself."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number, say)
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._uvicorn.serve(sockets=[listener])
+        finally:
+            watching.cancel()
+
+    def _stop(self, number: int, say: Say) -> None:
+        if self._uvicorn.should_exit:  # a second signal: whoever sent it does not want to wait
+            say("ending at once")
+            os._exit(128 + number)
+        say("stopping; once more ends it at once")
+        self._end()
+
+    def _end(self) -> None:
+        self._app.state.stopping.set()
+        self._uvicorn.should_exit = True
+
+    async def _watch(self) -> None:
+        """End the server with its engine: a service manager starts both anew."""
+        while True:
+            await asyncio.sleep(LOOK_AT_ENGINE_S)
+            try:
+                self._scheduler.check()
+            except SchedulerError:
+                self._end()
+                return
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: they are ours."""
+        yield
+
+
+@contextmanager
+def _listening(options: ServerOptions) -> Iterator[socket.socket]:
+    """Take the port before anything is started, so that a taken one costs nothing."""
+    try:
+        where = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(where[4][:2], family=where[0], backlog=2048)
+    except OSError as problem:
+        raise InvalidRequest(
+            f"cannot listen on {options.host}:{options.port}: {problem.strerror or problem}; is a "
+            "server there already? Another --port or --host may be free"
+        ) from None
+    with listener:
+        yield listener
+
+
+@contextmanager
+def _logging() -> Iterator[None]:
+    """Write our log and uvicorn's warnings to stderr, one line of JSON each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    handler.addFilter(_told_elsewhere)
+    ours, theirs = logging.getLogger("ray_multicluster_scheduler"), logging.getLogger("uvicorn.error")
+    former = ours.level, theirs.level, ours.handlers[:]
+    ours.handlers[:] = [handler]  # the lines of the command line are for a person who waits
+    theirs.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    theirs.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        theirs.removeHandler(handler)
+        ours.handlers[:] = former[2]
+        ours.setLevel(former[0])
+        theirs.setLevel(former[1])
+
+
+def _told_elsewhere(record: logging.LogRecord) -> bool:
+    """Leave out what `RequestLog` has logged under the id of the request, and streams that we cut."""
+    return record.name != "uvicorn.error" or not record.getMessage().startswith(
+        ("Exception in ASGI application", "ASGI callable returned without completing response")
+    )
