@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, Usage
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
+from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteSubmit, RemoteVersion
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
@@ -212,6 +213,12 @@ class JobStore(Protocol):
         """Return the newest event, and which of these jobs those after `after` are about.
 
         It costs as much as was asked for, or as has happened since, whichever is less.
+        """
+
+    def moves_since(self, after: int, *, limit: int) -> tuple[int, tuple[PastMove, ...]]:
+        """Return changes of state after an event, in order, and after which event to go on.
+
+        Events that are only notes are passed over; fewer than `limit` means that there are no more now.
         """
 
     def last_event(self) -> int:

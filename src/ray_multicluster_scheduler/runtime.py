@@ -27,10 +27,12 @@ from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
 from ray_multicluster_scheduler.service.access import Caller
 from ray_multicluster_scheduler.service.explain import Explainer
+from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.local import LocalService, Rooms
 from ray_multicluster_scheduler.store import SqlStore, open_store
@@ -187,6 +189,16 @@ class Scheduler:
         self.start()
         assert self._engine is not None
         return self._engine.catch_up(timeout_s)
+
+    def waits(self, *, timeout_s: float) -> tuple[Wait, ...] | None:
+        """Say why the jobs in the queue wait; None: another process leads, or no answer came in time."""
+        with self._usable():
+            engine = self._engine
+        return None if engine is None else engine.waits(timeout_s)
+
+    def follow_moves(self, listener: Listener) -> MoveFollower:
+        """Tell `listener` what happens to jobs from now on, whoever does it; close what this returns."""
+        return MoveFollower(self.store, listener)
 
     def list_clusters(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""

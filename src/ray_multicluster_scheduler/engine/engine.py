@@ -28,6 +28,7 @@ from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.policy.moves import without_cluster
 from ray_multicluster_scheduler.policy.placing import warm_up
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
+from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,12 @@ class Engine:
         self._bell = asyncio.Event()
         #: Set while this engine leads and has looked at the jobs of every cluster.
         self.caught_up = asyncio.Event()
+        self._leadership: Leadership | None = None
+
+    async def waits(self) -> tuple[Wait, ...] | None:
+        """Say why the jobs in the queue wait; None: another one leads, and knows."""
+        leadership = self._leadership
+        return None if leadership is None else await leadership.placer.waits()
 
     def ring(self) -> None:
         """Say that the store has changed; call it on the engine's loop."""
@@ -99,7 +106,7 @@ class Engine:
 
     async def _lead(self, lease: Lease) -> None:
         log.info("leading as %s (epoch %d)", lease.holder, lease.epoch)
-        leader = Leadership(self._context, lease, self._bell)
+        leader = self._leadership = Leadership(self._context, lease, self._bell)
         leadership = asyncio.create_task(leader.run())
         catching_up = asyncio.create_task(self._catch_up(leader))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -114,6 +121,7 @@ class Engine:
         finally:
             await cancel_all([leadership, stopping, catching_up])
             self.caught_up.clear()
+            self._leadership = None
             await self._context.offload(self._context.store.release_lease, lease)
 
     async def _catch_up(self, leader: Leadership) -> None:

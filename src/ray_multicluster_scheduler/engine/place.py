@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -22,6 +23,7 @@ from ray_multicluster_scheduler.policy.placing import placements
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user, last_start_at
+from ray_multicluster_scheduler.policy.waits import Wait, waits
 
 #: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.
 MOST_ENDED = 1_000
@@ -73,6 +75,15 @@ class Placer:
         moved = await self._board.apply(transitions, known=jobs)  # 4. compare-and-set
         context.crash_point("place:written")
         return len(moved)
+
+    async def waits(self) -> tuple[Wait, ...]:
+        """Say why the jobs in the queue wait, by reason. Not on the loop: there may be many kinds of jobs."""
+        now = self._context.clock.now()
+        world, queue = await self._world(), self._waiting.queue(now=now)
+        in_use, rules = held_by_user(world.live), self._rules
+        return await asyncio.to_thread(
+            lambda: waits(queue, cluster_views(world), now=now, rules=rules, in_use=in_use)
+        )
 
     def patience_ends(self, *, now: float) -> float | None:
         """Return when jobs will stop to wait for a preferred cluster; None: none does, or nothing ends it."""

@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.asyncio_tools import wait_for
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.engine import Engine
 from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,16 @@ class EngineThread:
         """Wait until this engine leads and has looked at the jobs of all clusters; tell whether it has."""
         loop, _, engine = self._ready.result()
         return asyncio.run_coroutine_threadsafe(wait_for(engine.caught_up, timeout_s), loop).result()
+
+    def waits(self, timeout_s: float) -> tuple[Wait, ...] | None:
+        """Say why the jobs in the queue wait; None: another process leads, or no answer came in time."""
+        loop, _, engine = self._ready.result()
+        answer = asyncio.run_coroutine_threadsafe(engine.waits(), loop)
+        try:
+            return answer.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            answer.cancel()
+            return None
 
     def _run(self) -> None:
         try:

@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.backlog import Backlog, Line
 from ray_multicluster_scheduler.policy.views import QueuedJobs
+from ray_multicluster_scheduler.policy.waits import Kind, Queue
 
 #: Jobs that are read at once: a queue of a million must not be in memory as a whole.
 PAGE = 5_000
@@ -59,6 +60,15 @@ class WaitingJobs:
     def lines(self, *, now: float) -> tuple[Line, ...]:
         """Return those that may start now."""
         return self._backlog.lines(now=now)
+
+    def queue(self, *, now: float) -> Queue:
+        """Return the whole queue in numbers, as it is now."""
+        needing, later = self._backlog.aside()
+        lines = [
+            Kind(sample=line.sample, jobs=len(line.waiters), oldest=next(line.in_turn()).waiting_since)
+            for line in self._backlog.lines(now=now)
+        ]
+        return Queue(kinds=lines, needing=needing, later=later)
 
     async def _pages(self, *, after: int) -> AsyncIterator[_Page]:
         context = self._context

@@ -113,6 +113,12 @@ class Backlog:
         self._lines = {key: line for key, line in self._lines.items() if line.waiters}
         return tuple(self._lines.values())
 
+    def aside(self) -> tuple[list[QueuedJob], list[QueuedJob]]:
+        """Return the jobs that wait for other jobs, and those that wait for a time."""
+        needing = [self._aside[each] for each in self._needs]
+        later = [job for name, job in self._aside.items() if name not in self._needs]
+        return needing, later
+
     def _line_up(self, job: QueuedJob) -> None:
         line = self._lines.setdefault(_kind(job), Line(sample=job))
         line.put(Waiter(job.seq, job.submission_id, job.waiting_since))

@@ -6,7 +6,8 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ class Database:
         #: Why nothing may be written any more: after a failed fsync nobody knows what is on the disk.
         self._broken: StoreError | None = None
         self._closed = False
+        #: Told how long each read, each write (with its wait for other writers) and each commit took.
+        self.took: Callable[[str, float], None] = _tell_nobody
         self._engine = _new_engine(path)
         #: Kept after a commit: writers take turns anyway, and taking one is a good part of a small write.
         self._writer: Connection | None = None
@@ -74,22 +77,29 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that sees one moment of the store."""
+        begun = time.perf_counter()
         with self._reading, self._translated(), self._engine.connect() as connection, connection.begin():
             yield connection
+        self.took("read", time.perf_counter() - begun)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that writes: alone from its first statement, on disk when it ends."""
+        begun = time.perf_counter()
         with self._writing, self._translated():
             self._check_may_write()
             connection, self._writer = self._writer or self._engine.connect(), None
             try:
                 with connection.execution_options(**_WRITE).begin():
                     yield connection
+                    commits = time.perf_counter()
             except BaseException:
                 connection.close()  # not kept: wherever it was interrupted, nothing of it is left open
                 raise
             self._writer = connection
+        ended = time.perf_counter()
+        self.took("commit", ended - commits)
+        self.took("write", ended - begun)
 
     def use_wal(self) -> None:
         """Let readers and the writer work side by side; kept in the file once it is set."""
@@ -195,6 +205,10 @@ class Database:
             if words == _FATAL:
                 self._broken = problem
             raise problem from error
+
+
+def _tell_nobody(kind: str, seconds: float) -> None:
+    """Measure nothing: a library that nobody watches does not pay for it."""
 
 
 def _unstorable(cause: BaseException | None) -> InvalidRequest:

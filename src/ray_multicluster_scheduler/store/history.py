@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
-from ray_multicluster_scheduler.model.states import LIVE
+from ray_multicluster_scheduler.model.past_move import PastMove
+from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get, require
 from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
@@ -35,6 +37,68 @@ _KEPT_ENDS = ForIds(
         .where(attempts.c.submission_id.in_(ids), attempts.c.outcome.is_not(None))
     )
 )
+
+
+#: A note has two times the same state: only moves from one to another are wanted.
+_IS_MOVE = or_(events.c.old.is_(None), events.c.old != events.c.new)
+_earlier = events.alias("earlier")
+_LEFT_STATE_SINCE = (
+    select(_earlier.c.at)
+    .where(
+        _earlier.c.submission_id == events.c.submission_id,
+        _earlier.c.id < events.c.id,
+        _earlier.c.new == events.c.old,
+        or_(_earlier.c.old.is_(None), _earlier.c.old != _earlier.c.new),
+    )
+    .order_by(_earlier.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_MOVES = (
+    select(
+        events.c.id,
+        events.c.submission_id,
+        events.c.at,
+        events.c.old,
+        events.c.new,
+        events.c.attempt,
+        events.c.cluster,
+        jobs.c.accepted_at,
+        _LEFT_STATE_SINCE.label("since"),
+        attempts.c.outcome,
+    )
+    .join(jobs, jobs.c.submission_id == events.c.submission_id)
+    .outerjoin(
+        attempts,
+        and_(attempts.c.submission_id == events.c.submission_id, attempts.c.number == events.c.attempt),
+    )
+    .where(events.c.id > bindparam("after"), _IS_MOVE)
+    .order_by(events.c.id)
+    .limit(bindparam("most"))
+)
+_LIVE = frozenset(state.value for state in LIVE)
+
+
+def moves_since(tx: Connection, *, after: int, limit: int) -> tuple[int, tuple[PastMove, ...]]:
+    """Return moves after an event, in order, and after which event to go on."""
+    rows = tx.execute(_MOVES, {"after": after, "most": limit}).all()
+    newest = rows[-1].id if len(rows) == limit else last_event(tx)
+    return max(after, newest), tuple(map(_past_move, rows))
+
+
+def _past_move(row: Any) -> PastMove:
+    ends_attempt = row.old in _LIVE and row.new not in _LIVE
+    return PastMove(
+        submission_id=row.submission_id,
+        at=row.at,
+        old=None if row.old is None else JobState(row.old),
+        new=JobState(row.new),
+        attempt=row.attempt,
+        cluster=row.cluster,
+        accepted_at=row.accepted_at,
+        since=row.since,
+        outcome=row.outcome if ends_attempt else None,
+    )
 
 
 def list_attempts(tx: Connection, submission_id: str) -> tuple[Attempt, ...]:

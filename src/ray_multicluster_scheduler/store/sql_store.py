@@ -12,6 +12,7 @@ from sqlalchemy import Connection, literal_column, select, update
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
+from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import (
@@ -65,6 +66,10 @@ class SqlStore:
     def store_id(self) -> str:
         """Identity of this store, made once when it was created."""
         return self._store_id
+
+    def tell_times(self, took: Callable[[str, float], None]) -> None:
+        """Call `took` with how long each "read", "write" and "commit" lasts, from the thread that does it."""
+        self._database.took = took
 
     # The queue
 
@@ -201,6 +206,11 @@ class SqlStore:
         """Return the newest event, and which of these jobs those after `after` are about."""
         with self._database.read() as tx:
             return history.changed_since(tx, submission_ids, after=after)
+
+    def moves_since(self, after: int, *, limit: int) -> tuple[int, tuple[PastMove, ...]]:
+        """Return changes of state after an event, in order, and after which event to go on."""
+        with self._database.read() as tx:
+            return history.moves_since(tx, after=after, limit=limit)
 
     def last_event(self) -> int:
         """Return the `id` of the newest event; 0: there is none."""

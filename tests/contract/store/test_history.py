@@ -169,3 +169,53 @@ def test_a_newer_snapshot_replaces_only_its_own_cluster(store: JobStore, leader:
     store.save_snapshots([], epoch=leader.lease.epoch)
 
     assert {name: seen.score for name, seen in store.load_snapshots().items()} == {"a": 0.5, "b": 1.0}
+
+
+def test_moves_come_with_the_time_in_the_state_that_was_left(store: JobStore, leader: Leader) -> None:
+    leader.add("job")
+    leader.move("job", S.PLACED, now=NOW + 2)
+    leader.move("job", S.SUBMITTED, now=NOW + 3)
+    leader.move("job", S.SUBMITTED, now=NOW + 4, reason="only a note")
+    leader.move("job", S.RUNNING, now=NOW + 7)
+    leader.move("job", S.SUCCEEDED, now=NOW + 17)
+
+    _, moves = store.moves_since(0, limit=100)
+
+    assert [(move.old, move.new, move.since, move.at, move.outcome) for move in moves] == [
+        (None, S.QUEUED, None, NOW, None),
+        (S.QUEUED, S.PLACED, NOW, NOW + 2, None),
+        (S.PLACED, S.SUBMITTED, NOW + 2, NOW + 3, None),
+        (S.SUBMITTED, S.RUNNING, NOW + 3, NOW + 7, None),
+        (S.RUNNING, S.SUCCEEDED, NOW + 7, NOW + 17, "SUCCEEDED"),
+    ]
+    assert {(move.accepted_at, move.submission_id) for move in moves} == {(NOW, "job")}
+
+
+def test_a_second_wait_counts_from_the_return_to_the_queue(store: JobStore, leader: Leader) -> None:
+    leader.add("job", S.RUNNING)
+    leader.move("job", S.QUEUED, now=NOW + 5, attempt_changes={"outcome": "SETUP_FAILED"})
+    seen, _ = store.moves_since(0, limit=100)
+    leader.move("job", S.PLACED, now=NOW + 6, cluster="b")
+
+    _, (back,) = store.moves_since(seen - 1, limit=1)
+    _, (again,) = store.moves_since(seen, limit=100)
+
+    assert (back.cluster, back.attempt, back.outcome) == ("a", 1, "SETUP_FAILED")
+    assert (again.cluster, again.attempt, again.since, again.outcome) == ("b", 2, NOW + 5, None)
+
+
+def test_moves_are_read_in_pages_and_notes_are_passed_over(store: JobStore, leader: Leader) -> None:
+    for number in range(5):
+        leader.add(f"job-{number}")
+        leader.move(f"job-{number}", S.QUEUED, reason="only a note")
+    seen, found, pages = 0, [], 0
+    while True:
+        seen, page = store.moves_since(seen, limit=2)
+        found += [move.submission_id for move in page]
+        pages += 1
+        if len(page) < 2:
+            break
+
+    assert found == [f"job-{number}" for number in range(5)]
+    assert (pages, seen) == (3, store.last_event())
+    assert store.moves_since(seen, limit=2) == (seen, ())

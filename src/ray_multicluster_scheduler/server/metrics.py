@@ -1,0 +1,128 @@
+"""`/metrics` for Prometheus: the counters of one server, and the route that shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.http_metrics import CountRequests, HttpMetrics
+from ray_multicluster_scheduler.server.job_metrics import JobMetrics
+from ray_multicluster_scheduler.server.world_metrics import WorldMetrics
+from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.follow import MoveFollower
+from ray_multicluster_scheduler.service.local import LocalService
+
+log = logging.getLogger(__name__)
+
+_STORE_S = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+_LAG_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+#: A loop is asked this often how late it is.
+LAG_EVERY_S = 0.5
+
+router = APIRouter()
+
+
+class Metrics:
+    """All that one server counts. Each application has its own registry, so that two never mix."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.registry = CollectorRegistry()
+        self.http = HttpMetrics(self.registry)
+        self.jobs = JobMetrics(self.registry)
+        self._store = Histogram(
+            "raymc_store_seconds",
+            "How long transactions take: read, write (with the wait for other writers), and commit, which "
+            "is the part of a write that waits for the disk.",
+            ["operation"],
+            buckets=_STORE_S,
+            registry=self.registry,
+        )
+        self._lag = Histogram(
+            "raymc_loop_lag_seconds",
+            "How late an event loop comes to what is due: engine (scheduling) and http (requests).",
+            ["loop"],
+            buckets=_LAG_S,
+            registry=self.registry,
+        )
+        ProcessCollector(registry=self.registry)
+        self.registry.register(WorldMetrics(scheduler))
+        self._follower: MoveFollower | None = None
+        self._http_lag: asyncio.Task[None] | None = None
+        self._engine_lag: Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin to measure; call it on the loop of the server."""
+        children = {name: self._store.labels(name) for name in ("read", "write", "commit")}
+        self._scheduler.store.tell_times(lambda kind, seconds: children[kind].observe(seconds))
+        self._follower = self._scheduler.follow_moves(self.jobs.count)
+        self._http_lag = asyncio.create_task(self._watch_lag("http"))
+        self.watch_engine()
+
+    def watch_engine(self) -> None:
+        """Measure the loop of the engine, again if it is a new one."""
+        if self._engine_lag is None or self._engine_lag.done():
+
+            async def watch(_: Mapping[str, RayApi]) -> None:
+                await self._watch_lag("engine")
+
+            self._engine_lag = self._scheduler.begin(watch)
+
+    async def stop(self) -> None:
+        """Measure no more; what was counted can still be read."""
+        if self._engine_lag is not None:
+            self._engine_lag.cancel()
+        if self._http_lag is not None:
+            self._http_lag.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._http_lag
+        if self._follower is not None:
+            await asyncio.to_thread(self._follower.close)
+
+    def expose(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics in the form that the scraper wants, and what form that is."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    async def _watch_lag(self, loop: str) -> None:
+        lag = self._lag.labels(loop)
+        while True:
+            due = time.monotonic() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
+            lag.observe(max(0.0, time.monotonic() - due))
+
+
+def add_metrics(app: FastAPI, scheduler: Scheduler) -> Metrics:
+    """Count what this application does, and let it answer `/metrics`; `start` and `stop` are its lifespan's.
+
+    Call it after all other middleware was added: what is added last is around the others.
+    """
+    metrics = Metrics(scheduler)
+    app.state.metrics = metrics
+    app.add_middleware(CountRequests, metrics=metrics.http)
+    app.include_router(router)
+    return metrics
+
+
+@router.get("/metrics", include_in_schema=False)
+def show_metrics(
+    request: Request,
+    service: Annotated[LocalService, Depends(allowed(Role.READ))],  # noqa: ARG001 - asked for the role
+) -> Response:
+    """Show all metrics. Any role may: there are numbers and cluster names in it, no jobs and no users."""
+    metrics = cast(Metrics, request.app.state.metrics)
+    metrics.watch_engine()
+    body, content_type = metrics.expose(request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": content_type})

@@ -1,0 +1,169 @@
+"""What is so at the moment of a scrape: the queue, the clusters, the leader. Read then, and only then."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.views import ClusterView
+
+#: An engine that does not answer within this is measured by the lag of its loop, not by its queue.
+QUEUE_TIMEOUT_S = 5.0
+_OPEN = frozenset(JobState) - FINAL
+
+
+class WorldMetrics(Collector):
+    """Gauges that are made when they are asked for."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Say nothing beforehand: asking the store is for scrapes."""
+        return ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Look at everything once."""
+        yield from self._process()
+        yield from self._leader()
+        yield from self._queue()
+        yield from _clusters(self._scheduler.service.clusters(), now=self._scheduler.clock.now())
+
+    def _process(self) -> Iterator[GaugeMetricFamily]:
+        yield _gauge(
+            "raymc_build_info",
+            "Always 1; which version this is.",
+            ("version", "python"),
+            {(_version(), platform.python_version()): 1},
+        )
+        yield _gauge("raymc_threads", "Threads of this process.", (), {(): threading.active_count()})
+
+    def _leader(self) -> Iterator[GaugeMetricFamily]:
+        leader = self._scheduler.service.leader()
+        leads = leader is not None and leader.holder == self._scheduler.holder
+        yield _gauge("raymc_leader", "1 if this process schedules, else 0.", (), {(): leads})
+        yield _gauge(
+            "raymc_leader_known",
+            "1 if any process schedules on this store, else 0.",
+            (),
+            {(): leader is not None},
+        )
+
+    def _queue(self) -> Iterator[GaugeMetricFamily]:
+        counts = self._scheduler.service.counts(_OPEN)
+        yield _gauge(
+            "raymc_jobs",
+            "Jobs that have not ended, by state.",
+            ("state",),
+            {(state.value,): counts.get(state, 0) for state in sorted(_OPEN)},
+        )
+        now, waits = self._scheduler.clock.now(), self._scheduler.waits(timeout_s=QUEUE_TIMEOUT_S) or ()
+        yield _gauge(
+            "raymc_queue_jobs",
+            "Jobs in the queue by the reason why they wait. Only the leader knows.",
+            ("reason",),
+            {(wait.reason,): wait.jobs for wait in waits},
+        )
+        yield _gauge(
+            "raymc_queue_oldest_seconds",
+            "How long ago the oldest job that waits for this reason was accepted. Only the leader knows.",
+            ("reason",),
+            {(wait.reason,): max(0.0, now - wait.oldest) for wait in waits},
+        )
+
+
+def _clusters(clusters: Iterable[ClusterView], *, now: float) -> Iterator[GaugeMetricFamily]:
+    known = {(cluster.name,): cluster for cluster in clusters}
+
+    def each(name: str, says: str, values: Mapping[tuple[str, ...], float | None]) -> GaugeMetricFamily:
+        return _gauge(f"raymc_cluster_{name}", says, ("cluster",), values)
+
+    yield each(
+        "up",
+        "1 if the cluster is healthy, else 0.",
+        {name: cluster.health is Health.HEALTHY for name, cluster in known.items()},
+    )
+    yield each(
+        "score",
+        "0 (avoid) to 1 (answers always and fast), from recent probes.",
+        {name: cluster.score for name, cluster in known.items()},
+    )
+    yield each(
+        "drained",
+        "1 if the cluster gets no new jobs because somebody said so, else 0.",
+        {name: cluster.drained for name, cluster in known.items()},
+    )
+    yield each(
+        "throttled",
+        "1 if the cluster gets fewer jobs because jobs die there quickly, else 0.",
+        {name: cluster.throttle is not None for name, cluster in known.items()},
+    )
+    yield each(
+        "live_jobs",
+        "Our jobs that hold a place on the cluster.",
+        {name: cluster.live_jobs for name, cluster in known.items()},
+    )
+    yield each(
+        "live_jobs_limit",
+        "How many of our jobs the cluster may have at once (max_running_jobs).",
+        {name: cluster.max_running_jobs for name, cluster in known.items()},
+    )
+    yield each(
+        "latency_seconds",
+        "How long the cluster took to answer lately.",
+        {name: cluster.latency_s for name, cluster in known.items()},
+    )
+    yield each(
+        "snapshot_age_seconds",
+        "How old the values of the cluster are.",
+        {
+            name: None if cluster.observed_at is None else max(0.0, now - cluster.observed_at)
+            for name, cluster in known.items()
+        },
+    )
+    yield _resources("total", "What the cluster has.", {n: c.total for (n,), c in known.items()})
+    yield _resources(
+        "used", "What is used of the cluster, by whomever.", {n: c.used for (n,), c in known.items()}
+    )
+    yield _resources(
+        "claimed", "What our jobs on the cluster asked for.", {n: c.claimed for (n,), c in known.items()}
+    )
+
+
+def _resources(name: str, says: str, clusters: Mapping[str, Mapping[str, float] | None]) -> GaugeMetricFamily:
+    return _gauge(
+        f"raymc_cluster_resource_{name}",
+        f"{says} Memory in bytes.",
+        ("cluster", "resource"),
+        {
+            (cluster, resource): amount
+            for cluster, amounts in clusters.items()
+            for resource, amount in (amounts or {}).items()
+        },
+    )
+
+
+def _gauge(
+    name: str, says: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float | None]
+) -> GaugeMetricFamily:
+    """Make one family; what is unknown is left out, for zero would be wrong."""
+    family = GaugeMetricFamily(name, says, labels=labels)
+    for words, value in values.items():
+        if value is not None:
+            family.add_metric(words, float(value))
+    return family
+
+
+def _version() -> str:
+    try:
+        return version("ray-multicluster-scheduler")
+    except PackageNotFoundError:  # run from a directory
+        return "unknown"
