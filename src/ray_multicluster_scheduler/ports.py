@@ -258,6 +258,9 @@ class JobStore(Protocol):
     def shrink(self, *, most_bytes: int) -> bool:
         """Give some free space back to the file system, if there is much; tell whether there is more."""
 
+    def compact(self, *, rewrite: bool) -> bool:
+        """Give all free space back; False: only a rewrite can, because an older version made this store."""
+
     def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
         """Take the leader lease if it is free, expired or already ours; a new holder gets a larger epoch.
 

@@ -25,6 +25,8 @@ from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.inspection.apart import begin_apart
+from ray_multicluster_scheduler.inspection.fresh import FreshLook
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.waits import Wait
@@ -205,14 +207,10 @@ class Scheduler:
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
     def begin(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Run a coroutine that talks to clusters, on the engine's loop."""
-        self.start()
-        assert self._engine is not None
-        return self._engine.begin(function)
-
-    def call(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine that talks to clusters, and return its result here."""
-        return self.begin(function).result()
+        """Run a coroutine that talks to clusters: on the engine's loop, or apart where no engine runs."""
+        with self._usable():
+            engine = self._engine
+        return begin_apart(self._open_apis, function) if engine is None else engine.begin(function)
 
     def _is_ours(self) -> bool:
         return self._process == os.getpid()
@@ -240,6 +238,14 @@ class Scheduler:
             clock=self.clock,
             jobs=jobs,
             explainer=explainer,
+            look=FreshLook(
+                config,
+                self._open_apis,
+                self.clock,
+                is_published=lambda: (
+                    self._engine is not None or store.leader(now=self.clock.now()) is not None
+                ),
+            ),
             reach=self.begin,
         )
         return Parts(
@@ -251,17 +257,20 @@ class Scheduler:
             service=LocalService(rooms, Caller(user=this_user())),
         )
 
-    def _context(self, parts: Parts) -> EngineContext:
-        settings = parts.config.settings
-        apis = {
+    def _open_apis(self) -> dict[str, RayApi]:
+        settings = self.config.settings
+        return {
             spec.name: open_ray_api(
                 spec,
                 self._environ,
                 request_timeout_s=settings.request_timeout_s,
                 upload_timeout_s=settings.upload_timeout_s,
             )
-            for spec in parts.config.clusters
+            for spec in self.config.clusters
         }
+
+    def _context(self, parts: Parts) -> EngineContext:
+        settings, apis = parts.config.settings, self._open_apis()
         return EngineContext(
             config=parts.config,
             store=parts.store,

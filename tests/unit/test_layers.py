@@ -22,6 +22,7 @@ LAYERS = [
     "packages",
     "service",
     "engine",
+    "inspection",
     "bridge",
     "pipeline",
     "local",

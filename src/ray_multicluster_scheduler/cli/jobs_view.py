@@ -90,7 +90,7 @@ def _state(job: Job) -> Text:
     text = state_text(job.state)
     if job.target is Target.STOPPED and not job.final:
         text.append(" (stopping)", style="dim")
-    elif is_setting_up(job):
+    elif is_setting_up(job.state, job.reason):
         text.append(" (set-up)", style="dim")
     return text
 

@@ -31,7 +31,9 @@ class WaitingReason:
     def of(self, job: Job) -> str:
         """Return the reason; empty for a job that starts or runs, or has only just begun to wait."""
         if job.state is not JobState.QUEUED:
-            is_told = job.state not in {JobState.RUNNING, JobState.SUBMITTED} or is_setting_up(job)
+            is_told = job.state not in {JobState.RUNNING, JobState.SUBMITTED} or is_setting_up(
+                job.state, job.reason
+            )
             return job.reason if is_told else ""
         now = self._clock.monotonic()
         if now - self._looked_at >= LOOK_EVERY_S:

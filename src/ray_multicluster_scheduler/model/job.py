@@ -17,6 +17,12 @@ SUBMISSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 #: The `job_id` that a job without one gets; it means nothing to anybody.
 _GENERATED_NAME = re.compile(r"job_[0-9a-f]{32}")
 
+
+def own_name(name: str | None) -> str | None:
+    """Return the name that a user gave; None for a generated one, which is shown to nobody."""
+    return None if not name or _GENERATED_NAME.fullmatch(name) else name
+
+
 OnUnreachable = Literal["wait", "fail"] | float
 
 
@@ -56,7 +62,7 @@ class JobSpec:
     @property
     def own_name(self) -> str | None:
         """Return the name that the user gave; None for a generated one, which is shown to nobody."""
-        return None if self.name is None or _GENERATED_NAME.fullmatch(self.name) else self.name
+        return own_name(self.name)
 
     @property
     def claim(self) -> dict[str, float]:

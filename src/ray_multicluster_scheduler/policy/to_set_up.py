@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
 #: These words stand in the reason of a job whose environment is being set up, and lists look for them.
 SETTING_UP = "setting up its environment"
 
 
-def is_setting_up(job: Job) -> bool:
+def is_setting_up(state: JobState, reason: str) -> bool:
     """Tell whether a job is on its cluster and waits for its environment."""
-    return job.state is JobState.SUBMITTED and SETTING_UP in job.reason
+    return state is JobState.SUBMITTED and SETTING_UP in reason
 
 
 def to_set_up(runtime_env: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from ray_multicluster_scheduler.service.views import (
     JobView,
     LeaderView,
     PlanView,
+    PruneView,
 )
 
 
@@ -67,13 +68,19 @@ class Service(Protocol):
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states."""
 
+    def queue(self, *, limit: int = ...) -> tuple[JobView, ...]:
+        """Return what waits: what may start now, the next one first, then what waits for something."""
+
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = ...
     ) -> tuple[EventView, ...]:
         """Return what has happened, in order: to one job, or to all."""
 
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
-        """Return the log of an attempt (the last one by default), from its cluster while it runs."""
+        """Return the log of an attempt (the last one by default), from its cluster while it runs.
+
+        None: there is none. Raises a `ClusterError` when its cluster cannot be asked now.
+        """
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
@@ -92,6 +99,9 @@ class Service(Protocol):
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
         """Yield the same for asyncio, where no thread waits."""
 
+    def news(self, after: int, *, timeout_s: float) -> int:
+        """Wait, at most this long, until something happens after an event; return the newest event's id."""
+
     def explain(self, submission_id: str) -> Explanation:
         """Say why a job is where it is, and what would let it start."""
 
@@ -107,6 +117,11 @@ class Service(Protocol):
 
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""
+
+    def prune(
+        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> PruneView:
+        """Remove history that need not be kept, by the settings or these; or say what would go."""
 
     @property
     def packages(self) -> Packages:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
@@ -22,6 +23,7 @@ from ray_multicluster_scheduler.service.find import find, find_each
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.retention import keep_rules, prune
 from ray_multicluster_scheduler.service.showing import (
     Secrets,
     show_cluster,
@@ -39,6 +41,7 @@ from ray_multicluster_scheduler.service.views import (
     JobView,
     LeaderView,
     PlanView,
+    PruneView,
 )
 
 #: Events of one answer when nothing is said.
@@ -56,6 +59,8 @@ class Rooms:
     clock: Clock
     jobs: JobService
     explainer: Explainer
+    #: Looks at the clusters where nobody leads; None: what is published is fresh.
+    look: Callable[[], Mapping[str, ClusterSnapshot] | None]
     #: Runs a coroutine that talks to clusters.
     reach: tail.Reach
 
@@ -134,7 +139,10 @@ class LocalService:
         """Return all that is known of a job, with its attempts and the log so far."""
         job = self._get(submission_id)
         attempts = self._store.attempts(submission_id)
-        return show_detail(job, attempts, self._log(job), self._secrets.of(job, attempts))
+        log = None
+        with suppress(ClusterError, InvalidRequest):  # all else is known all the same
+            log = self._log(job)
+        return show_detail(job, attempts, log, self._secrets.of(job, attempts))
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
@@ -164,6 +172,14 @@ class LocalService:
         """Return how many jobs are in each of these states."""
         return self._store.counts(states)
 
+    def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
+        """Return what waits: what may start now, the next one first, then what waits for something."""
+        ready = self._store.runnable(now=self._rooms.clock.now(), limit=limit)
+        known = {job.submission_id for job in ready}
+        waiting = self._store.list_jobs(states=[JobState.QUEUED], user=self._only, limit=limit)
+        found = (*ready, *(job for job in waiting[::-1] if job.submission_id not in known))
+        return self._show([job for job in found if self._caller.sees(job.spec.user)][:limit])
+
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
     ) -> tuple[EventView, ...]:
@@ -184,6 +200,15 @@ class LocalService:
         if attempt is None or attempt == job.attempt:
             return self._log(job)
         return self._store.load_log(submission_id, attempt)
+
+    def news(self, after: int, *, timeout_s: float) -> int:
+        """Wait, at most this long, until something happens after an event; return the newest event's id."""
+        clock, store = self._rooms.clock, self._store
+        ends_at = clock.monotonic() + timeout_s
+        mark = store.wait_for_change(0, timeout_s=0)
+        while (newest := store.last_event()) <= after and (left := ends_at - clock.monotonic()) > 0:
+            mark = store.wait_for_change(mark, timeout_s=left)
+        return newest
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
@@ -216,12 +241,13 @@ class LocalService:
 
     def explain(self, submission_id: str) -> Explanation:
         """Say why a job is where it is, and what would let it start."""
-        self._check_visible([submission_id])
-        return self._rooms.explainer.explain(submission_id)
+        job = self._get(submission_id)
+        snapshots = self._rooms.look() if job.state is JobState.QUEUED else None
+        return self._rooms.explainer.explain(submission_id, snapshots=snapshots)
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
-        return self._rooms.explainer.plan(request)
+        return self._rooms.explainer.plan(request, snapshots=self._rooms.look())
 
     def clusters(self) -> tuple[ClusterView, ...]:
         """Return every configured cluster with what was last seen of it."""
@@ -232,7 +258,7 @@ class LocalService:
             drains=self._store.drained(),
             now=self._rooms.clock.now(),
         )
-        return tuple(map(show_cluster, cluster_views(world)))
+        return tuple(show_cluster(planned, now=world.now) for planned in cluster_views(world))
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
         """Let a cluster have no new jobs, or let it have them again."""
@@ -242,6 +268,17 @@ class LocalService:
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""
         return show_leader(self._store.leader(now=self._rooms.clock.now()))
+
+    def prune(
+        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> PruneView:
+        """Remove history that need not be kept, by the settings or these; or say what would go."""
+        rules = keep_rules(self._rooms.config.settings)
+        if older_than_s is not None:
+            rules = replace(rules, jobs_s=older_than_s)
+        if keep is not None:
+            rules = replace(rules, jobs=keep)
+        return prune(self._store, rules, now=self._rooms.clock.now(), dry_run=dry_run)
 
     def _found(self, words: Sequence[str]) -> tuple[Job, ...]:
         return find_each(self._store, arguments.words("submission_ids", words), only=self._only)
@@ -265,16 +302,13 @@ class LocalService:
         return show_job(job, self._secrets.of(job))
 
     def _log(self, job: Job) -> str | None:
-        """Return the kept log; of a job that has not ended, from its cluster; None: it cannot be had now."""
-        kept = self._store.load_log(job.submission_id)
+        """Return the kept log; of a job that has not ended, from its cluster."""
+        kept = self._store.load_log(job.submission_id, job.attempt)
         cluster, remote_id = job.cluster, job.remote_id
-        known = {spec.name for spec in self._rooms.config.clusters}
-        if kept is not None or cluster not in known or remote_id is None:
+        if kept is not None or cluster is None or remote_id is None or job.seen_at is None:
             return kept
-        try:
-            read: str = self._rooms.reach(lambda apis: apis[cluster].job_logs(remote_id)).result()
-        except ClusterError:
-            return None
+        self._rooms.config.cluster(cluster)  # it may be configured no longer
+        read: str = self._rooms.reach(lambda apis: apis[cluster].job_logs(remote_id)).result()
         return read
 
 

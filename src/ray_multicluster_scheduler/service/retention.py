@@ -5,6 +5,7 @@ from __future__ import annotations
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.service.views import PruneView
 
 DAY_S = 86400.0
 MIB = 2**20
@@ -32,3 +33,30 @@ def prune_all(store: JobStore, keep: Keep, *, now: float) -> Pruned:
             jobs=total.jobs + step.jobs, logs=total.logs + step.logs, secrets=total.secrets + step.secrets
         )
     return total
+
+
+def prune(store: JobStore, keep: Keep, *, now: float, dry_run: bool) -> PruneView:
+    """Remove all that need not be kept and give its space back; or only say what would go."""
+    before = store.space().file_bytes
+    if dry_run:
+        found = store.prunable(keep, now=now)
+        return PruneView(
+            dry_run=True,
+            jobs=found.jobs,
+            logs=found.logs,
+            secrets=None,
+            bytes_before=before,
+            bytes_after=None,
+            given_back=True,
+        )
+    pruned = prune_all(store, keep, now=now)
+    given_back = store.compact(rewrite=store.leader(now=now) is None)
+    return PruneView(
+        dry_run=False,
+        jobs=pruned.jobs,
+        logs=pruned.logs,
+        secrets=pruned.secrets,
+        bytes_before=before,
+        bytes_after=store.space().file_bytes,
+        given_back=given_back,
+    )

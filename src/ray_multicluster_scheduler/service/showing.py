@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from itertools import starmap
 from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
@@ -20,6 +21,8 @@ from ray_multicluster_scheduler.service.views import (
     JobDetail,
     JobView,
     LeaderView,
+    NodeView,
+    PendingView,
 )
 
 
@@ -57,7 +60,7 @@ def show_detail(
         fields["entrypoint"] = redact_text(last.entrypoint, secrets)
         fields["runtime_env"] = redact_env(last.runtime_env)
     shown = tuple(show_attempt(attempt, secrets) for attempt in attempts)
-    return JobDetail(**fields, attempts=shown, logs=log)
+    return JobDetail(**fields, attempts=shown, logs=None if log is None else redact_text(log, secrets))
 
 
 def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:
@@ -109,7 +112,7 @@ def show_event(event: Event, secrets: Collection[str]) -> EventView:
     )
 
 
-def show_cluster(planned: PlannedCluster) -> ClusterView:
+def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | None = None) -> ClusterView:
     """Show a cluster as the planner sees it."""
     spec, seen = planned.spec, planned.snapshot
     return ClusterView(
@@ -122,12 +125,15 @@ def show_cluster(planned: PlannedCluster) -> ClusterView:
         claimed=dict(planned.reserved),
         live_jobs=planned.live_jobs,
         max_running_jobs=spec.max_running_jobs,
-        nodes=None if seen.nodes is None else sum(node.alive for node in seen.nodes),
+        running_jobs=running_jobs,
+        nodes=None if seen.nodes is None else tuple(NodeView(**asdict(node)) for node in seen.nodes),
+        pending=None if seen.pending is None else tuple(starmap(_pending, seen.pending)),
         ray_version=seen.ray_version,
         python_version=seen.python_version,
         session_name=seen.session_name,
         latency_s=seen.latency_s,
         observed_at=seen.observed_at,
+        age_s=seen.age_s(now),
         throttle=seen.throttle,
         throttle_reason=seen.throttle_reason,
         tags=spec.tags,
@@ -138,6 +144,10 @@ def show_cluster(planned: PlannedCluster) -> ClusterView:
         dashboard=spec.dashboard,
         head_address=spec.head_address,
     )
+
+
+def _pending(shape: Mapping[str, float], count: int) -> PendingView:
+    return PendingView(resources=dict(shape), count=count)
 
 
 def show_leader(lease: Lease | None) -> LeaderView | None:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
-from ray_multicluster_scheduler.model.job import OnUnreachable
+from ray_multicluster_scheduler.model.job import OnUnreachable, own_name
 from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 
 
 class View(BaseModel):
@@ -78,6 +79,16 @@ class JobView(View):
     def final(self) -> bool:
         """Tell whether the job has ended; a final state never changes."""
         return self.state in FINAL
+
+    @property
+    def own_name(self) -> str | None:
+        """The name that the user gave; None for a generated one, which is shown to nobody."""
+        return own_name(self.job_id)
+
+    @property
+    def setting_up(self) -> bool:
+        """Tell whether the job is on its cluster and waits for its environment."""
+        return is_setting_up(self.state, self.message)
 
 
 class AttemptView(View):
@@ -190,6 +201,24 @@ class PlanView(View):
     suggestions: tuple[str, ...]
 
 
+class NodeView(View):
+    """One machine of a cluster."""
+
+    node_id: str
+    address: str
+    alive: bool
+    is_head: bool
+    resources: dict[str, float]
+    labels: dict[str, str]
+
+
+class PendingView(View):
+    """What waits inside Ray: so many times these resources."""
+
+    resources: dict[str, float]
+    count: int
+
+
 class ClusterView(View):
     """A configured cluster with what was last seen of it; what is unknown is None."""
 
@@ -203,12 +232,18 @@ class ClusterView(View):
     claimed: dict[str, float]
     live_jobs: int
     max_running_jobs: int
-    nodes: int | None
+    #: What runs there, ours or not; None: its jobs were not listed.
+    running_jobs: int | None = None
+    nodes: tuple[NodeView, ...] | None
+    #: What waits inside Ray.
+    pending: tuple[PendingView, ...] | None
     ray_version: str | None
     python_version: str | None
     session_name: str | None
     latency_s: float | None
+    #: When all this was read, and how long ago that was.
     observed_at: float | None
+    age_s: float | None
     throttle: int | None
     throttle_reason: str
     tags: tuple[str, ...]
@@ -226,3 +261,17 @@ class LeaderView(View):
     holder: str
     epoch: int
     expires_at: float
+
+
+class PruneView(View):
+    """What was removed of the history, or would be."""
+
+    dry_run: bool
+    jobs: int
+    logs: int
+    #: Jobs whose secrets were removed; None: a dry run does not count them.
+    secrets: int | None
+    bytes_before: int
+    bytes_after: int | None
+    #: False: the space is used again, but given back only by a run while nobody schedules.
+    given_back: bool

@@ -1,0 +1,1 @@
+"""A look at the clusters themselves, by a process that need not schedule."""

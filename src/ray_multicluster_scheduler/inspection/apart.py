@@ -1,0 +1,47 @@
+"""Talk to clusters where no engine runs: on a thread and connections that end with the question."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ray_multicluster_scheduler.ports import RayApi
+
+T = TypeVar("T")
+
+OpenApis = Callable[[], Mapping[str, RayApi]]
+
+
+def begin_apart(
+    open_apis: OpenApis, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]
+) -> Future[T]:
+    """Run a coroutine that talks to clusters on a loop of its own; works inside a running loop as well."""
+    loop = asyncio.new_event_loop()
+
+    async def ask() -> T:
+        apis = open_apis()
+        try:
+            return await function(apis)
+        finally:
+            await asyncio.gather(*(api.close() for api in apis.values()))
+
+    async def ask_and_end() -> T:
+        try:
+            return await ask()
+        finally:
+            loop.call_soon(loop.stop)
+
+    running = asyncio.run_coroutine_threadsafe(ask_and_end(), loop)
+    threading.Thread(target=_run, args=(loop,), name="raymc-apart", daemon=True).start()
+    return running
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
