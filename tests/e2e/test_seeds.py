@@ -311,7 +311,7 @@ def _statuses(zorro: Zorro, ids: list[str]) -> dict[str, str]:
 def _why(zorro: Zorro, ids: list[str]) -> str:
     scheduler = Scheduler.open(zorro.config, environ=zorro.environ)
     try:
-        return "\n".join(str(scheduler.explainer.explain(each)) for each in ids)
+        return "\n".join(str(scheduler.service.explain(each)) for each in ids)
     finally:
         scheduler.stop()
 

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.errors import DuplicateSubmission
@@ -114,7 +115,7 @@ def main(orders: Orders, said: Connection) -> None:
     try:
         for request in orders.requests:
             try:
-                accepted = service.submit([JobRequest(user="ann", **request)])
+                accepted = service.submit([packed(JobRequest(user="ann", **request), parts.packages)])
             except DuplicateSubmission:
                 said.send(f"duplicate {request['submission_id']}")
             else:

@@ -77,8 +77,9 @@ async def test_what_a_cluster_could_not_set_up_is_refused_at_submit_while_others
         second = await system.submit("echo hi", runtime_env=PIP, preferred_cluster="a")
         await system.until(second, JobState.SUCCEEDED)
         assert clusters_tried(system, second) == ["b"]
-        decision = system.scheduler.explainer.explain(second)["decision"]
-        assert PIP_WORDS in decision["refusals"]["a"]["sentence"]
+        decision = system.scheduler.service.explain(second).decision
+        assert decision is not None
+        assert PIP_WORDS in decision.refusals["a"].sentence
 
         other = await system.submit("echo hi", runtime_env={"pip": ["nope==9.8"]}, preferred_cluster="a")
         system.ray["b"].fail_starts(words=NO_PACKAGE)
@@ -178,7 +179,7 @@ async def test_secrets_of_the_cluster_and_of_the_job_appear_nowhere(tmp_path: Pa
             scheduler.store.events(job_id),
             [attempt.reason for attempt in scheduler.store.attempts(job_id)],
             scheduler.jobs.info(job_id),
-            scheduler.explainer.explain(job_id),
+            scheduler.service.explain(job_id),
             scheduler.jobs.how_it_failed(scheduler.store.get(job_id)),
             scheduler.store.load_snapshots(),
         ]

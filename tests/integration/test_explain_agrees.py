@@ -9,13 +9,15 @@ from tests.oracle import eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.cli.whys import why_it_waits
+from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.views import Explanation
 from ray_multicluster_scheduler.testing import FakeRay
 
 
-def what_is_said(system: System, job_id: str) -> dict[str, Any]:
-    return system.scheduler.explainer.explain(job_id)
+def what_is_said(system: System, job_id: str) -> Explanation:
+    return system.scheduler.service.explain(job_id)
 
 
 async def all_starting(system: System, cluster: FakeRay, ids: list[str], most: int) -> None:
@@ -41,18 +43,17 @@ async def test_a_job_that_waits_for_the_pace_of_starts_is_told_so(tmp_path: Path
         assert len(waiting) == 3
         for position, job_id in enumerate(waiting, start=1):
             said = what_is_said(system, job_id)
-            assert said["position"] == position
-            assert said["decision"]["refusals"]["a"]["cause"] == "PACED"
+            assert said.position == position
+            assert said.decision is not None
+            assert said.decision.refusals["a"].cause is Cause.PACED
             assert why_it_waits(said) == (
                 "a: 2 jobs are being started there; more at once would slow all of them down"
             )
-            assert said["suggestions"] == [
-                "wait until 'a' is given jobs again: 2 jobs are being started there"
-            ]
+            assert said.suggestions == ("wait until 'a' is given jobs again: 2 jobs are being started there",)
         planned = await asyncio.to_thread(
-            system.scheduler.explainer.plan, JobRequest(entrypoint="echo", user="ann")
+            system.scheduler.service.plan, JobRequest(entrypoint="echo", user="ann")
         )
-        assert planned["cluster"] is None
+        assert planned.cluster is None
 
 
 async def test_a_warm_environment_counts_for_explain_as_it_does_for_the_leader(tmp_path: Path) -> None:
@@ -63,10 +64,10 @@ async def test_a_warm_environment_counts_for_explain_as_it_does_for_the_leader(t
         store = system.scheduler.store
         await eventually(lambda: store.load_snapshots()["b"].warm)
         request = JobRequest(entrypoint="echo", user="ann", runtime_env=env)
-        planned = await asyncio.to_thread(system.scheduler.explainer.plan, request)
-        assert planned["decision"]["scores"]["b"]["parts"]["warm"] > 0
+        planned = await asyncio.to_thread(system.scheduler.service.plan, request)
+        assert planned.decision.scores["b"].parts["warm"] > 0
         after = await system.submit("echo", runtime_env=env)
-        assert (await system.until(after, JobState.SUCCEEDED)).cluster == planned["cluster"] == "b"
+        assert (await system.until(after, JobState.SUCCEEDED)).cluster == planned.cluster == "b"
 
 
 @pytest.mark.parametrize("kind", ["full", "paced", "capped", "drained"])
@@ -87,4 +88,5 @@ async def test_no_job_that_has_to_wait_is_told_that_it_has_a_place(tmp_path: Pat
         for job_id in ids:
             said = what_is_said(system, job_id)
             if system.scheduler.store.get(job_id).state is JobState.QUEUED:
-                assert "scores" not in said["decision"], said
+                assert said.decision is not None
+                assert (said.decision.cluster, said.decision.scores) == (None, {}), said

@@ -8,6 +8,7 @@ import pytest
 from tests.oracle import broken_promises, eventually, overlaps, runs_of
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import Event
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
@@ -50,9 +51,10 @@ async def test_explain_tells_that_a_cluster_is_held_back_and_why(tmp_path: Path)
         snapshots = system.scheduler.store.load_snapshots
         await eventually(lambda: snapshots()["hole"].throttle == 0)
         waiting = await system.submit("echo")
-        told = await asyncio.to_thread(system.scheduler.explainer.explain, waiting)
-        refusal = told["decision"]["refusals"]["hole"]
-        assert (refusal["cause"], "died within 30 s" in refusal["sentence"]) == ("THROTTLED", True)
+        told = await asyncio.to_thread(system.scheduler.service.explain, waiting)
+        assert told.decision is not None
+        refusal = told.decision.refusals["hole"]
+        assert (refusal.cause, "died within 30 s" in refusal.sentence) == (Cause.THROTTLED, True)
 
 
 async def test_the_jobs_of_a_cluster_that_dies_with_many_do_not_flood_the_others(tmp_path: Path) -> None:

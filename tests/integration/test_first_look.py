@@ -22,8 +22,9 @@ async def test_the_first_job_goes_to_the_best_cluster_though_it_answers_last(
         best.slow(0.1)
         (first,) = await system.finished(await system.submit("echo"))
         assert system.runs(first) == ["z"]
-        decision = system.scheduler.explainer.explain(first)["decision"]
-        assert set(decision["scores"]) == {"a", "b", "z"}
+        decision = system.scheduler.service.explain(first).decision
+        assert decision is not None
+        assert set(decision.scores) == {"a", "b", "z"}
 
 
 async def test_the_first_job_of_the_next_leader_is_placed_as_well(tmp_path: Path) -> None:
@@ -56,8 +57,8 @@ async def test_while_a_leader_looks_no_answer_is_given_that_it_would_not_stand_b
         slow.slow(0.2)
         job_id = await system.submit("echo")
         request = JobRequest(entrypoint="echo", user="ann")
-        planned = await asyncio.to_thread(system.scheduler.explainer.plan, request)
-        assert planned["cluster"] == "slow"
+        planned = await asyncio.to_thread(system.scheduler.service.plan, request)
+        assert planned.cluster == "slow"
         assert (await system.until(job_id, JobState.SUCCEEDED)).cluster == "slow"
 
 

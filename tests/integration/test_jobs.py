@@ -277,8 +277,9 @@ async def test_a_drained_cluster_gets_nothing_new_and_an_undrained_one_does(tmp_
     async with System(tmp_path, fake("a")) as system:
         system.scheduler.jobs.set_drained("a", drained=True, reason="new disks")
         job_id = await system.submit("echo")
-        told = await asyncio.to_thread(system.scheduler.explainer.explain, job_id)
-        assert "new disks" in told["decision"]["refusals"]["a"]["sentence"]
+        told = await asyncio.to_thread(system.scheduler.service.explain, job_id)
+        assert told.decision is not None
+        assert "new disks" in told.decision.refusals["a"].sentence
         assert system.scheduler.store.get(job_id).state is JobState.QUEUED
         system.scheduler.jobs.set_drained("a", drained=False, reason="")
         await system.until(job_id, JobState.SUCCEEDED)
@@ -303,8 +304,8 @@ async def test_a_dry_run_stores_nothing_and_shows_the_environment_of_each_cluste
     async with System(tmp_path, fake("a", 8), fake("b", 2), clusters=clusters) as system:
         await system.finished(await system.submit("echo"))
         request = JobRequest(entrypoint="python /home/ann/x.py", user="ann")
-        told = await asyncio.to_thread(system.scheduler.explainer.plan, request)
-        assert told["cluster"] == "a"
-        assert told["environments"]["b"]["entrypoint"] == "python /Users/ann/x.py"
+        told = await asyncio.to_thread(system.scheduler.service.plan, request)
+        assert told.cluster == "a"
+        assert told.environments["b"].entrypoint == "python /Users/ann/x.py"
         assert "geheim" not in repr(told)
         assert len(system.scheduler.store.list_jobs()) == 1

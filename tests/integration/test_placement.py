@@ -6,6 +6,7 @@ from tests.oracle import eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import JobState
 
 #: Ray never starts the driver of such a job: the cluster says that it grows, and does not.
@@ -32,7 +33,9 @@ async def test_a_job_is_accepted_while_the_only_node_is_dead(tmp_path: Path) -> 
         store = system.scheduler.store
         await eventually(lambda: store.load_snapshots()["a"].health is Health.UNHEALTHY)
         job_id = await system.submit("echo")
-        assert system.scheduler.explainer.explain(job_id)["decision"]["refusals"]["a"]["cause"] == "UNHEALTHY"
+        decision = system.scheduler.service.explain(job_id).decision
+        assert decision is not None
+        assert decision.refusals["a"].cause is Cause.UNHEALTHY
 
 
 async def test_a_job_without_a_claim_runs_beside_those_that_hold_every_cpu(tmp_path: Path) -> None:

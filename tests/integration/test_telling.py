@@ -65,10 +65,10 @@ async def test_explain_says_in_one_sentence_where_a_job_is_and_why(tmp_path: Pat
         first = await system.submit("sleep 1000")
         await system.until(first, *_ON_CLUSTER)
         second = await system.submit("sleep 1000")
-        explain = system.scheduler.explainer.explain
-        assert explain(first)["why"].startswith("on 'a': ")
+        explain = system.scheduler.service.explain
+        assert explain(first).why.startswith("on 'a': ")
         why = await asyncio.to_thread(explain, second)
-        assert why["why"].startswith("'a': needs 1 CPU")
+        assert why.why.startswith("'a': needs 1 CPU")
         system.scheduler.jobs.stop([first, second])
         await system.finished(first, second)
-        assert explain(second)["why"] == "stopped by the user"
+        assert explain(second).why == "stopped by the user"

@@ -19,8 +19,16 @@ def packing_display() -> Iterator[Callable[[int, int], None]]:
     """Yield what is told (bytes read, bytes in all): one moving line on a terminal, few lines elsewhere."""
     console = stderr_console()
     if console.is_terminal:
-        with console.status("packing the environment") as status:
-            yield lambda done, total: status.update(f"packing the environment: {_read(done, total)}")
+        status = console.status("")
+
+        def show(done: int, total: int) -> None:
+            status.start()  # not before: most jobs have nothing to pack
+            status.update(f"packing the environment: {_read(done, total)}")
+
+        try:
+            yield show
+        finally:
+            status.stop()
         return
     said_at = float("-inf")
 

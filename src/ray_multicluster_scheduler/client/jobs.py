@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.model.job import OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import this_user
 from ray_multicluster_scheduler.service.arguments import words
-from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
+from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ def get_job_status(submission_id: str, cluster_name: str | None = None) -> str: 
     `cluster_name` is accepted because older programs pass it.
     """
     try:
-        (job,) = working_scheduler().service.find_each([submission_id])
+        job = one_job(working_scheduler().service, submission_id)
     except JobNotFound:
         return UNKNOWN
     return job.status
@@ -128,7 +128,7 @@ def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[st
     Raises `JobNotFound`. Secrets in the environment are hidden.
     """
     service = working_scheduler().service
-    (job,) = service.find_each([submission_id])
+    job = one_job(service, submission_id)
     return service.detail(job.submission_id).model_dump(mode="json")
 
 
@@ -140,7 +140,7 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     scheduler = working_scheduler()
     service = scheduler.service
     try:
-        (job,) = service.find_each([submission_id])
+        job = one_job(service, submission_id)
         service.stop([job.submission_id])
         for jobs in service.changes([job.submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
             scheduler.check()
@@ -180,7 +180,7 @@ def explain(submission_id: str) -> dict[str, Any]:
     `why` says it in one sentence.
     """
     service = working_scheduler().service
-    (job,) = service.find_each([submission_id])
+    job = one_job(service, submission_id)
     return service.explain(job.submission_id).model_dump(mode="json")
 
 

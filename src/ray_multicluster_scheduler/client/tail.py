@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from ray_multicluster_scheduler.client.current import working_scheduler
+from ray_multicluster_scheduler.service.query import one_job
 
 
 def tail_job_logs(submission_id: str) -> Iterator[str]:
@@ -15,13 +16,13 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
     says so and the new attempt's log follows. Raises `JobNotFound` at once for an unknown id.
     """
     service = working_scheduler().service
-    (job,) = service.find_each([submission_id])
+    job = one_job(service, submission_id)
     return service.tail(job.submission_id)
 
 
 async def tail_job_logs_async(submission_id: str) -> AsyncIterator[str]:
     """Yield the same for asyncio, where no thread waits."""
     service = (await asyncio.to_thread(working_scheduler)).service
-    (job,) = await asyncio.to_thread(service.find_each, [submission_id])
+    job = await asyncio.to_thread(one_job, service, submission_id)
     async for piece in service.tail_async(job.submission_id):
         yield piece

@@ -37,6 +37,12 @@ class JobQuery:
     cursor: str | None = None
 
 
+def one_job(service: Service, word: str) -> JobView:
+    """Return the job with this submission id, else the newest with this `job_id`; or `JobNotFound`."""
+    (job,) = service.find_each([arguments.text("submission_id", word, empty=True)])
+    return job
+
+
 def all_jobs(service: Service, query: JobQuery, *, limit: int | None) -> Iterator[JobView]:
     """Yield the jobs of a list page by page: all of them, or as many as `limit`."""
     left = None if limit is None else arguments.whole("limit", limit, least=0)
