@@ -7,6 +7,8 @@ package needs only the libraries of that module.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ray_multicluster_scheduler.version import VERSION
+
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import (
         get_unified_scheduler,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
     from ray_multicluster_scheduler.pipeline.connect import init_ray
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "cancel_task",

@@ -28,7 +28,8 @@
     ├── ServerError           (ConnectionError)  our own server, which this program was told to use
     │   ├── ServerUnreachable    nothing was executed: refused, no route, unknown host, TLS
     │   ├── ServerTimeout        (TimeoutError)  no answer in time; the call may still be executed
-    │   └── ServerBadAnswer      not our server, another version, or an answer that broke off
+    │   ├── ServerLost           the connection broke; outcome unknown
+    │   └── ServerBadAnswer      not our server, or another version
     ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
     ├── StoreError            (RuntimeError)
     │   ├── StoreBusy            locked by another process, or the disk is full: it may work again soon
@@ -248,8 +249,12 @@ class ServerTimeout(ServerError, TimeoutError):
     """No answer within the deadline. The call may have been executed, or may be later."""
 
 
+class ServerLost(ServerError):
+    """The connection broke before the whole answer was here. The call may have been executed."""
+
+
 class ServerBadAnswer(ServerError):
-    """The answer is not what our server would send, or it broke off. Outcome unknown."""
+    """The answer is not what our server of this version would send."""
 
 
 class PipelineFailed(SchedulerError, RuntimeError):

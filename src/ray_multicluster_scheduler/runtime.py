@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import getpass
 import os
 import random
 import socket
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, find_config, load_config
 from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.rules import plan_rules
@@ -42,6 +42,7 @@ from ray_multicluster_scheduler.store import SqlStore, open_store
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.bridge.runner import TaskRunner
 
+__all__ = ["Parts", "Scheduler", "holder_name", "this_user"]
 T = TypeVar("T")
 
 
@@ -114,6 +115,11 @@ class Scheduler:
             if self._parts is None:
                 self._parts = self._open()
             return self._parts
+
+    @property
+    def packages(self) -> PackageStore:
+        """Where directories of this machine are packed: the place where packages are kept, too."""
+        return self.parts.packages
 
     @property
     def store(self) -> SqlStore:
@@ -297,8 +303,3 @@ def _with_packed_environments(config: Config, packages: PackageStore) -> Config:
         for spec in config.clusters
     )
     return replace(config, clusters=clusters)
-
-
-def this_user() -> str:
-    """Return whose jobs this process submits: `RAY_MULTICLUSTER_USER`, else the user of the system."""
-    return os.environ.get("RAY_MULTICLUSTER_USER") or getpass.getuser()

@@ -10,6 +10,7 @@ PACKAGE = "ray_multicluster_scheduler"
 
 #: Low to high. A module imports only from its own layer's folder or from below.
 LAYERS = [
+    "version",
     "errors",
     "model",
     "policy",

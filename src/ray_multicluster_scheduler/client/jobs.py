@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import working_scheduler
-from ray_multicluster_scheduler.client.packing import packed
+from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.client.scope import remember
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import this_user
 from ray_multicluster_scheduler.service.arguments import words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -88,7 +88,7 @@ def submit_job(
 def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
     scheduler = working_scheduler()
-    requests = [packed(_request(each), scheduler.parts.packages) for each in jobs]
+    requests = [handed_over(_request(each), scheduler) for each in jobs]
     accepted = scheduler.service.submit(requests)
     ids = [job.submission_id for job in accepted]
     remember(ids)
@@ -187,7 +187,7 @@ def explain(submission_id: str) -> dict[str, Any]:
 def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
     """Return what `submit_job` with these arguments would do now: a dry run."""
     scheduler = working_scheduler()
-    request = packed(_request({"entrypoint": entrypoint, **arguments}), scheduler.parts.packages)
+    request = handed_over(_request({"entrypoint": entrypoint, **arguments}), scheduler)
     return scheduler.service.plan(request).model_dump(mode="json")
 
 

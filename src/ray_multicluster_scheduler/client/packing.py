@@ -4,13 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from ray_multicluster_scheduler.errors import InvalidEntrypoint
 from ray_multicluster_scheduler.packages.pack import Progress
-from ray_multicluster_scheduler.packages.runtime_env import localise
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.paths import relative_script
+from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.request import JobRequest
+
+
+class Handle(Protocol):
+    """What packs on this machine, and where packages go: a scheduler of this process, or a server's."""
+
+    @property
+    def packages(self) -> PackageStore:
+        """Where directories of this machine are packed."""
+
+    @property
+    def service(self) -> Service:
+        """Whom the packages are for."""
+
+
+def handed_over(
+    request: JobRequest, scheduler: Handle, *, cwd: Path | None = None, progress: Progress | None = None
+) -> JobRequest:
+    """Return the request packed, with its packages where the scheduler has them."""
+    ready = packed(request, scheduler.packages, cwd=cwd, progress=progress)
+    kept = scheduler.service.packages
+    for name in package_names(ready.runtime_env or {}):
+        content = scheduler.packages.path(name)
+        if content is not None and not kept.has(name):
+            kept.put(name, content)
+    return ready
 
 
 def packed(

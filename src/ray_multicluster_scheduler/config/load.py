@@ -80,7 +80,8 @@ class _Reading:
     def config(self) -> Config:
         sections = self.sections()
         settings = self.validated(Settings, sections["scheduler"], ("scheduler",))
-        specs = self.distinct(list(self.specs(sections["clusters"])))
+        elsewhere = settings is not None and settings.address is not None and sections["clusters"] is None
+        specs = [] if elsewhere else self.distinct(list(self.specs(sections["clusters"])))
         if self.problems or settings is None:
             raise ConfigInvalid(str(self.path), [str(problem) for problem in sorted(self.problems)])
         return Config(path=self.path, clusters=tuple(specs), settings=settings)

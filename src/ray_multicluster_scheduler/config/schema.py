@@ -34,6 +34,9 @@ class _Section(BaseModel):
 class Settings(_Section):
     """The `scheduler:` section: how clusters are watched and called, and how jobs are placed and retried."""
 
+    address: Annotated[str, AfterValidator(fields.server_address)] | None = Field(
+        None, description="URL of a `raymc serve` that schedules instead of this process."
+    )
     probe_interval_s: float = Field(
         5.0, ge=0.1, le=3600, description="Pause between two probes of a cluster."
     )

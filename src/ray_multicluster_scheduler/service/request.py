@@ -244,19 +244,24 @@ def _check_paths(entrypoint: str, environment: Mapping[str, Any]) -> None:
 def _check_can_be_sent(spec: JobSpec) -> None:
     """Refuse what neither the store nor a cluster can hold, above all bytes that are not UTF-8."""
     for each in fields(spec):
-        try:
-            size = len(to_json(getattr(spec, each.name)))
-        except PydanticSerializationError as error:
-            argument = {"name": "job_id", "requirements": "resource_requirements"}.get(each.name, each.name)
-            raise InvalidRequest(
-                f"{argument} holds something that cannot be sent to a cluster; it must be valid Unicode text "
-                f"and plain values ({str(error).removeprefix('Error serializing to JSON: ')})"
-            ) from None
-        if each.name == "runtime_env" and size > MAX_ENVIRONMENT_BYTES:
-            raise InvalidRuntimeEnv(
-                f"runtime_env has {size} bytes, and at most {MAX_ENVIRONMENT_BYTES} are taken; "
-                "put what is large into a file of the working_dir"
-            )
+        argument = {"name": "job_id", "requirements": "resource_requirements"}.get(each.name, each.name)
+        sendable(argument, getattr(spec, each.name))
+
+
+def sendable(name: str, value: object) -> None:
+    """Refuse a value that no JSON can hold, and an environment that is too large."""
+    try:
+        size = len(to_json(value))
+    except PydanticSerializationError as error:
+        raise InvalidRequest(
+            f"{name} holds something that cannot be sent to a cluster; it must be valid Unicode text "
+            f"and plain values ({str(error).removeprefix('Error serializing to JSON: ')})"
+        ) from None
+    if name == "runtime_env" and size > MAX_ENVIRONMENT_BYTES:
+        raise InvalidRuntimeEnv(
+            f"runtime_env has {size} bytes, and at most {MAX_ENVIRONMENT_BYTES} are taken; "
+            "put what is large into a file of the working_dir"
+        )
 
 
 def _submission_id(given: Any) -> str:

@@ -39,6 +39,7 @@ EXAMPLES = [
     errors.ServerError("http://a", "no"),
     errors.ServerUnreachable("http://a", "no"),
     errors.ServerTimeout("http://a", "no"),
+    errors.ServerLost("http://a", "no"),
     errors.ServerBadAnswer("http://a", "no"),
     errors.PipelineFailed("no"),
     errors.StoreError("no"),

@@ -1,0 +1,347 @@
+"""The service of a server: what `service.api.Service` promises, asked for over HTTP.
+
+The same results and the same errors as in the server's own process. Only calls that are the same twice as
+once are repeated when an answer is lost; a submission is made so by ids that are chosen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from ray_multicluster_scheduler.client import transport_async
+from ray_multicluster_scheduler.client.answers import parsed
+from ray_multicluster_scheduler.client.following import Changes, Following, Patience, Tail
+from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part
+from ray_multicluster_scheduler.errors import (
+    DuplicateSubmission,
+    ServerError,
+    ServerLost,
+    ServerTimeout,
+    ServerUnreachable,
+)
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.redact import REDACTED
+from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.query import JobQuery
+from ray_multicluster_scheduler.service.request import JobRequest, sendable
+from ray_multicluster_scheduler.service.views import (
+    ClusterView,
+    EventView,
+    Explanation,
+    JobDetail,
+    JobPage,
+    JobView,
+    LeaderView,
+    PlanView,
+)
+
+T = TypeVar("T")
+ROOT = "/api/v1"
+#: Events of one answer when nothing is said.
+EVENTS = 1000
+_ALL = JobQuery()
+#: What a job's view repeats of a request as it was written.
+_SHOWN_AS_ASKED = (
+    "job_id",
+    "tags",
+    "priority",
+    "depends_on",
+    "preferred_cluster",
+    "max_retries",
+    "timeout_s",
+    "queue_timeout_s",
+    "on_unreachable",
+    "idempotency_key",
+    "group",
+)
+#: A stream that ended so is taken up again.
+_GONE = (ServerUnreachable, ServerLost, ServerTimeout)
+
+
+class ServerPackages:
+    """The packages that the server keeps."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def has(self, name: str) -> bool:
+        """Tell whether a package is kept."""
+        return self._transport.exists(Call(method="GET", path=_package(name)))
+
+    def put(self, name: str, content: Path) -> None:
+        """Keep a package file under a name that its content decides."""
+        kind = {"Content-Type": "application/octet-stream"}
+        self._transport.ask(Call(method="PUT", path=_package(name), body=content, headers=kind))
+
+
+class HttpService:
+    """Asks a server on behalf of the caller that the token stands for."""
+
+    def __init__(self, server: ServerAddress, *, user: str) -> None:
+        self.server = server
+        self._transport = Transport(server)
+        #: Whose name a request has when nobody named another: the server has a name for the token.
+        self._user = user
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        self._transport.close()
+
+    @property
+    def packages(self) -> ServerPackages:
+        """Where packed directories go before a job that needs them is submitted."""
+        return ServerPackages(self._transport)
+
+    def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
+        """Accept jobs, all or none; they are on the server's disk when this returns."""
+        named = [
+            request if request.submission_id else request.replaced(submission_id=f"sub_{uuid.uuid4().hex}")
+            for request in requests
+        ]
+        call = _post("/jobs/batch", {"jobs": [self._body(request) for request in named]})
+        tries = Tries()
+        try:
+            answer = self._transport.ask(call, tries)
+        except DuplicateSubmission:
+            if tries.answer_lost and (known := self._accepted_before(named)):
+                return known
+            raise
+        return parsed(self.server, _jobs, answer)
+
+    def _accepted_before(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
+        """Return the jobs of a submission whose answer was lost; nothing: they are not from it."""
+        known = self.get_many([str(request.submission_id) for request in requests])
+        jobs = [known.get(str(request.submission_id)) for request in requests]
+        pairs = zip(requests, jobs, strict=True)
+        found = tuple(job for request, job in pairs if job is not None and self._is_of(request, job))
+        return found if len(found) == len(requests) else ()
+
+    def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
+        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        words = arguments.words("submission_ids", submission_ids)
+        return self._ask(_jobs, _post("/jobs/retry", {"submission_ids": words}, repeatable=False))
+
+    def stop(
+        self, submission_ids: Sequence[str], *, reason: str = "stopped by the user"
+    ) -> tuple[JobView, ...]:
+        """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
+        words = arguments.words("submission_ids", submission_ids)
+        why = arguments.text("reason", reason)
+        return self._ask(_jobs, _post("/jobs/stop", {"submission_ids": words, "reason": why}))
+
+    def find(self, word: str) -> tuple[JobView, ...]:
+        """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
+        return self._ask(_jobs, _get("/jobs/find", word=arguments.text("id", word)))
+
+    def find_each(self, words: Sequence[str]) -> tuple[JobView, ...]:
+        """Return for each word the job with this id, else the newest with this `job_id`, each job once."""
+        given = arguments.words("submission_ids", words)
+        return self._ask(_jobs, _post("/jobs/find-each", {"words": given}))
+
+    def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
+        """Return the known ones among these ids."""
+        words = arguments.words("submission_ids", submission_ids)
+        return self._ask(_jobs_by_id, _post("/jobs/get-many", {"submission_ids": words}))
+
+    def detail(self, submission_id: str) -> JobDetail:
+        """Return all that is known of a job, with its attempts and the log so far."""
+        return self._ask(JobDetail.model_validate, _get(_job(submission_id)))
+
+    def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
+        """Return jobs, newest first."""
+        asked = {
+            "state": None if query.states is None else [state.value for state in query.states],
+            "user": arguments.text_or_none("user", query.user),
+            "cluster": arguments.text_or_none("cluster", query.cluster),
+            "job_id": arguments.text_or_none("job_id", query.job_id),
+            "group": arguments.text_or_none("group", query.group),
+            "tag": arguments.text_or_none("tag", query.tag),
+            "since": query.since,
+            "text": arguments.text_or_none("text", query.text),
+            "limit": arguments.whole("limit", query.limit, least=0),
+            "cursor": query.cursor,
+        }
+        if asked["state"] == []:  # in a URL, none of the states would mean any
+            return JobPage(jobs=(), next_cursor=None)
+        return self._ask(JobPage.model_validate, _get("/jobs", **asked))
+
+    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states."""
+        if not states:
+            return {}
+        found = _get("/counts", state=sorted(state.value for state in states))
+        return self._ask(_counts, found)
+
+    def events(
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
+    ) -> tuple[EventView, ...]:
+        """Return what has happened, in order: to one job, or to all that this caller sees."""
+        path = "/events" if submission_id is None else f"{_job(submission_id)}/events"
+        return self._ask(_events, _get(path, after=after, limit=limit))
+
+    def log(self, submission_id: str, attempt: int | None = None) -> str | None:
+        """Return the log of an attempt (the last one by default), from its cluster while it runs."""
+        return self._ask(_log, _get(f"{_job(submission_id)}/logs", attempt=attempt))
+
+    def tail(self, submission_id: str) -> Iterator[str]:
+        """Yield the log as it grows, over all attempts, until the job has ended."""
+        return self._follow(Tail(_path(f"{_job(submission_id)}/logs/tail")))
+
+    async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
+        """Yield the same for asyncio, where no thread waits."""
+        async for piece in self._follow_async(Tail(_path(f"{_job(submission_id)}/logs/tail"))):
+            yield piece
+
+    def changes(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> Iterator[Mapping[str, JobView]]:
+        """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended."""
+        words = arguments.words("submission_ids", submission_ids)
+        return self._follow(Changes(_path("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s))
+
+    async def changes_async(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> AsyncGenerator[Mapping[str, JobView], None]:
+        """Yield the same for asyncio, where no thread waits."""
+        words = arguments.words("submission_ids", submission_ids)
+        following = Changes(_path("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s)
+        async with aclosing(self._follow_async(following)) as found:
+            async for jobs in found:
+                yield jobs
+
+    def explain(self, submission_id: str) -> Explanation:
+        """Say why a job is where it is, and what would let it start."""
+        return self._ask(Explanation.model_validate, _get(f"{_job(submission_id)}/explain"))
+
+    def plan(self, request: JobRequest) -> PlanView:
+        """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+        return self._ask(PlanView.model_validate, _post("/plan", self._body(request)))
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """Return every configured cluster with what was last seen of it."""
+        return self._ask(_clusters, _get("/clusters"))
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
+        """Let a cluster have no new jobs, or let it have them again."""
+        name = part(arguments.text("cluster", cluster))
+        why = arguments.text("reason", reason, empty=True)
+        self._transport.ask(_post(f"/clusters/{name}/{'drain' if drained else 'undrain'}", {"reason": why}))
+
+    def leader(self) -> LeaderView | None:
+        """Return who schedules now, if anybody."""
+        return self._ask(_leader, _get("/leader"))
+
+    def _body(self, request: JobRequest) -> dict[str, Any]:
+        """Return a request as JSON; `InvalidRequest` names what no JSON can hold."""
+        given = request.model_dump(exclude_defaults=True)
+        if given["user"] == self._user:
+            del given["user"]
+        for name, value in given.items():
+            sendable(name, value)
+        return given
+
+    def _is_of(self, request: JobRequest, job: JobView) -> bool:
+        """Tell whether a job is what this request asks for, as far as that is shown: secrets are not."""
+        shown = job.model_dump(include=set(_SHOWN_AS_ASKED))
+        asked = request.model_dump(include=set(_SHOWN_AS_ASKED), exclude_defaults=True)
+        same_command = request.entrypoint == job.entrypoint or REDACTED in job.entrypoint
+        return same_command and all(shown[name] == value for name, value in asked.items())
+
+    def _ask(self, parse: Callable[[Any], T], call: Call) -> T:
+        return parsed(self.server, parse, self._transport.ask(call))
+
+    def _follow(self, following: Following[T]) -> Iterator[T]:
+        patience = Patience()
+        while True:
+            error: ServerError | None = None
+            try:
+                with closing(self._transport.events(following.call())) as events:
+                    for event in events:
+                        patience.rest()
+                        yield from following.take(self.server, event)
+                        if following.over:
+                            return
+            except _GONE as gone:
+                error = gone
+            time.sleep(patience.pause_s(error))
+
+    async def _follow_async(self, following: Following[T]) -> AsyncGenerator[T, None]:
+        patience = Patience()
+        while True:
+            error: ServerError | None = None
+            try:
+                async with aclosing(transport_async.events(self._transport, following.call())) as events:
+                    async for event in events:
+                        patience.rest()
+                        for each in following.take(self.server, event):
+                            yield each
+                        if following.over:
+                            return
+            except _GONE as gone:
+                error = gone
+            await asyncio.sleep(patience.pause_s(error))
+
+
+def _get(path: str, **asked: Any) -> Call:
+    """Return a question; what is None is not asked for, and a list is asked for by each of its words."""
+    query = [
+        (name, str(each))
+        for name, value in asked.items()
+        if value is not None
+        for each in (value if isinstance(value, list) else [value])
+    ]
+    return Call(method="GET", path=_path(path), query=query)
+
+
+def _post(path: str, body: Mapping[str, Any], *, repeatable: bool = True) -> Call:
+    return Call(method="POST", path=_path(path), body=to_json(body), repeatable=repeatable)
+
+
+def _path(path: str) -> str:
+    return ROOT + path
+
+
+def _job(submission_id: str) -> str:
+    return f"/jobs/{part(arguments.text('submission_id', submission_id))}"
+
+
+def _package(name: str) -> str:
+    return f"/api/packages/gcs/{part(name)}"
+
+
+def _jobs(answer: Mapping[str, Any]) -> tuple[JobView, ...]:
+    return tuple(map(JobView.model_validate, answer["jobs"]))
+
+
+def _jobs_by_id(answer: Mapping[str, Any]) -> dict[str, JobView]:
+    return {name: JobView.model_validate(job) for name, job in answer["jobs"].items()}
+
+
+def _events(answer: Mapping[str, Any]) -> tuple[EventView, ...]:
+    return tuple(map(EventView.model_validate, answer["events"]))
+
+
+def _clusters(answer: Mapping[str, Any]) -> tuple[ClusterView, ...]:
+    return tuple(map(ClusterView.model_validate, answer["clusters"]))
+
+
+def _counts(answer: Mapping[str, Any]) -> dict[JobState, int]:
+    return {JobState(word): int(count) for word, count in answer["counts"].items()}
+
+
+def _log(answer: Mapping[str, Any]) -> str | None:
+    logs: str | None = answer["logs"]
+    return logs
+
+
+def _leader(answer: Mapping[str, Any] | None) -> LeaderView | None:
+    return None if answer is None else LeaderView.model_validate(answer)

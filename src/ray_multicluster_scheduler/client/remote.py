@@ -1,0 +1,108 @@
+"""A scheduler that runs elsewhere: `raymc serve`, asked over HTTP. Nothing of it runs in this process."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ray_multicluster_scheduler.client.http import HttpService
+from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.config.find import home_dir
+from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.packages.store import PackageStore
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.bridge.runner import TaskRunner
+    from ray_multicluster_scheduler.runtime import Scheduler
+
+
+class RemoteScheduler:
+    """The handle of `initialize_scheduler_environment` where a server schedules.
+
+    Jobs and clusters are asked for over HTTP. Tasks and actors are calls of this process to Ray: they need
+    Ray and a clusters.yaml here, as without a server.
+    """
+
+    def __init__(
+        self,
+        server: ServerAddress,
+        *,
+        environ: Mapping[str, str],
+        config_file_path: str | Path | None = None,
+    ) -> None:
+        self.server = server
+        self._environ = environ
+        self._config_file_path = config_file_path
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._service = HttpService(server, user=getpass.getuser())
+        self._packages: PackageStore | None = None
+        self._own: Scheduler | None = None
+        self._stopped = False
+
+    def anew(self) -> RemoteScheduler:
+        """Return one for the same server that has no connection yet."""
+        return RemoteScheduler(self.server, environ=self._environ, config_file_path=self._config_file_path)
+
+    @property
+    def service(self) -> HttpService:
+        """The one door: all that callers may ask for."""
+        self._check_usable()
+        return self._service
+
+    @property
+    def packages(self) -> PackageStore:
+        """Where directories of this machine are packed before they are sent to the server."""
+        self._check_usable()
+        with self._lock:
+            if self._packages is None:
+                self._packages = PackageStore(home_dir(self._environ) / "packages")
+            return self._packages
+
+    @property
+    def tasks(self) -> TaskRunner:
+        """Tasks and actors of this process, by the clusters.yaml that is found here."""
+        self._check_usable()
+        with self._lock:
+            if self._own is None:
+                from ray_multicluster_scheduler.runtime import Scheduler  # noqa: PLC0415 - jobs need none of it
+
+                self._own = Scheduler.open(self._config_file_path, environ=self._environ)
+            return self._own.tasks
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether `stop` was called."""
+        return self._stopped
+
+    def start(self) -> None:
+        """Start nothing: the server schedules."""
+        self._check_usable()
+
+    def check(self) -> None:
+        """Raise nothing: no engine runs in this process, and what is wrong with the server its calls tell."""
+
+    def stop(self) -> None:
+        """Close the connections to the server. Jobs go on; tasks and actors of this process end."""
+        if self._process != os.getpid():
+            return  # in a forked child: the connections are the parent's
+        with self._lock:
+            self._stopped = True
+            self._service.close()
+            if self._own is not None:
+                self._own.stop()
+
+    def list_clusters(self) -> list[dict[str, Any]]:
+        """Return every configured cluster with what was last seen of it; unknown values are None."""
+        return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
+
+    def _check_usable(self) -> None:
+        again = "call initialize_scheduler_environment again"
+        if self._process != os.getpid():
+            raise StoreError(f"this scheduler belongs to the process that was forked; {again} in this one")
+        if self._stopped:
+            raise StoreError(f"this scheduler was stopped; {again}")
