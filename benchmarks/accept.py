@@ -16,6 +16,7 @@ from benchmarks.measure import Line, Report, Size, in_turns, main, ratio, summar
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
+from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import open_store
@@ -59,7 +60,7 @@ def service_of(count: int) -> Iterator[JobService]:
             lease = store.acquire_lease("benchmark", ttl_s=3600, now=clock.now())
             assert lease is not None
             store.save_snapshots([_seen(spec.name, clock.now()) for spec in specs], epoch=lease.epoch)
-            yield JobService(config, store, clock)
+            yield JobService(config, store, clock, EventHub(store, clock))
         finally:
             store.close()
 

@@ -35,6 +35,7 @@ from ray_multicluster_scheduler.ray_api.client import open_ray_api
 from ray_multicluster_scheduler.service.access import Caller
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
+from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.local import LocalService, Rooms
 from ray_multicluster_scheduler.store import SqlStore, open_store
@@ -54,6 +55,8 @@ class Parts:
     config: Config
     store: SqlStore
     packages: PackageStore
+    #: Tells whoever waits in this process what has changed.
+    hub: EventHub
     jobs: JobService
     explainer: Explainer
     service: LocalService
@@ -185,6 +188,7 @@ class Scheduler:
             if self._engine is not None:
                 self._engine.stop()
             if self._parts is not None:
+                self._parts.hub.close()
                 self._parts.store.close()
 
     def check(self) -> None:
@@ -235,13 +239,15 @@ class Scheduler:
         store = open_store(self.directory)
         packages = PackageStore(self.directory / "packages")
         config = _with_packed_environments(self.config, packages)
-        jobs = JobService(config, store, self.clock)
+        hub = EventHub(store, self.clock)
+        jobs = JobService(config, store, self.clock, hub)
         explainer = Explainer(config, store, self.clock, plan_rules(config.settings))
         rooms = Rooms(
             config=config,
             store=store,
             packages=packages,
             clock=self.clock,
+            hub=hub,
             jobs=jobs,
             explainer=explainer,
             look=FreshLook(
@@ -258,6 +264,7 @@ class Scheduler:
             config=config,
             store=store,
             packages=packages,
+            hub=hub,
             jobs=jobs,
             explainer=explainer,
             service=LocalService(rooms, Caller(user=this_user())),

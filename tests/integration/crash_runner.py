@@ -111,7 +111,7 @@ def main(orders: Orders, said: Connection) -> None:
     scheduler.start()
     parts = scheduler.parts
     store: Any = StoreThatMayCrash(parts.store, crash_point)
-    service = JobService(parts.config, store, scheduler.clock)
+    service = JobService(parts.config, store, scheduler.clock, parts.hub)
     try:
         for request in orders.requests:
             try:

@@ -40,7 +40,7 @@ def follow(scheduler: Scheduler, submission_id: str) -> Job:
     news: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     reason = WaitingReason(scheduler)
     unsubscribe = scheduler.store.subscribe(lambda: news.put(None))
-    tail = late.begin_tail(scheduler.begin, scheduler.store, submission_id, news.put)
+    tail = late.begin_tail(scheduler.begin, scheduler.parts.hub, scheduler.store, submission_id, news.put)
     tail.add_done_callback(lambda _: news.put(None))
     try:
         with job_display() as display:

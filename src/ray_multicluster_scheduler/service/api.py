@@ -76,6 +76,9 @@ class Service(Protocol):
     ) -> tuple[EventView, ...]:
         """Return what has happened, in order: to one job, or to all."""
 
+    def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
+        """Yield what happens, live, after this event (None: from now on), to all jobs; it has no end."""
+
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the log of an attempt (the last one by default), from its cluster while it runs.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import warnings
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.admission import Admission
 from ray_multicluster_scheduler.service.find import find, find_each, newest_named
+from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.waiting import LONGEST_NAP_S, Waiting, changes, changes_async, failed
 
@@ -33,12 +33,13 @@ LAST_LOG_LINES = 10
 class JobService:
     """The use cases around the store. It decides nothing about placement and talks to no cluster."""
 
-    def __init__(self, config: Config, store: JobStore, clock: Clock) -> None:
+    def __init__(self, config: Config, store: JobStore, clock: Clock, hub: EventHub) -> None:
         self._config = config
         self._fits = Fits(config.clusters)
         self._admission = Admission(config, store, clock, self._fits)
         self._store = store
         self._clock = clock
+        self._hub = hub
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[Job, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
@@ -130,17 +131,14 @@ class JobService:
 
         Raises `WaitTimeout` when that takes longer than `timeout_s`.
         """
-        waiting = Waiting(self._store, self._clock, submission_ids, timeout_s=timeout_s)
-        yield from changes(self._store, waiting, tick_s=tick_s)
+        yield from changes(self._hub, self._waiting(submission_ids, timeout_s), tick_s=tick_s)
 
     async def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, Job], None]:
         """Yield the same for asyncio, where no thread waits."""
-        waiting = await asyncio.to_thread(
-            Waiting, self._store, self._clock, submission_ids, timeout_s=timeout_s
-        )
-        async with aclosing(changes_async(self._store, waiting, tick_s=tick_s)) as found:
+        waiting = self._waiting(submission_ids, timeout_s)
+        async with aclosing(changes_async(self._hub, waiting, tick_s=tick_s)) as found:
             async for jobs in found:
                 yield jobs
 
@@ -182,6 +180,11 @@ class JobService:
         """Return what is secret in the environments that a job may have been sent with."""
         envs = [job.spec.runtime_env, *(spec.runtime_env for spec in self._config.clusters)]
         return tuple(secret for env in envs for secret in secrets_of(env))
+
+    def _waiting(self, submission_ids: Sequence[str], timeout_s: float | None) -> Waiting:
+        # Checked, because one query reads the jobs of all who wait: a bad id must not fail the others.
+        ids = arguments.words("submission_ids", submission_ids)
+        return Waiting(self._clock, ids, timeout_s=timeout_s)
 
     def _warn_of_unknown_cluster(self, name: str | None) -> None:
         names = [cluster.name for cluster in self._config.clusters]

@@ -18,8 +18,10 @@ from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments, tail
 from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.event_stream import event_stream
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find import find, find_each
+from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -57,6 +59,7 @@ class Rooms:
     store: JobStore
     packages: PackageStore
     clock: Clock
+    hub: EventHub
     jobs: JobService
     explainer: Explainer
     #: Looks at the clusters where nobody leads; None: what is published is fresh.
@@ -194,6 +197,14 @@ class LocalService:
             if event.submission_id in jobs and self._caller.sees(jobs[event.submission_id].spec.user)
         )
 
+    async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
+        """Yield what happens, live, after this event (None: from now on), to all that this caller sees."""
+        async with aclosing(event_stream(self._rooms.hub, after)) as stream:
+            async for told in stream:
+                for event, job in told:
+                    if job is not None and self._caller.sees(job.spec.user):
+                        yield show_event(event, self._secrets.of(job))
+
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the log of an attempt (the last one by default), from its cluster while it runs."""
         job = self._get(submission_id)
@@ -213,31 +224,31 @@ class LocalService:
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
         self._check_visible([submission_id])
-        return tail.tail(self._rooms.reach, self._store, submission_id)
+        return tail.tail(self._rooms.reach, self._rooms.hub, self._store, submission_id)
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
         """Yield the same for asyncio, where no thread waits."""
         await asyncio.to_thread(self._check_visible, [submission_id])
-        async for piece in tail.tail_async(self._rooms.reach, self._store, submission_id):
+        async for piece in tail.tail_async(self._rooms.reach, self._rooms.hub, self._store, submission_id):
             yield piece
 
     def changes(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> Iterator[Mapping[str, JobView]]:
         """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended."""
-        self._check_visible(submission_ids)
+        shown = _Shown(self._caller, self._show_one)
         for jobs in self._jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=tick_s):
-            yield {name: self._show_one(job) for name, job in jobs.items()}
+            yield shown.of(jobs)
 
     async def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
         """Yield the same for asyncio, where no thread waits."""
-        await asyncio.to_thread(self._check_visible, submission_ids)
+        shown = _Shown(self._caller, self._show_one)
         found = self._jobs.changes_async(submission_ids, timeout_s=timeout_s, tick_s=tick_s)
         async with aclosing(found):
             async for jobs in found:
-                yield {name: self._show_one(job) for name, job in jobs.items()}
+                yield shown.of(jobs)
 
     def explain(self, submission_id: str) -> Explanation:
         """Say why a job is where it is, and what would let it start."""
@@ -310,6 +321,26 @@ class LocalService:
         self._rooms.config.cluster(cluster)  # it may be configured no longer
         read: str = self._rooms.reach(lambda apis: apis[cluster].job_logs(remote_id)).result()
         return read
+
+
+class _Shown:
+    """Jobs as a waiting caller sees them; each is shown anew only when it has changed."""
+
+    def __init__(self, caller: Caller, show: Callable[[Job], JobView]) -> None:
+        self._caller = caller
+        self._show = show
+        self._jobs: Mapping[str, Job] = {}
+        self._views: Mapping[str, JobView] = {}
+
+    def of(self, jobs: Mapping[str, Job]) -> Mapping[str, JobView]:
+        """Return the views of all jobs; raises `JobNotFound` for one that this caller may not see."""
+        moved = {name: job for name, job in jobs.items() if self._jobs.get(name) is not job}
+        for name, job in moved.items():
+            if not self._caller.sees(job.spec.user):
+                raise JobNotFound(name)
+        self._views = {**self._views, **{name: self._show(job) for name, job in moved.items()}}
+        self._jobs = jobs
+        return self._views
 
 
 def _seq(cursor: str | None) -> int | None:

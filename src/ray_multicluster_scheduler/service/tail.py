@@ -9,32 +9,32 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from ray_multicluster_scheduler.asyncio_tools import wait_for
-from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.errors import ClusterError, JobNotFound
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.service.hub import EventHub
 
-#: Between two looks when no news comes, and before a tail that broke off is taken up again.
+#: Before a tail that broke off is taken up again.
 PAUSE_S = 0.5
-#: Where thousands of jobs move, not each of their moves is worth a look.
-LEAST_PAUSE_S = 0.02
 _ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
 
 #: Runs a coroutine that talks to clusters, on the loop that has connections to them.
 Reach = Callable[[Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, Any]]], "Future[Any]"]
 
 
-def begin_tail(reach: Reach, store: JobStore, submission_id: str, put: Callable[[str], None]) -> Future[None]:
+def begin_tail(
+    reach: Reach, hub: EventHub, store: JobStore, submission_id: str, put: Callable[[str], None]
+) -> Future[None]:
     """Hand the log of a job to `put` piece by piece, from another thread, until the job has ended."""
-    return reach(lambda apis: _Follower(submission_id, store, apis, put).run())
+    return reach(lambda apis: _Follower(submission_id, store, apis, put).run(hub))
 
 
-def tail(reach: Reach, store: JobStore, submission_id: str) -> Iterator[str]:
+def tail(reach: Reach, hub: EventHub, store: JobStore, submission_id: str) -> Iterator[str]:
     """Yield the log of a job in pieces as it grows; ends only when the job has ended."""
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    running = begin_tail(reach, store, submission_id, pieces.put)
+    running = begin_tail(reach, hub, store, submission_id, pieces.put)
     running.add_done_callback(lambda _: pieces.put(None))
     try:
         while (piece := pieces.get()) is not None:
@@ -44,7 +44,7 @@ def tail(reach: Reach, store: JobStore, submission_id: str) -> Iterator[str]:
         running.cancel()
 
 
-async def tail_async(reach: Reach, store: JobStore, submission_id: str) -> AsyncIterator[str]:
+async def tail_async(reach: Reach, hub: EventHub, store: JobStore, submission_id: str) -> AsyncIterator[str]:
     """Yield the same for asyncio, where no thread waits."""
     loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -52,7 +52,7 @@ async def tail_async(reach: Reach, store: JobStore, submission_id: str) -> Async
         with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-    running = begin_tail(reach, store, submission_id, put)
+    running = begin_tail(reach, hub, store, submission_id, put)
     running.add_done_callback(lambda _: put(None))
     try:
         while (piece := await pieces.get()) is not None:
@@ -75,48 +75,41 @@ class _Follower:
         self._attempt = 0
         #: Characters and bytes of the current attempt's log that were put out.
         self._offset = self._bytes = 0
-        self._news = asyncio.Event()
         #: The attempt, by Ray's id, that is being tailed.
         self._tailed: str | None = None
         self._tailing: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
+    async def run(self, hub: EventHub) -> None:
         """Tail the job while it is on a cluster.
 
         Ray closes a tail seconds after the job has ended. The store knows it at once, and has kept the log.
         """
-        loop = asyncio.get_running_loop()
+        with hub.subscribe_async([self._submission_id]) as subscription:
+            try:
+                while True:
+                    for job in (await subscription.wait()).values():
+                        if job is None:
+                            raise JobNotFound(self._submission_id)
+                        await self._follow(job, subscription.nudge)
+                        if job.final:
+                            return
+                    if self._tailing is not None and self._tailing.done():
+                        self._tailing.result()  # a bug: it ends only when cancelled
+            finally:
+                self._end_tail()
 
-        def ring() -> None:
-            loop.call_soon_threadsafe(self._news.set)
-
-        unsubscribe = self._store.subscribe(ring)
-        try:
-            while True:
-                self._news.clear()
-                job = await asyncio.to_thread(self._store.get, self._submission_id)
-                api = self._api_of(job) if job.state in _ON_CLUSTER else None
-                if api is None or job.remote_id != self._tailed:
-                    self._end_tail()
-                await self._turn_to(job)
-                if job.final:
-                    await self._rest(job)
-                    return
-                if api is not None and job.remote_id is not None:
-                    self._tail(api, job.remote_id)
-                await asyncio.sleep(LEAST_PAUSE_S)
-                await wait_for(self._news, PAUSE_S)
-        finally:
-            unsubscribe()
+    async def _follow(self, job: Job, when_it_ends: Callable[[], None]) -> None:
+        """Tail the attempt that the job has now; of one that has ended, put out the rest."""
+        api = self._api_of(job) if job.state in _ON_CLUSTER else None
+        if api is None or job.remote_id != self._tailed:
             self._end_tail()
-
-    def _tail(self, api: RayApi, remote_id: str) -> None:
-        """Tail this attempt, unless that is being done."""
-        if self._tailing is None:
-            self._tailed = remote_id
-            self._tailing = asyncio.create_task(self._read_on(api, remote_id))
-        elif self._tailing.done():
-            self._tailing.result()  # a bug: it ends only when cancelled
+        await self._turn_to(job)
+        if job.final:
+            await self._rest(job)
+        elif api is not None and job.remote_id is not None and self._tailing is None:
+            self._tailed = job.remote_id
+            self._tailing = asyncio.create_task(self._read_on(api, job.remote_id))
+            self._tailing.add_done_callback(lambda _: when_it_ends())
 
     def _end_tail(self) -> None:
         """End the tail without waiting for it: what it still has, the kept log has too."""

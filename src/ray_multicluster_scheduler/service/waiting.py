@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ray_multicluster_scheduler.errors import WaitTimeout
+from ray_multicluster_scheduler.errors import JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.subscription import Changed
 
 #: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.
 LONGEST_NAP_S = 5.0
-#: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
-SHORTEST_PAUSE_S = 0.02
-LONGEST_PAUSE_S = 0.2
 
 
 class Waiting:
     """Jobs that somebody waits for. A look costs what has changed since the last one."""
 
-    def __init__(
-        self, store: JobStore, clock: Clock, submission_ids: Sequence[str], *, timeout_s: float | None
-    ) -> None:
-        self._store = store
+    def __init__(self, clock: Clock, submission_ids: Sequence[str], *, timeout_s: float | None) -> None:
         self._clock = clock
         self._timeout_s = timeout_s
         self._started = clock.monotonic()
-        self._event = store.last_event()
-        self._pause_s = 0.0
-        self.jobs: Mapping[str, Job] = _known(store, submission_ids)
+        self._open = dict.fromkeys(submission_ids)
+        self.jobs: Mapping[str, Job] = {}
+
+    @property
+    def ids(self) -> Collection[str]:
+        """Which have not ended, as far as is known."""
+        return self._open
 
     @property
     def over(self) -> bool:
         """Tell whether all of them have ended."""
-        return all(job.final for job in self.jobs.values())
+        return not self._open
 
-    def look(self, *, news: bool) -> None:
-        """Read again what has changed; `news`: something has, maybe of other jobs only."""
-        pending = [job.submission_id for job in self.jobs.values() if not job.final]
-        self._event, moved = self._store.changed_since(pending, after=self._event)
-        self.jobs = {**self.jobs, **self._store.get_many(sorted(moved))}
-        of_others = news and not moved
-        self._pause_s = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * self._pause_s)) if of_others else 0.0
-
-    @property
-    def pause_s(self) -> float:
-        """Return how long not to look: less often where there is much news of others, for the sake of all."""
-        if self._timeout_s is None:
-            return self._pause_s
-        return max(0.0, min(self._pause_s, self._started + self._timeout_s - self._clock.monotonic()))
+    def look(self, changed: Changed) -> None:
+        """Note what has become of some of the jobs; raises `JobNotFound` for one that is not there."""
+        found: dict[str, Job] = {}
+        for submission_id in [each for each in self._open if each in changed]:
+            job = changed[submission_id]
+            if job is None:
+                raise JobNotFound(submission_id)
+            found[submission_id] = job
+            if job.final:
+                del self._open[submission_id]
+        if found:
+            self.jobs = {**self.jobs, **found}
 
     def nap_s(self, tick_s: float) -> float:
         """Return how long to sleep unless something changes; `WaitTimeout` when the time is over."""
@@ -63,56 +58,35 @@ class Waiting:
         return min(tick_s, LONGEST_NAP_S, left)
 
 
-def changes(store: JobStore, waiting: Waiting, *, tick_s: float) -> Iterator[Mapping[str, Job]]:
+def changes(hub: EventHub, waiting: Waiting, *, tick_s: float) -> Iterator[Mapping[str, Job]]:
     """Yield the jobs at once, on each change, and every `tick_s`; ends when all have ended."""
-    mark = store.wait_for_change(0, timeout_s=0)
-    waiting.look(news=False)
-    while True:
-        yield waiting.jobs
-        if waiting.over:
-            return
-        seen, mark = mark, store.wait_for_change(mark, timeout_s=waiting.nap_s(tick_s))
-        waiting.look(news=mark > seen)
-        time.sleep(waiting.pause_s)
-
-
-async def changes_async(
-    store: JobStore, waiting: Waiting, *, tick_s: float
-) -> AsyncGenerator[Mapping[str, Job], None]:
-    """The same for asyncio: it holds a thread only while it looks."""
-    loop, news = asyncio.get_running_loop(), asyncio.Event()
-
-    def ring() -> None:
-        loop.call_soon_threadsafe(news.set)
-
-    unsubscribe = store.subscribe(ring)
-    try:
+    with hub.subscribe(waiting.ids) as subscription:
+        if waiting.ids:
+            waiting.look(subscription.wait())
         while True:
-            rung = news.is_set()
-            news.clear()
-            await asyncio.to_thread(waiting.look, news=rung)
-            await asyncio.sleep(waiting.pause_s)
             yield waiting.jobs
             if waiting.over:
                 return
-            nap_s = waiting.nap_s(tick_s)  # not below: what it raises is a TimeoutError too
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(news.wait(), nap_s)
-    finally:
-        unsubscribe()
+            waiting.look(subscription.wait(waiting.nap_s(tick_s)))
+
+
+async def changes_async(
+    hub: EventHub, waiting: Waiting, *, tick_s: float
+) -> AsyncGenerator[Mapping[str, Job], None]:
+    """The same for asyncio, where no thread waits."""
+    with hub.subscribe_async(waiting.ids) as subscription:
+        if waiting.ids:
+            waiting.look(await subscription.wait())
+        while True:
+            yield waiting.jobs
+            if waiting.over:
+                return
+            waiting.look(await subscription.wait(waiting.nap_s(tick_s)))
 
 
 def failed(jobs: Iterable[Job]) -> list[Job]:
     """Return those that have ended without success."""
     return [job for job in jobs if job.final and job.state is not JobState.SUCCEEDED]
-
-
-def _known(store: JobStore, submission_ids: Sequence[str]) -> dict[str, Job]:
-    jobs = store.get_many(submission_ids)
-    for submission_id in submission_ids:
-        if submission_id not in jobs:
-            store.get(submission_id)  # raises JobNotFound, with the words that help
-    return jobs
 
 
 def _timed_out(jobs: Iterable[Job], timeout_s: float) -> WaitTimeout:

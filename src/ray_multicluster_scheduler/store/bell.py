@@ -79,6 +79,10 @@ class Bell:
         if listener is not None and listener is not threading.current_thread():
             listener.join()
 
+    def wake(self) -> None:
+        """Wake who waits in this process, and nobody else."""
+        self._ring_here()
+
     def _unsubscribe(self, key: object) -> None:
         with self._changed:
             self._callbacks.pop(key, None)

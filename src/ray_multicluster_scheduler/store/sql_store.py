@@ -351,6 +351,7 @@ class SqlStore:
         self._holders.close()
         with self._leaving():
             self._database.close()
+        self._bell.wake()  # subscribers, who look and are told
 
     def _mark(self) -> int:
         with self._database.read() as tx:

@@ -1,0 +1,29 @@
+"""All events in order, from any of them on: first from the store, then live from the hub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from ray_multicluster_scheduler.service.hub import EventHub, Told
+
+
+async def event_stream(hub: EventHub, after: int | None) -> AsyncGenerator[tuple[Told, ...], None]:
+    """Yield the events after this one (None: the newest there is), each once, without an end.
+
+    Nothing piles up for a reader that is slow: it goes on from the store where it was.
+    """
+    with hub.subscribe_async(None) as subscription:
+        newest = await asyncio.to_thread(hub.last_event)
+        # One that is beyond the newest is another store's.
+        position = newest if after is None else min(after, newest)
+        while True:
+            told = hub.kept_after(position)
+            if told is not None:
+                position = told[-1].event.id if told else position
+            else:
+                told, position = await asyncio.to_thread(hub.read_after, position)
+            if told:
+                yield told
+            else:
+                await subscription.wait()

@@ -1,0 +1,347 @@
+"""The event hub: one reader of the store tells everybody in this process who waits for a change.
+
+A thread sleeps on the store's bell. After each change it reads the new events and every job that they are
+about once, and hands the rows to all who wait for these jobs. So a change costs a few queries, however many
+wait. It runs while somebody is subscribed.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
+
+from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy, StoreError
+from ray_multicluster_scheduler.model.job import Event, Job
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.subscription import (
+    AsyncSubscription,
+    Changed,
+    S,
+    Subscriber,
+    Subscription,
+)
+
+#: Events of one query.
+PAGE = 1000
+#: Events that are kept for those who hear all of them; who lags further behind reads the store.
+KEPT_EVENTS = 2 * PAGE
+#: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
+SHORTEST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.2
+#: A job that is removed leaves no event and rings no bell: all that are waited for are read so often.
+LOOK_AT_ALL_S = 60.0
+
+
+class Told(NamedTuple):
+    """An event with its job as it was read with it; None: the job was removed."""
+
+    event: Event
+    job: Job | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the subscribers want at the beginning of a round."""
+
+    fresh: Sequence[Subscriber]
+    watched: Sequence[str]
+    everything: bool
+    look_at_all: bool
+
+
+class EventHub:
+    """Tells any number of subscribers what happens to their jobs. Safe for threads and event loops."""
+
+    def __init__(self, store: JobStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._process = os.getpid()
+        self._lock = threading.RLock()  # not Lock: whoever is collected meanwhile leaves in this thread
+        self._reader: threading.Thread | None = None
+        self._subscribers: set[Subscriber] = set()
+        #: Who waits for each job; those without a first look are not among them yet.
+        self._watchers: dict[str, set[Subscriber]] = {}
+        self._fresh: set[Subscriber] = set()
+        self._closed: StoreError | None = None
+        #: Something was committed, or somebody came or left.
+        self._news = threading.Event()
+        #: Somebody came or left: that is not put off.
+        self._urgent = threading.Event()
+        #: The last event that was told.
+        self._seen = 0
+        self._looked_at_all = 0.0
+        #: All events after `_kept_after`, while somebody hears all.
+        self._kept: deque[Told] = deque()
+        self._kept_after: int | None = None
+
+    def subscribe(self, ids: Collection[str] | None) -> Subscription:
+        """Tell the calling thread of these jobs, or (None) of all events, until it closes what it gets."""
+        return self._enter(Subscription(self, ids))
+
+    def subscribe_async(self, ids: Collection[str] | None) -> AsyncSubscription:
+        """Do the same for a coroutine of the running event loop."""
+        return self._enter(AsyncSubscription(self, ids))
+
+    def kept_after(self, event_id: int) -> tuple[Told, ...] | None:
+        """Return the events after this one as they were told; None: too long ago, read the store."""
+        with self._lock:
+            if self._kept_after is None or event_id < self._kept_after:
+                return None
+            newer = list(takewhile(lambda told: told.event.id > event_id, reversed(self._kept)))
+        return tuple(reversed(newer))
+
+    def read_after(self, event_id: int) -> tuple[tuple[Told, ...], int]:
+        """Read some events after this one from the store; return them, and up to which these are all."""
+        seen = self._seen
+        events = self._store.events(after=event_id, limit=PAGE)
+        jobs = self._store.get_many(list({event.submission_id for event in events}))
+        told = tuple(Told(event, jobs.get(event.submission_id)) for event in events)
+        last = events[-1].id if events else event_id
+        return told, last if len(events) == PAGE else max(last, seen)
+
+    def last_event(self) -> int:
+        """Return the id of the newest event."""
+        return self._store.last_event()
+
+    def close(self) -> None:
+        """Wake everybody with an error; nobody can subscribe any more."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._closed = StoreError("the scheduler in this process was stopped; jobs go on")
+            reader = self._reader
+        self._fail(self._closed)
+        if reader is not None and reader is not threading.current_thread():
+            reader.join()
+
+    def check(self) -> None:
+        """Raise in a forked child, where no reader is; and the lock may be a thread's that is not there."""
+        if self._process != os.getpid():
+            raise StoreError("this process was forked; what its parent waits for cannot be waited for here")
+
+    def take(self, subscriber: Subscriber) -> Changed:
+        """Return what the subscriber was not told yet; raises what ended the hub."""
+        with self._lock:
+            subscriber.unring()
+            subscriber.rung = False
+            if subscriber.failure is not None:
+                raise _raised(subscriber.failure)
+            changed, subscriber.changed = subscriber.changed, {}
+            return changed
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Tell the subscriber nothing more."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._remove(subscriber)
+            if not self._subscribers:
+                self._hurry()
+
+    # ---- who is there
+
+    def _enter(self, subscriber: S) -> S:
+        self.check()
+        with self._lock:
+            if self._closed is not None:
+                raise _raised(self._closed)
+            self._subscribers.add(subscriber)
+            if subscriber.fresh:
+                self._fresh.add(subscriber)
+            if self._reader is None:
+                self._reader = threading.Thread(target=self._run, name="raymc-hub", daemon=True)
+                self._reader.start()
+            self._hurry()
+        return subscriber
+
+    def _remove(self, subscriber: Subscriber) -> None:
+        self._subscribers.discard(subscriber)
+        self._fresh.discard(subscriber)
+        for submission_id in subscriber.ids:
+            self._unwatch(submission_id, subscriber)
+
+    def _unwatch(self, submission_id: str, subscriber: Subscriber) -> None:
+        watchers = self._watchers.get(submission_id)
+        if watchers is not None:
+            watchers.discard(subscriber)
+            if not watchers:
+                del self._watchers[submission_id]
+
+    def _hurry(self) -> None:
+        self._urgent.set()
+        self._news.set()
+
+    # ---- the reader
+
+    def _run(self) -> None:
+        try:
+            unsubscribe = self._store.subscribe(self._news.set)
+            try:
+                self._follow()
+            finally:
+                unsubscribe()
+        except StoreError as failure:
+            self._fail(failure)
+        except BaseException as bug:  # those who wait raise it too
+            self._fail(bug)
+            raise
+
+    def _follow(self) -> None:
+        self._begin(self._store.last_event())
+        pause_s = 0.0
+        while (asked := self._asked()) is not None:
+            try:
+                useful = self._round(asked)
+            except StoreBusy as busy:  # who waits already is told later
+                self._refuse(asked.fresh, busy)
+                self._news.set()
+                useful = False
+            pause_s = 0.0 if useful else min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * pause_s))
+            self._urgent.wait(pause_s)
+            if not self._news.is_set():
+                pause_s = 0.0
+                self._news.wait(LOOK_AT_ALL_S)
+
+    def _begin(self, seen: int) -> None:
+        with self._lock:
+            self._seen = seen
+            self._looked_at_all = self._clock.monotonic()
+            self._forget_kept()
+
+    def _asked(self) -> _Asked | None:
+        """Return what is wanted now; None: nobody is there, and this thread is no longer the reader."""
+        with self._lock:
+            if not self._subscribers:
+                self._reader = None
+                return None
+            self._news.clear()
+            self._urgent.clear()
+            due = self._looked_at_all + LOOK_AT_ALL_S <= self._clock.monotonic()
+            return _Asked(
+                fresh=tuple(self._fresh),
+                watched=tuple(self._watchers),
+                everything=any(each.hears_all for each in self._subscribers),
+                look_at_all=due,
+            )
+
+    def _round(self, asked: _Asked) -> bool:
+        """Read what is new and tell it; returns whether it was about anything that is waited for."""
+        seen, events, moved = self._moved(asked)
+        concerned = {event.submission_id for event in events} | moved
+        wanted = concerned.union(*(each.ids for each in asked.fresh))
+        if asked.look_at_all:
+            wanted.update(asked.watched)
+        rows = self._store.get_many(sorted(wanted)) if wanted else {}
+        removed = {each for each in asked.watched if asked.look_at_all and _over(rows.get(each))}
+        with self._lock:
+            if asked.look_at_all:
+                self._looked_at_all = self._clock.monotonic()
+            woken = self._tell(concerned | removed, rows)
+            woken |= self._tell_first(asked.fresh, rows)
+            woken |= self._keep(asked, events, rows)
+            self._seen = seen
+            ringing = [each for each in woken if not each.rung]
+            for each in ringing:
+                each.rung = True
+        self._ring(ringing)
+        return bool(woken)
+
+    def _moved(self, asked: _Asked) -> tuple[int, tuple[Event, ...], frozenset[str]]:
+        """Return the newest event, all since the last look if they are wanted, and which jobs have moved."""
+        if not asked.everything:
+            newest, moved = self._store.changed_since(asked.watched, after=self._seen)
+            return newest, (), moved
+        events = self._store.events(after=self._seen, limit=PAGE)
+        if len(events) == PAGE:
+            self._news.set()  # there may be more
+        return events[-1].id if events else self._seen, events, frozenset()
+
+    def _tell(self, moved: Iterable[str], rows: Mapping[str, Job]) -> set[Subscriber]:
+        woken: set[Subscriber] = set()
+        for submission_id in moved:
+            for watcher in tuple(self._watchers.get(submission_id, ())):
+                self._put(watcher, submission_id, rows.get(submission_id))
+                woken.add(watcher)
+        return woken
+
+    def _tell_first(self, fresh: Sequence[Subscriber], rows: Mapping[str, Job]) -> set[Subscriber]:
+        woken = self._fresh.intersection(fresh)  # the others have left meanwhile
+        self._fresh -= woken
+        for subscriber in woken:
+            subscriber.fresh = False
+            for submission_id in subscriber.ids:
+                self._watchers.setdefault(submission_id, set()).add(subscriber)
+                self._put(subscriber, submission_id, rows.get(submission_id))
+        return woken
+
+    def _put(self, watcher: Subscriber, submission_id: str, job: Job | None) -> None:
+        watcher.changed[submission_id] = job
+        if _over(job):
+            self._unwatch(submission_id, watcher)
+
+    def _keep(self, asked: _Asked, events: Sequence[Event], rows: Mapping[str, Job]) -> set[Subscriber]:
+        """Keep the events for those who hear all; return these when there is something for them."""
+        if not asked.everything:
+            self._forget_kept()
+            return set()
+        begins = self._kept_after is None
+        if begins:
+            self._kept_after = self._seen
+        self._kept.extend(Told(event, rows.get(event.submission_id)) for event in events)
+        while len(self._kept) > KEPT_EVENTS:
+            self._kept_after = self._kept.popleft().event.id
+        return {each for each in self._subscribers if each.hears_all} if begins or events else set()
+
+    def _forget_kept(self) -> None:
+        self._kept.clear()
+        self._kept_after = None
+
+    def _ring(self, woken: Iterable[Subscriber]) -> None:
+        for subscriber in woken:
+            try:
+                subscriber.ring()
+            except RuntimeError:  # its event loop is closed
+                self.leave(subscriber)
+
+    # ---- when it cannot go on
+
+    def _refuse(self, subscribers: Iterable[Subscriber], failure: BaseException) -> None:
+        """Let these raise an error."""
+        with self._lock:
+            there = self._subscribers.intersection(subscribers)
+            for each in there:
+                each.failure = failure
+                self._remove(each)
+        self._ring(there)
+
+    def _fail(self, failure: BaseException) -> None:
+        """Let all raise an error; the next who subscribes starts a new reader."""
+        with self._lock:
+            if self._reader is threading.current_thread():
+                self._reader = None
+            everybody = tuple(self._subscribers)
+        self._refuse(everybody, failure)
+        self._hurry()
+
+
+def _over(job: Job | None) -> bool:
+    """Tell whether nothing more can become of a job."""
+    return job is None or job.final
+
+
+def _raised(failure: BaseException) -> SchedulerError:
+    """Return an error of its own for each who raises it: they are in different threads."""
+    if isinstance(failure, SchedulerError):
+        return copy.copy(failure)
+    error = SchedulerError(
+        f"waiting for jobs has stopped in this process: {type(failure).__name__}: {failure}. Jobs go on. "
+        "Start this program again; if that does not help, report it"
+    )
+    error.__cause__ = failure
+    return error
