@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ray_multicluster_scheduler.errors import InvalidEntrypoint
-from ray_multicluster_scheduler.packages.pack import Progress
-from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
-from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.paths import relative_script
-from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.request import JobRequest
 
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.packages.pack import Progress
+    from ray_multicluster_scheduler.packages.store import PackageStore
+    from ray_multicluster_scheduler.service.api import Service
 
-class Handle(Protocol):
-    """What packs on this machine, and where packages go: a scheduler of this process, or a server's."""
+
+class Packer(Protocol):
+    """What packs on this machine, and who gets the packages: a scheduler of this process, or a server's."""
 
     @property
     def packages(self) -> PackageStore:
@@ -24,13 +25,18 @@ class Handle(Protocol):
 
     @property
     def service(self) -> Service:
-        """Whom the packages are for."""
+        """Who gets them."""
 
 
 def handed_over(
-    request: JobRequest, scheduler: Handle, *, cwd: Path | None = None, progress: Progress | None = None
+    request: JobRequest, scheduler: Packer, *, cwd: Path | None = None, progress: Progress | None = None
 ) -> JobRequest:
     """Return the request packed, with its packages where the scheduler has them."""
+    if not request.runtime_env:
+        _check_script(request, Path.cwd() if cwd is None else cwd)
+        return request
+    from ray_multicluster_scheduler.packages.runtime_env import package_names  # noqa: PLC0415 - see `packed`
+
     ready = packed(request, scheduler.packages, cwd=cwd, progress=progress)
     kept = scheduler.service.packages
     for name in package_names(ready.runtime_env or {}):
@@ -48,17 +54,21 @@ def packed(
     Relative paths start at `cwd`, the current directory by default.
     """
     start = Path.cwd() if cwd is None else cwd
-    env = request.runtime_env
-    if not (isinstance(env, Mapping) and env.get("working_dir")):
-        _check_script(request.entrypoint, start)
-    if not env:
+    _check_script(request, start)
+    if not request.runtime_env:
         return request
-    return request.replaced(runtime_env=localise(env, packages, cwd=start, progress=progress))
+    # A client of a server, which may only look, does not pay for what packs.
+    from ray_multicluster_scheduler.packages.runtime_env import localise  # noqa: PLC0415
+
+    return request.replaced(runtime_env=localise(request.runtime_env, packages, cwd=start, progress=progress))
 
 
-def _check_script(entrypoint: str, cwd: Path) -> None:
-    if word := relative_script(entrypoint):
-        right = entrypoint.replace(word, str((cwd / word).resolve()), 1)
+def _check_script(request: JobRequest, cwd: Path) -> None:
+    env = request.runtime_env
+    if isinstance(env, Mapping) and env.get("working_dir"):
+        return
+    if word := relative_script(request.entrypoint):
+        right = request.entrypoint.replace(word, str((cwd / word).resolve()), 1)
         raise InvalidEntrypoint(
             f"{word!r} in the entrypoint is a relative path, and no cluster knows where it starts; write "
             f"{right!r}, or give the job a runtime_env with a working_dir"

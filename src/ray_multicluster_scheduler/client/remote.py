@@ -13,10 +13,10 @@ from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.find import home_dir
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.packages.store import PackageStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.bridge.runner import TaskRunner
+    from ray_multicluster_scheduler.packages.store import PackageStore
     from ray_multicluster_scheduler.runtime import Scheduler
 
 
@@ -60,6 +60,8 @@ class RemoteScheduler:
         self._check_usable()
         with self._lock:
             if self._packages is None:
+                from ray_multicluster_scheduler.packages.store import PackageStore  # noqa: PLC0415 - if ever
+
                 self._packages = PackageStore(home_dir(self._environ) / "packages")
             return self._packages
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ray_multicluster_scheduler.config import fields
 from ray_multicluster_scheduler.config.find import expanded, home_dir
+from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import ConfigInvalid, NotAuthenticated
 from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR, TOKEN_VAR
 
@@ -39,7 +39,7 @@ def server_in(environ: Mapping[str, str]) -> ServerAddress | None:
     if not said:
         return None
     try:
-        url = fields.server_address(said)
+        url = server_url(said)
     except ValueError as error:
         raise ConfigInvalid(ADDRESS_VAR, [str(error)]) from None
     return server_at(url, named_by=ADDRESS_VAR, environ=environ)

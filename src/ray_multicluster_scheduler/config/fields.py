@@ -64,18 +64,6 @@ def dashboard(value: str) -> str:
     return f"{url['scheme'].lower()}://{url['host'].lower()}{port}{(url['path'] or '').rstrip('/')}"
 
 
-def server_address(value: str) -> str:
-    """Return the base URL of our own server, without a trailing slash."""
-    url = _URL.fullmatch(value)
-    if not url and "@" in value:
-        raise ValueError(
-            "expected a URL without user:password@; a token belongs in RAY_MULTICLUSTER_TOKEN or in a file"
-        )
-    if not url or not _is_port(url["port"] or 80):
-        raise ValueError(f"expected a URL such as http://127.0.0.1:8700, found {shown(value)}")
-    return dashboard(value)
-
-
 def variable_name(value: str) -> str:
     """Accept the name of an environment variable; a token itself is refused and never repeated."""
     if not _VARIABLE.fullmatch(value) or _RANDOM.search(value):

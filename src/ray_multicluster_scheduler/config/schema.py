@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from ray_multicluster_scheduler.config import fields
 from ray_multicluster_scheduler.config.find import expanded
+from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 
@@ -34,7 +35,7 @@ class _Section(BaseModel):
 class Settings(_Section):
     """The `scheduler:` section: how clusters are watched and called, and how jobs are placed and retried."""
 
-    address: Annotated[str, AfterValidator(fields.server_address)] | None = Field(
+    address: Annotated[str, AfterValidator(server_url)] | None = Field(
         None, description="URL of a `raymc serve` that schedules instead of this process."
     )
     probe_interval_s: float = Field(

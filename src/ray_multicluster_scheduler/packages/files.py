@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from ray_multicluster_scheduler.config.document import read_document
 from ray_multicluster_scheduler.errors import ConfigInvalid, InvalidRuntimeEnv
 from ray_multicluster_scheduler.policy.env_options import ReadFile
 
@@ -39,6 +38,8 @@ def read_yaml(path: Path) -> object:
     """Read a YAML file as safely as clusters.yaml: no tags, a limit on aliases, no key twice."""
     text = _text(path)
     try:
+        from ray_multicluster_scheduler.config.document import read_document  # noqa: PLC0415 - YAML is rare
+
         document = read_document(text, path)
     except ConfigInvalid as invalid:
         raise InvalidRuntimeEnv(f"{path} is not valid YAML: {'; '.join(invalid.problems)}") from None

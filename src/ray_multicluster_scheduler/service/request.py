@@ -9,7 +9,7 @@ import shlex
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.json_schema import WithJsonSchema
@@ -20,9 +20,10 @@ from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec, OnUnrea
 from ray_multicluster_scheduler.model.resources import parse_requirements
 from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.paths import relative_script
-from ray_multicluster_scheduler.policy.runtime_env import normalise
-from ray_multicluster_scheduler.policy.views import Fits
 from ray_multicluster_scheduler.service import arguments
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.policy.views import Fits
 
 #: Ray refuses a larger specification.
 MAX_ENTRYPOINT_CHARS = 500_000
@@ -41,7 +42,7 @@ class JobRequest(BaseModel):
     and the `raymc.` keys of Ray's metadata: a new option is a field here.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     entrypoint: str = Field(description="The shell command.")
     user: str = Field(description="Whose job it is, for fair shares; a server puts the caller's name here.")
@@ -157,6 +158,9 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
 
     Raises `InvalidRequest` kinds.
     """
+    # A client of a server has the model above without what checks it against the clusters.
+    from ray_multicluster_scheduler.policy.runtime_env import normalise  # noqa: PLC0415
+
     environment = normalise(request.runtime_env, where="runtime_env")
     _check_paths(request.entrypoint, environment)
     spec = JobSpec(

@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 class View(BaseModel):
     """A record for callers. What a newer server adds is ignored by an older client."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class JobView(View):
