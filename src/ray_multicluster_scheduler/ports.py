@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from pathlib import Path
 from typing import Any, Protocol
 
+from ray_multicluster_scheduler.model.access import AuditEntry, Terms, Token
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, Usage
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.past_move import PastMove
@@ -95,6 +96,36 @@ class RayApi(Protocol):
         """Close connections. Calls after it fail."""
 
 
+class AccessStore(Protocol):
+    """Tokens and the audit trail, in the job store. A change and its audit entry are written as one."""
+
+    def add_token(self, token: Token, *, audit: AuditEntry) -> None:
+        """Keep a new token."""
+
+    def token(self, token_id: str) -> Token | None:
+        """Return one token, valid or not."""
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return all tokens, oldest first."""
+
+    def has_tokens(self) -> bool:
+        """Tell whether there is or was any token."""
+
+    def revoke_token(self, token_id: str, *, now: float, audit: AuditEntry) -> Token:
+        """Let a token be of no use from now on; `InvalidRequest` when there is none with this id."""
+
+    def touch_token(self, token_id: str, *, used_at: float) -> None:
+        """Note when a token was last used."""
+
+    def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Write entries that belong to no other change."""
+
+    def audit(
+        self, *, user: str | None = None, before: int | None = None, limit: int
+    ) -> tuple[AuditEntry, ...]:
+        """Return entries, newest first, of all or of one user; `before` is an `id` that theirs is below."""
+
+
 class JobStore(Protocol):
     """The durable queue and history. Safe for several threads and several processes at once.
 
@@ -107,12 +138,17 @@ class JobStore(Protocol):
     def store_id(self) -> str:
         """Identity of this store, made once when it was created. Our jobs carry it as their origin."""
 
-    def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float) -> tuple[Job, ...]:
+    @property
+    def access(self) -> AccessStore:
+        """Tokens and the audit trail."""
+
+    def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = ...) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event.
 
         `DuplicateSubmission` when an id is taken, except when the idempotency key of that user matches:
         then the known job is returned in its place. Dependencies must be known ids or earlier ones of
-        the same call (`DependencyProblem`).
+        the same call (`DependencyProblem`). `terms`: `QuotaExceeded` when a user would have more than
+        that, however many callers try at once; a job that the terms hide is not known as a dependency.
         """
 
     def get(self, submission_id: str) -> Job:
@@ -144,8 +180,8 @@ class JobStore(Protocol):
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return submission ids that begin so, in their order; it costs as much as it returns."""
 
-    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
-        """Return how many jobs are in each of these states; states without any are left out."""
+    def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states, of all users or of one; no zeros."""
 
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED."""
@@ -190,7 +226,9 @@ class JobStore(Protocol):
         since is not read again.
         """
 
-    def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
+    def request_stop(
+        self, submission_ids: Sequence[str], *, now: float, reason: str, audit: AuditEntry | None = None
+    ) -> tuple[Job, ...]:
         """Set the target of these jobs to STOPPED; jobs that ended stay. Returns their rows."""
 
     def attempts(self, submission_id: str) -> tuple[Attempt, ...]:
@@ -205,9 +243,9 @@ class JobStore(Protocol):
         """Record what became of a former attempt (such as SUPERSEDED), with an event; the job stays."""
 
     def events(
-        self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000, user: str | None = None
     ) -> tuple[Event, ...]:
-        """Return events in order, of one job or of all."""
+        """Return events in order, of one job, of one user's jobs, or of all."""
 
     def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
         """Return the newest event, and which of these jobs those after `after` are about.
@@ -230,7 +268,9 @@ class JobStore(Protocol):
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
         """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
 
-    def set_drained(self, cluster: str, *, drained: bool, reason: str, now: float) -> None:
+    def set_drained(
+        self, cluster: str, *, drained: bool, reason: str, now: float, audit: AuditEntry | None = None
+    ) -> None:
         """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
 
     def drained(self) -> dict[str, tuple[bool, str]]:

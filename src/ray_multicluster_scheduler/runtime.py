@@ -38,6 +38,7 @@ from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.local import LocalService, Rooms
+from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Parts:
     jobs: JobService
     explainer: Explainer
     service: LocalService
+    tokens: Tokens
 
 
 class Scheduler:
@@ -138,6 +140,11 @@ class Scheduler:
     def service(self) -> LocalService:
         """The one door: all that callers may ask for."""
         return self.parts.service
+
+    @property
+    def tokens(self) -> Tokens:
+        """Who is let in by a server of this store."""
+        return self.parts.tokens
 
     @property
     def explainer(self) -> Explainer:
@@ -241,6 +248,7 @@ class Scheduler:
         config = _with_packed_environments(self.config, packages)
         hub = EventHub(store, self.clock)
         jobs = JobService(config, store, self.clock, hub)
+        tokens = Tokens(store.access, self.clock)
         explainer = Explainer(config, store, self.clock, plan_rules(config.settings))
         rooms = Rooms(
             config=config,
@@ -259,6 +267,7 @@ class Scheduler:
                 ),
             ),
             reach=self.begin,
+            tokens=tokens,
         )
         return Parts(
             config=config,
@@ -268,6 +277,7 @@ class Scheduler:
             jobs=jobs,
             explainer=explainer,
             service=LocalService(rooms, Caller(user=this_user())),
+            tokens=tokens,
         )
 
     def _open_apis(self) -> dict[str, RayApi]:

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.cli.log_lines import LogLines
 from ray_multicluster_scheduler.cli.parsing import CommandAfterDashes, SeveralWords
 from ray_multicluster_scheduler.errors import SchedulerError
 
-_JOBS, _CLUSTERS = "Jobs", "Clusters"
+_JOBS, _CLUSTERS, _SERVER = "Jobs", "Clusters", "Server"
 
 
 class Commands(LazyGroup):
@@ -122,6 +122,17 @@ class Commands(LazyGroup):
             about="Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.",
         ),
         "config": Entry(where="config_cmd:config_app", panel=_CLUSTERS, about="Look at the configuration."),
+        "token": Entry(
+            where="token_cmd:token_app",
+            panel=_SERVER,
+            about="Make, list and revoke the tokens of the server's users.",
+        ),
+        "audit": Entry(
+            where="token_cmd:audit",
+            panel=_SERVER,
+            about="List who has changed what, the newest first: jobs, clusters, tokens, configuration, "
+            "refused logins.",
+        ),
         "local": Entry(
             where="local_cmd:local_app",
             panel=_CLUSTERS,

@@ -108,5 +108,10 @@ def resources(value: dict[str, Any]) -> dict[str, float]:
     return parse_requirements(value, name="max_resources")
 
 
+def quota_resources(value: dict[str, Any]) -> dict[str, float]:
+    """Accept amounts by name; a zero is kept: it means "none of these"."""
+    return {**{str(name): 0.0 for name in value}, **parse_requirements(value, name="resources")}
+
+
 def _is_port(port: str | int) -> bool:
     return 1 <= int(port) <= 65535

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from ray_multicluster_scheduler.config import fields
 from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.config.server_url import server_url
+from ray_multicluster_scheduler.model.access import Quota
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 
@@ -30,6 +31,19 @@ class _Section(BaseModel):
         if isinstance(value, dict):
             return {key: item for key, item in value.items() if item is not None}
         return value
+
+
+class QuotaEntry(_Section):
+    """One entry under `quotas:`; what is left out is not limited."""
+
+    jobs: int | None = Field(None, ge=0, le=10**9, description="Jobs that have not ended.")
+    resources: Annotated[dict[str, Any], AfterValidator(fields.quota_resources)] = Field(
+        {}, description="What these claim together; `memory` in GiB."
+    )
+
+    def quota(self) -> Quota:
+        """Return the record that the rest of the package works with."""
+        return Quota(jobs=self.jobs, resources=self.resources)
 
 
 class Settings(_Section):
@@ -108,6 +122,9 @@ class Settings(_Section):
     keep_secrets_days: float = Field(
         3.0, ge=0, le=36500, description="Secrets of jobs that ended longer ago are removed from the store."
     )
+    keep_audit_days: float = Field(
+        365.0, ge=0.01, le=36500, description="Entries of the audit trail that are older are removed."
+    )
     keep_store_mib: int = Field(
         900,
         ge=16,
@@ -121,6 +138,13 @@ class Settings(_Section):
         description=(
             "Ended jobs of ours that each cluster goes on listing; older ones are deleted there, "
             "once their result and log are kept here."
+        ),
+    )
+    quotas: dict[str, QuotaEntry] = Field(
+        {},
+        description=(
+            'What one user may have at once, by user, and under `"*"` for everybody else: '
+            "`jobs` that have not ended, and `resources` that these claim together."
         ),
     )
     log_keep_bytes: int = Field(

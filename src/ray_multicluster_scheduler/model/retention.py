@@ -13,6 +13,9 @@ class Keep:
     jobs_s: float
     logs_s: float
     secrets_s: float
+    #: Entries of the audit trail, and how many of them: the newest.
+    audit_s: float
+    audit: int
     #: The newest that have ended.
     jobs: int
     #: What the store may hold: beyond it the oldest logs go, then the oldest jobs.

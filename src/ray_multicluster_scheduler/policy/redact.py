@@ -22,6 +22,9 @@ _TELLING_ENDS = ("KEY", "KEYS", "PASS", "PWD", "AUTH")
 #: A value as short as this is more likely a word of the text around it than a secret.
 _SHORTEST_SECRET = 4
 
+#: How every token of ours begins, so that it is known wherever it turns up.
+TOKEN_PREFIX = "raymc_"  # noqa: S105 - the beginning of one is no secret
+_OUR_TOKEN = re.compile(rf"({TOKEN_PREFIX}[0-9a-f]{{10}}_)[A-Za-z0-9_-]{{20,}}")
 _USER_IN_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/?#\s'\"]+)@")
 
 
@@ -66,11 +69,11 @@ def is_redacted(value: Any) -> bool:
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return `text` without the given secrets and without users and passwords in URLs."""
+    """Return `text` without the given secrets, users and passwords in URLs, and tokens of ours."""
     known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
     if known:  # in one pass, the longest first: a secret may contain another, or the word that replaces it
         text = re.sub("|".join(map(re.escape, known)), REDACTED, text)
-    return _USER_IN_URL.sub(_without_user, text)
+    return _OUR_TOKEN.sub(rf"\1{REDACTED}", _USER_IN_URL.sub(_without_user, text))
 
 
 def _without_user(match: re.Match[str]) -> str:

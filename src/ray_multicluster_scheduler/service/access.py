@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ray_multicluster_scheduler.model.access import AuditEntry
+
 
 class Role(IntEnum):
     """What a caller may do; each role includes those before it."""
@@ -33,6 +35,13 @@ class Caller:
     role: Role = Role.ADMIN
     #: By which token the caller was recognised, for the audit trail; None: the program's own process.
     token_id: str | None = None
+    #: Where the request came from, for the audit trail; None: this machine, without a server.
+    address: str | None = None
+
+    @property
+    def only(self) -> str | None:
+        """Whose jobs exist for this caller; None: everybody's."""
+        return None if self.role >= Role.OPERATE else self.user
 
     def may(self, role: Role) -> bool:
         """Tell whether this caller has a role or a higher one."""
@@ -41,3 +50,10 @@ class Caller:
     def sees(self, user: str) -> bool:
         """Tell whether the jobs of this user exist for this caller."""
         return self.user == user or self.role >= Role.OPERATE
+
+
+def audit_entry(by: Caller, action: str, target: str = "", *, now: float) -> AuditEntry:
+    """Return the line of the audit trail that says what a caller does."""
+    return AuditEntry(
+        at=now, user=by.user, token_id=by.token_id, action=action, target=target, address=by.address
+    )

@@ -70,6 +70,15 @@ def seconds(name: str, given: Any) -> float | None:
     return value
 
 
+def cursor(given: Any) -> int | None:
+    """Return where a page begins; None: at the start."""
+    if given is None:
+        return None
+    if not isinstance(given, str) or not (given.isascii() and given.isdecimal()) or len(given) > 18:
+        raise InvalidRequest(f"cursor {shown(given)} is none of ours; take next_cursor of a page")
+    return int(given)
+
+
 def metadata(given: Any) -> dict[str, str]:
     """Return metadata as Ray wants it: texts, and not too many of them."""
     if given is None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import JobsFailed
-from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.access import Terms, named_ids
+from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
@@ -19,6 +20,7 @@ from ray_multicluster_scheduler.policy.views import Fits
 from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.admission import Admission
 from ray_multicluster_scheduler.service.find import find, find_each, newest_named
 from ray_multicluster_scheduler.service.hub import EventHub
@@ -41,18 +43,28 @@ class JobService:
         self._clock = clock
         self._hub = hub
 
-    def submit(self, requests: Sequence[JobRequest]) -> tuple[Job, ...]:
+    def submit(self, requests: Sequence[JobRequest], *, by: Caller | None = None) -> tuple[Job, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
         accepted = [checked(request, fits=self._fits) for request in requests]
         for name in dict.fromkeys(spec.preferred_cluster for _, spec in accepted):
             self._warn_of_unknown_cluster(name)
         self._admission.check([spec for _, spec in accepted])
-        return self._store.add(accepted, now=self._clock.now())
+        return self._add(accepted, "submit", by)
 
-    def retry(self, submission_ids: Sequence[str], *, user: str) -> tuple[Job, ...]:
+    def retry(self, submission_ids: Sequence[str], *, user: str, by: Caller | None = None) -> tuple[Job, ...]:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
         jobs = to_repeat(list(self.find_each(submission_ids)))
-        return self._store.add(repeats(jobs, user=user, taken=self._taken), now=self._clock.now())
+        return self._add(repeats(jobs, user=user, taken=self._taken), "retry", by)
+
+    def _add(self, jobs: Sequence[tuple[str, JobSpec]], action: str, by: Caller | None) -> tuple[Job, ...]:
+        now = self._clock.now()
+        quotas = {user: entry.quota() for user, entry in self._config.settings.quotas.items()}
+        terms = Terms(
+            quotas=quotas,
+            only=None if by is None else by.only,
+            audit=None if by is None else audit_entry(by, action, now=now),
+        )
+        return self._store.add(jobs, now=now, terms=terms)
 
     def _taken(self, word: str) -> bool:
         return bool(self._store.get_many([word]) or self._store.list_jobs(group=word, limit=1))
@@ -113,16 +125,27 @@ class JobService:
             "logs": self._store.load_log(submission_id),
         }
 
-    def stop(self, submission_ids: Sequence[str], *, reason: str = "stopped by the user") -> tuple[Job, ...]:
+    def stop(
+        self,
+        submission_ids: Sequence[str],
+        *,
+        reason: str = "stopped by the user",
+        by: Caller | None = None,
+    ) -> tuple[Job, ...]:
         """Ask for these jobs to be stopped, wherever they are; returns their rows as they are now."""
         ids = arguments.words("submission_ids", submission_ids)
         why = arguments.text("reason", reason)
-        return self._store.request_stop(ids, now=self._clock.now(), reason=why)
+        now = self._clock.now()
+        audit = None if by is None else audit_entry(by, "stop", named_ids(ids), now=now)
+        return self._store.request_stop(ids, now=now, reason=why, audit=audit)
 
-    def set_drained(self, cluster: str, *, drained: bool, reason: str) -> None:
+    def set_drained(self, cluster: str, *, drained: bool, reason: str, by: Caller | None = None) -> None:
         """Let a cluster have no new jobs, or let it have them again."""
         why = arguments.text("reason", reason, empty=True)
-        self._store.set_drained(cluster, drained=drained, reason=why, now=self._clock.now())
+        now = self._clock.now()
+        action = "drain" if drained else "undrain"
+        audit = None if by is None else audit_entry(by, action, cluster, now=now)
+        self._store.set_drained(cluster, drained=drained, reason=why, now=now, audit=audit)
 
     def changes(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.errors import ClusterError, Forbidden, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -17,7 +17,8 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments, tail
-from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.access import Caller, audit_entry
+from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.event_stream import event_stream
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find import find, find_each
@@ -34,6 +35,7 @@ from ray_multicluster_scheduler.service.showing import (
     show_job,
     show_leader,
 )
+from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.views import (
     ClusterView,
     EventView,
@@ -66,6 +68,7 @@ class Rooms:
     look: Callable[[], Mapping[str, ClusterSnapshot] | None]
     #: Runs a coroutine that talks to clusters.
     reach: tail.Reach
+    tokens: Tokens
 
 
 class KeptPackages:
@@ -95,7 +98,7 @@ class LocalService:
         self._caller = caller
         self._secrets = Secrets(rooms.config.clusters)
         #: Whose jobs exist for this caller; None: everybody's.
-        self._only = None if caller.sees("") else caller.user
+        self._only = caller.only
 
     def as_caller(self, caller: Caller) -> LocalService:
         """Return the same service for somebody else."""
@@ -108,14 +111,13 @@ class LocalService:
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
-        for needed in {needed for request in requests for needed in request.depends_on}:
-            self._check_visible([needed])
-        return self._show(self._jobs.submit(requests))
+        self._check_users(requests)
+        return self._show(self._jobs.submit(requests, by=self._caller))
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
         ids = [job.submission_id for job in self._found(submission_ids)]
-        return self._show(self._jobs.retry(ids, user=self._caller.user))
+        return self._show(self._jobs.retry(ids, user=self._caller.user, by=self._caller))
 
     def stop(
         self, submission_ids: Sequence[str], *, reason: str = "stopped by the user"
@@ -123,7 +125,7 @@ class LocalService:
         """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
         ids = arguments.words("submission_ids", submission_ids)
         self._check_visible(ids)
-        return self._show(self._jobs.stop(ids, reason=reason))
+        return self._show(self._jobs.stop(ids, reason=reason, by=self._caller))
 
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
@@ -165,7 +167,7 @@ class LocalService:
             tag=arguments.text_or_none("tag", query.tag),
             since=query.since,
             text=arguments.text_or_none("text", query.text),
-            before=_seq(query.cursor),
+            before=arguments.cursor(query.cursor),
             limit=limit + 1,
         )
         page, more = found[:limit], len(found) > limit
@@ -173,7 +175,7 @@ class LocalService:
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states."""
-        return self._store.counts(states)
+        return self._store.counts(states, user=self._only)
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
         """Return what waits: what may start now, the next one first, then what waits for something."""
@@ -189,12 +191,12 @@ class LocalService:
         """Return what has happened, in order: to one job, or to all that this caller sees."""
         if submission_id is not None:
             self._check_visible([submission_id])
-        events = self._store.events(submission_id, after=after, limit=limit)
+        events = self._store.events(submission_id, after=after, limit=limit, user=self._only)
         jobs = self._store.get_many(list(dict.fromkeys(event.submission_id for event in events)))
         return tuple(
             show_event(event, self._secrets.of(jobs[event.submission_id]))
             for event in events
-            if event.submission_id in jobs and self._caller.sees(jobs[event.submission_id].spec.user)
+            if event.submission_id in jobs
         )
 
     async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
@@ -274,7 +276,7 @@ class LocalService:
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
         """Let a cluster have no new jobs, or let it have them again."""
         self._rooms.config.cluster(cluster)
-        self._jobs.set_drained(cluster, drained=drained, reason=reason)
+        self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
 
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""
@@ -289,7 +291,24 @@ class LocalService:
             rules = replace(rules, jobs_s=older_than_s)
         if keep is not None:
             rules = replace(rules, jobs=keep)
-        return prune(self._store, rules, now=self._rooms.clock.now(), dry_run=dry_run)
+        now = self._rooms.clock.now()
+        if not dry_run:
+            self._store.access.record([audit_entry(self._caller, "prune", now=now)])
+        return prune(self._store, rules, now=now, dry_run=dry_run)
+
+    @property
+    def admin(self) -> Administration:
+        """Tokens and the audit trail; `Forbidden` for whoever is no administrator."""
+        return Administration(self._rooms.tokens, self._store.access, self._caller)
+
+    def _check_users(self, requests: Sequence[JobRequest]) -> None:
+        """Refuse a job in somebody else's name: quotas, fair shares and what is seen go by it."""
+        for request in requests:
+            if self._only not in {None, request.user}:
+                raise Forbidden(
+                    f"this job names the user {request.user!r}, and you are {self._only!r}; leave the user "
+                    "out, or use a token with the role 'operate'"
+                )
 
     def _found(self, words: Sequence[str]) -> tuple[Job, ...]:
         return find_each(self._store, arguments.words("submission_ids", words), only=self._only)
@@ -341,11 +360,3 @@ class _Shown:
         self._views = {**self._views, **{name: self._show(job) for name, job in moved.items()}}
         self._jobs = jobs
         return self._views
-
-
-def _seq(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not cursor.isdecimal() or len(cursor) > 18:
-        raise InvalidRequest(f"cursor {arguments.shown(cursor)} is none of ours; take next_cursor of a page")
-    return int(cursor)

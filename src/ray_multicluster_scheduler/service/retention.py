@@ -9,6 +9,8 @@ from ray_multicluster_scheduler.service.views import PruneView
 
 DAY_S = 86400.0
 MIB = 2**20
+#: About 100 MB: whoever floods the audit trail cannot fill the disk.
+MOST_AUDIT_ENTRIES = 500_000
 #: Jobs in one transaction: others wait for it.
 STEP_JOBS = 100
 
@@ -19,6 +21,8 @@ def keep_rules(settings: Settings) -> Keep:
         jobs_s=settings.keep_jobs_days * DAY_S,
         logs_s=settings.keep_logs_days * DAY_S,
         secrets_s=settings.keep_secrets_days * DAY_S,
+        audit_s=settings.keep_audit_days * DAY_S,
+        audit=MOST_AUDIT_ENTRIES,
         jobs=settings.keep_jobs,
         size_bytes=settings.keep_store_mib * MIB,
     )

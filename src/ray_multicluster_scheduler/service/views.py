@@ -275,3 +275,43 @@ class PruneView(View):
     bytes_after: int | None
     #: False: the space is used again, but given back only by a run while nobody schedules.
     given_back: bool
+
+
+class TokenView(View):
+    """A token without its secret, which nobody can get any more."""
+
+    id: str
+    user: str
+    role: str
+    created_at: float
+    #: None: never.
+    expires_at: float | None
+    revoked_at: float | None
+    #: To the hour; None: not yet.
+    used_at: float | None
+
+
+class NewTokenView(TokenView):
+    """A token that was just made. This is the only time that its secret is shown."""
+
+    token: str
+
+
+class AuditView(View):
+    """Who did what to what, from where, and what came of it."""
+
+    id: int
+    at: float
+    user: str | None
+    token_id: str | None
+    action: str
+    target: str
+    outcome: str
+    address: str | None
+
+
+class AuditPage(View):
+    """Some entries of the audit trail, newest first; `next_cursor` gets the following ones."""
+
+    entries: tuple[AuditView, ...]
+    next_cursor: str | None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
 
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.past_move import PastMove
@@ -132,11 +132,16 @@ def mark_attempt(
     WRITE_EVENTS.run(tx, [event_row(event)])
 
 
-def list_events(tx: Connection, submission_id: str | None, *, after: int, limit: int) -> tuple[Event, ...]:
-    """Return events in order, of one job or of all."""
+def list_events(
+    tx: Connection, submission_id: str | None, *, after: int, limit: int, user: str | None = None
+) -> tuple[Event, ...]:
+    """Return events in order, of one job, of one user's jobs, or of all."""
     statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
     if submission_id is not None:
         statement = statement.where(events.c.submission_id == submission_id)
+    if user is not None:
+        mine = exists().where(jobs.c.submission_id == events.c.submission_id, jobs.c.user == user)
+        statement = statement.where(mine)
     return tuple(event_from(row) for row in tx.execute(statement).mappings())
 
 

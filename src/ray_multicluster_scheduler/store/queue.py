@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -26,6 +27,7 @@ from sqlalchemy import (
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.resources import Resources, plus
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.rows import JOB_FIELDS, event_row, job_from, note
@@ -155,14 +157,36 @@ def ids_beginning(tx: Connection, prefix: str, *, limit: int) -> tuple[str, ...]
     return tuple(submission_id for (submission_id,) in found)
 
 
-def counts(tx: Connection, states: Collection[JobState]) -> dict[JobState, int]:
-    """Return how many jobs are in each of these states."""
-    found = tx.execute(
+def counts(tx: Connection, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
+    """Return how many jobs are in each of these states: of all users, or of one."""
+    statement = (
         select(jobs.c.state, func.count())
         .where(jobs.c.state.in_(sorted(state.value for state in states)))
         .group_by(jobs.c.state)
     )
-    return {JobState(state): count for state, count in found}
+    if user is not None:
+        statement = statement.where(jobs.c.user == user)
+    return {JobState(state): count for state, count in tx.execute(statement)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenJobs:
+    """The jobs of a user that have not ended: how many, and what they claim together."""
+
+    count: int
+    claim: Resources
+
+
+def open_jobs(tx: Connection, user: str, *, claims: bool) -> OpenJobs:
+    """Return what a user has now; without `claims`, only how many."""
+    mine = (jobs.c.user == user, jobs.c.ended_at.is_(None))
+    if not claims:
+        return OpenJobs(count=tx.scalar(select(func.count()).select_from(jobs).where(*mine)) or 0, claim={})
+    claim: dict[str, float] = {}
+    found = read_jobs(tx, select(*JOB_COLUMNS).where(*mine))
+    for job in found:
+        claim = plus(claim, job.spec.claim)
+    return OpenJobs(count=len(found), claim=claim)
 
 
 def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...]:

@@ -9,6 +9,7 @@ from sqlalchemy import Column, Connection, Table, delete, exists, func, select, 
 
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL
+from ray_multicluster_scheduler.store.access import prune_audit
 from ray_multicluster_scheduler.store.prepared import ForIds
 from ray_multicluster_scheduler.store.secrets import forget_secrets
 from ray_multicluster_scheduler.store.space import used_bytes
@@ -19,6 +20,8 @@ def _delete_from(table: Table) -> ForIds:
     return ForIds(lambda ids: delete(table).where(table.c.submission_id.in_(ids)))
 
 
+#: Entries of the audit trail that take no longer to remove than a job with all about it.
+_AUDIT_PER_JOB = 10
 _DELETE_LOGS = _delete_from(logs)
 #: In the order in which they may go: what refers to a job goes before it.
 _DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, dependencies, jobs))
@@ -31,6 +34,7 @@ def prune(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
     steps: tuple[Callable[[], Pruned], ...] = (
         lambda: _prune_secrets(tx, until=now - keep.secrets_s, limit=limit),
         lambda: _prune_logs(tx, until=now - keep.logs_s, limit=limit),
+        lambda: _prune_audit(tx, keep, now=now, limit=limit),
         lambda: _prune_jobs(tx, until=now - keep.jobs_s, limit=limit),
         lambda: _prune_jobs(tx, until=now, limit=min(limit, _beyond(tx, keep.jobs))),
         lambda: _prune_to_size(tx, keep.size_bytes, now=now, limit=limit),
@@ -65,6 +69,11 @@ def _prune_logs(tx: Connection, *, until: float, limit: int) -> Pruned:
         return Pruned(logs=_DELETE_LOGS.run(tx, ids), more=True)
 
     return _by_end(tx, upkeep.c.logs_until, until, limit, act)
+
+
+def _prune_audit(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
+    removed = prune_audit(tx, until=now - keep.audit_s, most=keep.audit, limit=limit * _AUDIT_PER_JOB)
+    return Pruned(more=removed > 0)
 
 
 def _by_end(

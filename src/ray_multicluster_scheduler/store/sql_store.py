@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from sqlalchemy import Connection, literal_column, select, update
 
 from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Terms
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.past_move import PastMove
@@ -28,6 +30,7 @@ from ray_multicluster_scheduler.store import (
     retention,
     space,
 )
+from ray_multicluster_scheduler.store.access import SqlAccess, write_audit
 from ray_multicluster_scheduler.store.bell import Bell
 from ray_multicluster_scheduler.store.database import Database
 from ray_multicluster_scheduler.store.group import GroupCommit
@@ -59,6 +62,8 @@ class SqlStore:
         self._holders = holders
         self._bell = new_bell(self._mark)
         self._add = GroupCommit(self._add_calls)
+        #: Tokens and the audit trail.
+        self.access = SqlAccess(database.read, partial(self._write, news=False))
         with database.read() as tx:
             self._store_id: str = tx.execute(select(meta.c.store_id)).scalar_one()
 
@@ -73,9 +78,11 @@ class SqlStore:
 
     # The queue
 
-    def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float) -> tuple[Job, ...]:
+    def add(
+        self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = FREELY
+    ) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event."""
-        return self._add(accept.Call(requests=jobs, now=now))
+        return self._add(accept.Call(requests=jobs, now=now, terms=terms))
 
     def get(self, submission_id: str) -> Job:
         """Return one job or raise `JobNotFound`."""
@@ -120,10 +127,10 @@ class SqlStore:
         with self._database.read() as tx:
             return queue.ids_beginning(tx, prefix, limit=limit)
 
-    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
+    def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
         """Return how many jobs are in each of these states; states without any are left out."""
         with self._database.read() as tx:
-            return queue.counts(tx, states)
+            return queue.counts(tx, states, user=user)
 
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
@@ -171,9 +178,11 @@ class SqlStore:
             history.save_logs(tx, logs)
             return apply.apply(tx, transitions, now=now, known=known)
 
-    def request_stop(self, submission_ids: Sequence[str], *, now: float, reason: str) -> tuple[Job, ...]:
+    def request_stop(
+        self, submission_ids: Sequence[str], *, now: float, reason: str, audit: AuditEntry | None = None
+    ) -> tuple[Job, ...]:
         """Set the target of these jobs to STOPPED; an unknown id is `JobNotFound`, and none is stopped."""
-        with self._write() as tx:
+        with self._write(audit=audit) as tx:
             return queue.request_stop(tx, submission_ids, now=now, reason=reason)
 
     # History
@@ -196,11 +205,11 @@ class SqlStore:
             history.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
 
     def events(
-        self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000, user: str | None = None
     ) -> tuple[Event, ...]:
-        """Return events in order, of one job or of all."""
+        """Return events in order, of one job, of one user's jobs, or of all."""
         with self._database.read() as tx:
-            return history.list_events(tx, submission_id, after=after, limit=limit)
+            return history.list_events(tx, submission_id, after=after, limit=limit, user=user)
 
     def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
         """Return the newest event, and which of these jobs those after `after` are about."""
@@ -229,9 +238,11 @@ class SqlStore:
 
     # Clusters
 
-    def set_drained(self, cluster: str, *, drained: bool, reason: str, now: float) -> None:
+    def set_drained(
+        self, cluster: str, *, drained: bool, reason: str, now: float, audit: AuditEntry | None = None
+    ) -> None:
         """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
-        with self._write() as tx:
+        with self._write(audit=audit) as tx:
             clusters.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
 
     def drained(self) -> dict[str, tuple[bool, str]]:
@@ -369,13 +380,17 @@ class SqlStore:
         return outcomes
 
     @contextlib.contextmanager
-    def _write(self, *, epoch: int | None = None, news: bool = True) -> Iterator[Connection]:
+    def _write(
+        self, *, epoch: int | None = None, news: bool = True, audit: AuditEntry | None = None
+    ) -> Iterator[Connection]:
         """Open the transaction of one write: checks schema and fence first, and rings the bell after it."""
         with self._database.write() as tx:
             require_current(tx)
             if epoch is not None:
                 leadership.require(tx, epoch)
             yield tx
+            if audit is not None:
+                write_audit(tx, [audit])
             if news:
                 _COUNT_CHANGE.run(tx)
         if news:

@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0005_pre"
+REVISION = "0006_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -140,6 +140,9 @@ jobs = Table(
     _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
     _partial_index("ix_jobs_ended", "ended_at", where="ended_at IS NOT NULL"),
     _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
+    # One user's jobs by age, and those of them that have not ended: lists, counts and quotas.
+    Index("ix_jobs_user", "user"),
+    _partial_index("ix_jobs_open", "user", "state", where="ended_at IS NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -220,4 +223,33 @@ snapshots = Table(
     metadata,
     Column("cluster", Text, primary_key=True),
     Column("snapshot", JSON, nullable=False),
+)
+
+#: Who may use the server. A row is never removed: where one is, callers must show a token.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),  # NULL: never
+    Column("revoked_at", Float),
+    Column("used_at", Float),  # to the hour
+)
+
+audit_trail = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("user", Text),  # NULL: nobody was recognised
+    Column("token_id", Text),
+    Column("action", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("address", Text),
+    Index("ix_audit_at", "at"),
+    sqlite_autoincrement=True,
 )

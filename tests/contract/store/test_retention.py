@@ -16,7 +16,15 @@ from ray_multicluster_scheduler.service.retention import prune_all
 
 S = JobState
 DAY = 86400.0
-KEEP_ALL = {"jobs_s": 1e9, "logs_s": 1e9, "secrets_s": 1e9, "jobs": 10**6, "size_bytes": 10**12}
+KEEP_ALL = {
+    "jobs_s": 1e9,
+    "logs_s": 1e9,
+    "secrets_s": 1e9,
+    "audit_s": 1e9,
+    "jobs": 10**6,
+    "audit": 10**6,
+    "size_bytes": 10**12,
+}
 
 
 def keep(**changes: Any) -> Keep:
