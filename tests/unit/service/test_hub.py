@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 
 S = JobState
 MANY = 2000
-NOTHING = Keep(jobs_s=0, logs_s=0, secrets_s=0, jobs=0, size_bytes=0)
+NOTHING = Keep(jobs_s=0, logs_s=0, secrets_s=0, audit_s=0, jobs=0, audit=0, size_bytes=0)
 
 
 class Clock(SystemClock):
