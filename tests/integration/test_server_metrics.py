@@ -16,6 +16,7 @@ from tests.system import System, fake
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.metrics import Metrics, add_metrics
+from ray_multicluster_scheduler.server.watching import watching
 from ray_multicluster_scheduler.service.access import Caller, Role
 
 READER = Caller(user="prometheus", role=Role.READ)
@@ -73,17 +74,16 @@ def value_of(samples: Samples, name: str, **labels: str) -> float:
 @asynccontextmanager
 async def watched(scheduler: Scheduler, **options: Any) -> AsyncIterator[Watched]:
     watch = Watched(scheduler, **options)
-    watch.metrics.start()
-    serving = asyncio.create_task(watch.server.serve())
-    try:
-        while not watch.server.started:
-            assert not serving.done()
-            await asyncio.sleep(0.01)
-        yield watch
-    finally:
-        watch.server.should_exit = True
-        await serving
-        await watch.metrics.stop()
+    async with watching(scheduler, watch.metrics):
+        serving = asyncio.create_task(watch.server.serve())
+        try:
+            while not watch.server.started:
+                assert not serving.done()
+                await asyncio.sleep(0.01)
+            yield watch
+        finally:
+            watch.server.should_exit = True
+            await serving
 
 
 async def test_a_jobs_whole_way_is_counted(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_the_queue_is_told_by_reason_and_age(tmp_path: Path) -> None:
     assert value_of(samples, "raymc_jobs", state="QUEUED") == 4
     assert value_of(samples, "raymc_jobs", state="RUNNING") == 1
     assert value_of(samples, "raymc_cluster_live_jobs", cluster="a") == 1
-    assert value_of(samples, "raymc_cluster_resource_total", cluster="a", resource="CPU") == 1
+    assert value_of(samples, "raymc_cluster_resource_capacity", cluster="a", resource="CPU") == 1
     assert value_of(samples, "raymc_cluster_resource_claimed", cluster="a", resource="CPU") == 1
 
 

@@ -21,7 +21,6 @@ from ray_multicluster_scheduler.server.http_metrics import CountRequests, HttpMe
 from ray_multicluster_scheduler.server.job_metrics import JobMetrics
 from ray_multicluster_scheduler.server.world_metrics import WorldMetrics
 from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.follow import MoveFollower
 from ray_multicluster_scheduler.service.local import LocalService
 
 log = logging.getLogger(__name__)
@@ -59,7 +58,6 @@ class Metrics:
         )
         ProcessCollector(registry=self.registry)
         self.registry.register(WorldMetrics(scheduler))
-        self._follower: MoveFollower | None = None
         self._http_lag: asyncio.Task[None] | None = None
         self._engine_lag: Future[None] | None = None
 
@@ -67,7 +65,6 @@ class Metrics:
         """Begin to measure; call it on the loop of the server."""
         children = {name: self._store.labels(name) for name in ("read", "write", "commit")}
         self._scheduler.store.tell_times(lambda kind, seconds: children[kind].observe(seconds))
-        self._follower = self._scheduler.follow_moves(self.jobs.count)
         self._http_lag = asyncio.create_task(self._watch_lag("http"))
         self.watch_engine()
 
@@ -88,8 +85,6 @@ class Metrics:
             self._http_lag.cancel()
             with suppress(asyncio.CancelledError):
                 await self._http_lag
-        if self._follower is not None:
-            await asyncio.to_thread(self._follower.close)
 
     def expose(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics in the form that the scraper wants, and what form that is."""
@@ -105,7 +100,7 @@ class Metrics:
 
 
 def add_metrics(app: FastAPI, scheduler: Scheduler) -> Metrics:
-    """Count what this application does, and let it answer `/metrics`; `start` and `stop` are its lifespan's.
+    """Count what this application does, and let it answer `/metrics`; `watching` is for its lifespan.
 
     Call it after all other middleware was added: what is added last is around the others.
     """

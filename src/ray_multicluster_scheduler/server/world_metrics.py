@@ -129,7 +129,7 @@ def _clusters(clusters: Iterable[ClusterView], *, now: float) -> Iterator[GaugeM
             for name, cluster in known.items()
         },
     )
-    yield _resources("total", "What the cluster has.", {n: c.total for (n,), c in known.items()})
+    yield _resources("capacity", "What the cluster has.", {n: c.total for (n,), c in known.items()})
     yield _resources(
         "used", "What is used of the cluster, by whomever.", {n: c.used for (n,), c in known.items()}
     )

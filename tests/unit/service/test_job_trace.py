@@ -1,0 +1,106 @@
+"""A job's way as a trace."""
+
+from typing import Any
+
+import pytest
+from tests.builders import NOW, a_job
+
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.job_trace import STEPS, JobTrace, trace_of
+from ray_multicluster_scheduler.service.showing import show_job
+from ray_multicluster_scheduler.service.views import EventView, JobView
+
+S = JobState
+#: Old, new, seconds after the start, attempt, cluster.
+WAY = [
+    (None, S.QUEUED, 0, 0, None),
+    (S.QUEUED, S.PLACED, 2, 1, "a"),
+    (S.PLACED, S.SUBMITTED, 3, 1, "a"),
+    (S.SUBMITTED, S.SUBMITTED, 4, 1, "a"),
+    (S.SUBMITTED, S.RUNNING, 5, 1, "a"),
+    (S.RUNNING, S.QUEUED, 9, 1, "a"),
+    (S.QUEUED, S.PLACED, 10, 2, "b"),
+    (S.PLACED, S.SUBMITTED, 11, 2, "b"),
+    (S.SUBMITTED, S.SUCCEEDED, 12, 2, "b"),
+]
+GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def events(way: list[tuple[Any, ...]]) -> list[EventView]:
+    return [
+        EventView(
+            id=number,
+            submission_id="job-1",
+            at=NOW + at,
+            old=old,
+            new=new,
+            attempt=attempt,
+            cluster=cluster,
+            reason=f"to {new.value}",
+        )
+        for number, (old, new, at, attempt, cluster) in enumerate(way)
+    ]
+
+
+def a_view(**metadata: str) -> JobView:
+    job = a_job()
+    shown = show_job(job, ())
+    return shown.model_copy(update={"metadata": metadata, "state": S.SUCCEEDED})
+
+
+def traced(way: list[tuple[Any, ...]], **metadata: str) -> JobTrace:
+    trace = trace_of(a_view(**metadata), events(way), store_id="store")
+    assert trace is not None
+    return trace
+
+
+def test_each_stay_in_a_state_is_a_step_and_the_steps_fill_the_whole_way() -> None:
+    trace = traced(WAY)
+
+    assert [(s.name, s.begun - NOW, s.ended - NOW, s.attempt, s.cluster) for s in trace.steps] == [
+        ("place", 0, 2, 1, "a"),
+        ("send", 2, 3, 1, "a"),
+        ("start", 3, 5, 1, "a"),
+        ("run", 5, 9, 1, "a"),
+        ("place", 9, 10, 2, "b"),
+        ("send", 10, 11, 2, "b"),
+        ("start", 11, 12, 2, "b"),
+    ]
+    assert [moment.name for moment in trace.whole.moments] == ["accepted", "ended"]
+    assert [moment.says for moment in trace.steps[2].moments] == ["to SUBMITTED"]
+    assert [step.name for step in trace.steps if step.problem] == ["run"]
+
+
+def test_every_state_that_can_be_left_has_a_step() -> None:
+    assert set(STEPS) == {state for state in S if state not in (S.SUCCEEDED, S.FAILED, S.STOPPED)}
+
+
+def test_the_same_job_has_the_same_ids_and_no_two_spans_share_one() -> None:
+    first, again = traced(WAY), traced(WAY)
+    assert first == again
+    assert len({first.whole.span_id, *(step.span_id for step in first.steps)}) == len(first.steps) + 1
+    other = trace_of(a_view(), events(WAY), store_id="another store")
+    assert other is not None
+    assert other.trace_id != first.trace_id
+
+
+def test_a_given_traceparent_makes_the_job_a_part_of_that_trace() -> None:
+    trace = traced(WAY, traceparent=GIVEN)
+    assert f"{trace.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+    assert f"{trace.parent_id:016x}" == "b7ad6b7169203331"
+    assert trace.sampled
+    assert not traced(WAY, traceparent=GIVEN[:-1] + "0").sampled
+
+
+@pytest.mark.parametrize(
+    "word", ["", "nonsense", f"ff{GIVEN[2:]}", f"00-{'0' * 32}-{'0' * 16}-01", GIVEN + "x"]
+)
+def test_a_wrong_traceparent_is_none(word: str) -> None:
+    assert traced(WAY, traceparent=word).parent_id is None
+    assert traced(WAY, traceparent=word).trace_id == traced(WAY).trace_id
+    assert traced(WAY, traceparent=word).sampled
+
+
+def test_a_way_without_beginning_or_end_is_no_trace() -> None:
+    for part in ([], WAY[1:], WAY[:-1]):
+        assert trace_of(a_view(), events(part), store_id="store") is None
