@@ -14,8 +14,10 @@ from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import errors, health
 from ray_multicluster_scheduler.server.local_caller import LocalCaller
+from ray_multicluster_scheduler.server.metrics import add_metrics
 from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.server.request_log import RequestLog
+from ray_multicluster_scheduler.server.watching import watching
 
 ROUTERS = (
     health.router,
@@ -42,6 +44,7 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
     # The last one added is the first to see a request.
     app.add_middleware(LocalCaller)
     app.add_middleware(RequestLog)
+    add_metrics(app, scheduler)
     return app
 
 
@@ -50,4 +53,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     options: ServerOptions = app.state.options
     current_default_thread_limiter().total_tokens = options.threads
     app.state.cluster_threads = CapacityLimiter(options.cluster_threads)
-    yield
+    async with watching(app.state.scheduler, app.state.metrics):
+        yield

@@ -5,11 +5,11 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -42,7 +42,7 @@ class WorldMetrics(Collector):
             "raymc_build_info",
             "Always 1; which version this is.",
             ("version", "python"),
-            {(_version(), platform.python_version()): 1},
+            {(__version__, platform.python_version()): 1},
         )
         yield _gauge("raymc_threads", "Threads of this process.", (), {(): threading.active_count()})
 
@@ -160,10 +160,3 @@ def _gauge(
         if value is not None:
             family.add_metric(words, float(value))
     return family
-
-
-def _version() -> str:
-    try:
-        return version("ray-multicluster-scheduler")
-    except PackageNotFoundError:  # run from a directory
-        return "unknown"
