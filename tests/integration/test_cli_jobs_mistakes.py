@@ -41,7 +41,7 @@ SUBMIT = {
     "unknown key": (["submit", "--runtime-env-json", '{"pipp": []}', "--", "ls"], "pipp"),
     "no such directory": (["submit", "--working-dir", "nowhere", "--", "ls"], "nowhere"),
     "array of nothing": (["submit", "--array", "5-1", "--", "echo {i}"], "'5-1' holds no index"),
-    "array of words": (["submit", "--array", "a-b", "--", "echo {i}"], "--array wants indices such as"),
+    "array of words": (["submit", "--array", "a-b", "--", "echo {i}"], "an array wants indices such as"),
     "array too large": (["submit", "--array", "0-99999", "--", "echo {i}"], "would be 100000 jobs"),
     "array without a place": (["submit", "--array", "0-9", "--", "echo"], "the command holds no {i}"),
     "JSON while waiting": (["submit", "--json", "--", "ls"], "--json goes with --no-wait or --dry-run"),

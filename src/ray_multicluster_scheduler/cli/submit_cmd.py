@@ -10,7 +10,6 @@ import typer
 
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli import submit_options as option
-from ray_multicluster_scheduler.cli.arrays import array_of, parse_array
 from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
 from ray_multicluster_scheduler.cli.options import ConfigOption, find_jobs, opened
 from ray_multicluster_scheduler.cli.packing import packing_display
@@ -35,6 +34,7 @@ from ray_multicluster_scheduler.cli.waiting import (
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler

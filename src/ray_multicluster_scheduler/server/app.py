@@ -12,16 +12,25 @@ from fastapi import FastAPI
 
 from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server import errors, health
+from ray_multicluster_scheduler.server import docs_page, errors, health
+from ray_multicluster_scheduler.server.body_limit import LimitedBody
 from ray_multicluster_scheduler.server.local_caller import LocalCaller
 from ray_multicluster_scheduler.server.metrics import add_metrics
 from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.server.request_log import RequestLog
+from ray_multicluster_scheduler.server.v1 import clusters, events, job, jobs, streams
 from ray_multicluster_scheduler.server.watching import watching
 
+#: The first that matches answers: words like `find` come before ids.
 ROUTERS = (
     health.router,
-)  # fmt: skip
+    docs_page.router,
+    jobs.router,
+    streams.router,
+    events.router,
+    job.router,
+    clusters.router,
+)
 
 
 def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> FastAPI:
@@ -32,6 +41,7 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
         version=__version__,
         docs_url=None,  # FastAPI's own pages load their parts from another host
         redoc_url=None,
+        responses={"default": {"model": errors.ErrorAnswer, "description": "Something went wrong."}},
         lifespan=_lifespan,
     )
     app.state.scheduler = scheduler
@@ -42,6 +52,7 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
         app.include_router(router)
     errors.install(app)
     # The last one added is the first to see a request.
+    app.add_middleware(LimitedBody)
     app.add_middleware(LocalCaller)
     app.add_middleware(RequestLog)
     add_metrics(app, scheduler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 from starlette.requests import HTTPConnection
@@ -23,10 +23,10 @@ def caller_of(connection: HTTPConnection) -> Caller:
     return cast(Caller, connection.state.caller)
 
 
-def allowed(role: Role) -> Callable[[HTTPConnection], LocalService]:
+def allowed(role: Role) -> Callable[[HTTPConnection], Awaitable[LocalService]]:
     """Return the dependency of a route that needs this role: the service as the caller sees it."""
 
-    def service(connection: HTTPConnection) -> LocalService:
+    async def service(connection: HTTPConnection) -> LocalService:
         caller = caller_of(connection)
         if not caller.may(role):
             raise Forbidden(

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -50,6 +51,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.RemoteJobNotFound: 502,
     errors.ServerError: 502,
     errors.ServerUnreachable: 502,
+    errors.ServerLost: 502,
     errors.ServerTimeout: 504,
     errors.ServerBadAnswer: 502,
     errors.PipelineFailed: 500,
@@ -67,6 +69,20 @@ RETRY_AFTER_S = {429: "5", 503: "1"}
 def status_of(error: errors.SchedulerError) -> int:
     """Return the status of an error: that of its own class, or of the nearest one above it."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+class Failure(BaseModel):
+    """What went wrong: the name of the error, a sentence for people, data for programs."""
+
+    type: str
+    message: str
+    details: dict[str, Any]
+
+
+class ErrorAnswer(BaseModel):
+    """The answer to a request that failed."""
+
+    error: Failure
 
 
 def error_body(kind: str, message: str, **details: Any) -> dict[str, Any]:

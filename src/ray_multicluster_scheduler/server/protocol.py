@@ -11,9 +11,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 log = logging.getLogger(__name__)
 
 #: All of a request before its body: the line and the headers.
-MOST_HEAD_BYTES = 64 * 2**10
+MOST_HEAD_BYTES = 32 * 2**10
 #: How long a client may take for it, from connecting or from its first byte.
 HEAD_TIMEOUT_S = 20.0
+TOO_LONG = b"431 Request Header Fields Too Large"
 
 
 class CarefulProtocol(HttpToolsProtocol):
@@ -43,7 +44,7 @@ class CarefulProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         super().data_received(data)
         if self._in_head and self._head_bytes > MOST_HEAD_BYTES:
-            self._refuse(b"431 Request Header Fields Too Large")
+            self._refuse(TOO_LONG)
 
     def on_message_begin(self) -> None:
         """Begin with the head of a request."""
@@ -52,6 +53,9 @@ class CarefulProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Go on to the body, which the application limits."""
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MOST_HEAD_BYTES:
+            self._refuse(TOO_LONG)
+            raise ValueError("the head of a request is too long")  # ends the parser
         self._in_head, self._head_bytes = False, 0
         self._be_patient()
         super().on_headers_complete()

@@ -70,7 +70,7 @@ class JobRequest(BaseModel):
     entrypoint_resources: _Amounts = Field(None, description="Passed on to Ray for the driver itself.")
     group: str | None = Field(None, description="A name that jobs of one batch share.")
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, /, **given: Any) -> None:
         """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing."""
         try:
             super().__init__(**{name: value for name, value in given.items() if value is not None})

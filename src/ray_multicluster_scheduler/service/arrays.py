@@ -1,4 +1,4 @@
-"""Job arrays: `--array 0-199` and `{i}` in the command make one group of many jobs."""
+"""Job arrays: indices such as `0-199` and `{i}` in the command make one group of many jobs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.request import JobRequest
 
-
 #: Replaced by the index, in the command and in the name.
 PLACEHOLDER = "{i}"
 #: More is a slip of the finger: a head starts about one job per second.
 MOST_JOBS = 10_000
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+#: Longer numbers are none.
+_RANGE = re.compile(r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,15}))?)?")
 
 
 def parse_array(text: str) -> list[int]:
@@ -26,16 +26,16 @@ def parse_array(text: str) -> list[int]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise InvalidRequest(f"--array wants indices such as 0-199, 0-9,20 or 0-100:10, not {text!r}")
+            raise InvalidRequest(f"an array wants indices such as 0-199, 0-9,20 or 0-100:10, not {text!r}")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step < 1:
-            raise InvalidRequest(f"--array: {part.strip()!r} holds no index; write the smaller number first")
+            raise InvalidRequest(f"array: {part.strip()!r} holds no index; write the smaller number first")
         indices = range(first, last + 1, step)
         if len(indices) > MOST_JOBS:
-            raise InvalidRequest(f"--array: {text!r} would be {len(indices)} jobs; {MOST_JOBS} are the most")
+            raise InvalidRequest(f"array: {text!r} would be {len(indices)} jobs; {MOST_JOBS} are the most")
         found.update(dict.fromkeys(indices))
     if len(found) > MOST_JOBS:
-        raise InvalidRequest(f"--array: {text!r} would be {len(found)} jobs; {MOST_JOBS} are the most")
+        raise InvalidRequest(f"array: {text!r} would be {len(found)} jobs; {MOST_JOBS} are the most")
     return list(found)
 
 
@@ -43,7 +43,7 @@ def array_of(request: JobRequest, indices: Sequence[int]) -> list[JobRequest]:
     """Return one request per index; they share a group, and their ids are the group's and the index."""
     if PLACEHOLDER not in request.entrypoint:
         raise InvalidRequest(
-            f"--array: the command holds no {PLACEHOLDER}, so all {len(indices)} jobs would do the same; "
+            f"array: the command holds no {PLACEHOLDER}, so all {len(indices)} jobs would do the same; "
             f"write {PLACEHOLDER} where the index belongs: -- python /data/work.py --part {PLACEHOLDER}"
         )
     group = request.submission_id or f"array_{uuid.uuid4().hex[:12]}"

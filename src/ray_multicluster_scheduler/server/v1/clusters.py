@@ -1,0 +1,39 @@
+"""Clusters, and who schedules."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends
+
+from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.v1 import bodies
+from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.views import LeaderView
+
+router = APIRouter(prefix="/api/v1", tags=["clusters"])
+Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
+Operating = Annotated[LocalService, Depends(allowed(Role.OPERATE))]
+
+
+@router.get("/clusters", summary="Every cluster, with what was last seen of it")
+def clusters(service: Reading) -> bodies.ClusterList:
+    """Return every configured cluster; what is unknown is null."""
+    return bodies.ClusterList(clusters=service.clusters())
+
+
+@router.post("/clusters/{name}/{action}", summary="Take a cluster out of service, or back")
+def drain(
+    service: Operating, name: str, action: Literal["drain", "undrain"], given: bodies.Drain | None = None
+) -> bodies.Drained:
+    """Let a cluster have no new jobs, or let it have them again; what runs there may end."""
+    drained = action == "drain"
+    service.set_drained(name, drained=drained, reason="" if given is None else given.reason)
+    return bodies.Drained(cluster=name, drained=drained)
+
+
+@router.get("/leader", summary="Who schedules now")
+def leader(service: Reading) -> LeaderView | None:
+    """Return the process that schedules now; null: nobody does."""
+    return service.leader()

@@ -1,0 +1,61 @@
+"""One job: all that is known of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import HTTPConnection
+
+from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.v1 import bodies
+from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.local import EVENTS, LocalService
+from ray_multicluster_scheduler.service.views import Explanation, JobDetail
+
+router = APIRouter(prefix="/api/v1/jobs/{submission_id}", tags=["one job"])
+Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
+
+
+@router.get("", summary="All that is known of a job")
+async def detail(service: Reading, connection: HTTPConnection, submission_id: str) -> JobDetail:
+    """Return a job with its attempts and the log so far."""
+    # The log may have to come from a cluster, and one that is slow must not take the threads of the others.
+    return await to_thread.run_sync(
+        partial(service.detail, submission_id), limiter=connection.app.state.cluster_threads
+    )
+
+
+@router.get("/events", summary="What has happened to a job")
+def events(
+    service: Reading,
+    submission_id: str,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only what came after this event.")] = 0,
+    limit: Annotated[int, Query(ge=0, le=bodies.MOST_EVENTS)] = EVENTS,
+) -> bodies.EventList:
+    """Return every move of a job, in order."""
+    return bodies.EventList(events=service.events(submission_id, after=after, limit=limit))
+
+
+@router.get("/logs", summary="The log of a job")
+async def logs(
+    service: Reading,
+    connection: HTTPConnection,
+    submission_id: str,
+    attempt: Annotated[
+        int | None, Query(ge=0, le=2**31, description="Which attempt; the last one by default.")
+    ] = None,
+) -> bodies.Log:
+    """Return the log of an attempt, from its cluster while it runs."""
+    found = await to_thread.run_sync(
+        partial(service.log, submission_id, attempt), limiter=connection.app.state.cluster_threads
+    )
+    return bodies.Log(logs=found)
+
+
+@router.get("/explain", summary="Why a job is where it is")
+def explain(service: Reading, submission_id: str) -> Explanation:
+    """Say why a job is where it is, and what would let it start."""
+    return service.explain(submission_id)

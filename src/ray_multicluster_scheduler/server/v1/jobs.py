@@ -1,0 +1,136 @@
+"""Jobs: submit, find, list, stop, run again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import HTTPConnection
+
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.server.callers import allowed, caller_of
+from ray_multicluster_scheduler.server.v1 import bodies
+from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.arrays import array_of, parse_array
+from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, PAGE_JOBS, JobQuery
+from ray_multicluster_scheduler.service.views import JobPage, JobView, PlanView, PruneView
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"])
+Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
+Submitting = Annotated[LocalService, Depends(allowed(Role.SUBMIT))]
+Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
+States = Annotated[list[JobState] | None, Query(description="In one of these states.")]
+
+
+@router.get("/jobs", summary="List jobs, newest first")
+def list_jobs(
+    service: Reading,
+    state: States = None,
+    user: str | None = None,
+    cluster: str | None = None,
+    job_id: str | None = None,
+    group: str | None = None,
+    tag: str | None = None,
+    since: Annotated[
+        float | None, Query(allow_inf_nan=False, description="Accepted at or after this time (epoch).")
+    ] = None,
+    text: Annotated[str | None, Query(description="A part of the id, the name or the command.")] = None,
+    limit: Annotated[int, Query(ge=0, le=MOST_PAGE_JOBS)] = PAGE_JOBS,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
+) -> JobPage:
+    """Return jobs that match every given filter; `next_cursor` gets the following ones."""
+    return service.list_jobs(
+        JobQuery(
+            states=None if state is None else tuple(state),
+            user=user,
+            cluster=cluster,
+            job_id=job_id,
+            group=group,
+            tag=tag,
+            since=since,
+            text=text,
+            limit=limit,
+            cursor=cursor,
+        )
+    )
+
+
+@router.post("/jobs", status_code=201, summary="Submit a job")
+def submit(service: Submitting, connection: HTTPConnection, job: bodies.JobBody) -> JobView:
+    """Accept a job; it is on disk when this answers.
+
+    Whoever repeats a request whose answer was lost gives a `submission_id` or an `idempotency_key`.
+    """
+    return service.submit([job.request(caller_of(connection))])[0]
+
+
+@router.post("/jobs/batch", status_code=201, summary="Submit several jobs, all or none")
+def submit_batch(service: Submitting, connection: HTTPConnection, batch: bodies.Batch) -> bodies.JobList:
+    """Accept jobs in one transaction."""
+    caller = caller_of(connection)
+    return bodies.JobList(jobs=service.submit([job.request(caller) for job in batch.jobs]))
+
+
+@router.post("/jobs/array", status_code=201, summary="Submit an array of jobs")
+def submit_array(service: Submitting, connection: HTTPConnection, array: bodies.Array) -> bodies.JobList:
+    """Accept one job for each index; they share a group."""
+    request = array.job.request(caller_of(connection))
+    return bodies.JobList(jobs=service.submit(array_of(request, parse_array(array.indices))))
+
+
+@router.post("/plan", summary="Say what would happen to a job")
+def plan(service: Submitting, connection: HTTPConnection, job: bodies.JobBody) -> PlanView:
+    """Say where a job would go if it were submitted now; nothing is stored or sent."""
+    return service.plan(job.request(caller_of(connection)))
+
+
+@router.get("/jobs/find", summary="Find jobs by a word")
+def find(service: Reading, word: str) -> bodies.JobList:
+    """Return the jobs that a word means: an id or its beginning, a `job_id`, a group."""
+    return bodies.JobList(jobs=service.find(word))
+
+
+@router.post("/jobs/find-each", summary="Find one job for each word")
+def find_each(service: Reading, given: bodies.Words) -> bodies.JobList:
+    """Return for each word the job with this id, else the newest with this `job_id`."""
+    return bodies.JobList(jobs=service.find_each(given.words))
+
+
+@router.post("/jobs/get-many", summary="Get several jobs by their ids")
+def get_many(service: Reading, given: bodies.SubmissionIds) -> bodies.JobsById:
+    """Return the known ones among these ids."""
+    return bodies.JobsById(jobs=service.get_many(given.submission_ids))
+
+
+@router.post("/jobs/stop", summary="Stop jobs")
+def stop(service: Submitting, given: bodies.Stop) -> bodies.JobList:
+    """Ask for jobs to be stopped, wherever they are; returns them as they are now."""
+    return bodies.JobList(jobs=service.stop(given.submission_ids, reason=given.reason))
+
+
+@router.post("/jobs/retry", summary="Run jobs again")
+def retry(service: Submitting, given: bodies.SubmissionIds) -> bodies.JobList:
+    """Accept new jobs that do the same as those of these that have failed or were stopped."""
+    return bodies.JobList(jobs=service.retry(given.submission_ids))
+
+
+@router.get("/counts", summary="Count jobs by state")
+def counts(service: Reading, state: States = None) -> bodies.Counts:
+    """Return how many jobs are in each of these states; without any, in every state."""
+    return bodies.Counts(counts=service.counts(list(JobState) if state is None else state))
+
+
+@router.get("/queue", summary="What waits, the next one first")
+def queue(
+    service: Reading, limit: Annotated[int, Query(ge=0, le=MOST_PAGE_JOBS)] = MOST_PAGE_JOBS
+) -> bodies.JobList:
+    """Return what may start now, in its order, then what waits for something else than room."""
+    return bodies.JobList(jobs=service.queue(limit=limit))
+
+
+@router.post("/prune", summary="Remove old history")
+def prune(service: Administering, given: bodies.Prune | None = None) -> PruneView:
+    """Remove jobs that ended long ago, by the settings or by these rules; or say what would go."""
+    asked = given or bodies.Prune()
+    return service.prune(older_than_s=asked.older_than_s, keep=asked.keep, dry_run=asked.dry_run)
