@@ -165,6 +165,7 @@ class JobStore(Protocol):
         cluster: str | None = None,
         name: str | None = None,
         group: str | None = None,
+        parent: str | None = None,
         tag: str | None = None,
         since: float | None = None,
         before: int | None = None,
@@ -229,7 +230,10 @@ class JobStore(Protocol):
     def request_stop(
         self, submission_ids: Sequence[str], *, now: float, reason: str, audit: AuditEntry | None = None
     ) -> tuple[Job, ...]:
-        """Set the target of these jobs to STOPPED; jobs that ended stay. Returns their rows."""
+        """Set the target of these jobs to STOPPED; jobs that ended stay. Returns their rows.
+
+        Of a job with `stop_children`, the open jobs of the same user that have it as `parent` follow.
+        """
 
     def attempts(self, submission_id: str) -> tuple[Attempt, ...]:
         """Return all attempts of a job, oldest first."""

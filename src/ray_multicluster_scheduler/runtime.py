@@ -29,6 +29,7 @@ from ray_multicluster_scheduler.inspection.apart import begin_apart
 from ray_multicluster_scheduler.inspection.fresh import FreshLook
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.policy.job_address import with_address
 from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
@@ -84,6 +85,8 @@ class Scheduler:
         self._environ = environ
         self._crash_point = crash_point
         self.clock = SystemClock()
+        #: Where jobs reach the server that this scheduler is behind; set before anything is opened.
+        self.job_address: str | None = None
         #: The name under which its engine takes the lease.
         self.holder = holder_name()
         self._process = os.getpid()
@@ -246,6 +249,7 @@ class Scheduler:
         store = open_store(self.directory)
         packages = PackageStore(self.directory / "packages")
         config = _with_packed_environments(self.config, packages)
+        config = replace(config, clusters=with_address(config.clusters, self.job_address))
         hub = EventHub(store, self.clock)
         jobs = JobService(config, store, self.clock, hub)
         tokens = Tokens(store.access, self.clock)

@@ -307,6 +307,8 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
     store.close()
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        connection.execute("DROP INDEX ix_jobs_parent")
+        connection.execute("ALTER TABLE jobs DROP COLUMN parent")
         connection.execute("DROP TABLE tokens")
         connection.execute("DROP TABLE audit")
         connection.execute("DROP INDEX ix_jobs_user")

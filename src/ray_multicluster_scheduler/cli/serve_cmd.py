@@ -9,6 +9,7 @@ import typer
 
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption
+from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 #: The defaults of `server.options.ServerOptions`, which a TAB must not import; a test compares them.
@@ -24,6 +25,10 @@ def serve(
     port: Annotated[
         int, typer.Option(metavar="NUMBER", min=0, max=65535, help="Where to listen; 0: any free port.")
     ] = PORT,
+    public_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where jobs and other machines reach it; told to every job."),
+    ] = None,
     store: Annotated[
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Where jobs are kept, instead of the place of this file."),
@@ -51,9 +56,17 @@ def serve(
     options = late.ServerOptions(
         host=host,
         port=port,
+        public_url=None if public_url is None else _url(public_url),
         ssl_certfile=ssl_certfile,
         ssl_keyfile=ssl_keyfile,
         insecure_http=insecure_http,
     )
     scheduler = late.Scheduler.open(config, directory=store)
     late.serve(scheduler, options, say=lambda line: typer.echo(line, err=True))
+
+
+def _url(given: str) -> str:
+    try:
+        return server_url(given)
+    except ValueError as error:
+        raise InvalidRequest(f"--public-url: {error}") from None

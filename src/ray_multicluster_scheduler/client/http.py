@@ -62,6 +62,8 @@ _SHOWN_AS_ASKED = (
     "on_unreachable",
     "idempotency_key",
     "group",
+    "parent",
+    "stop_children",
 )
 #: A stream that ended so is taken up again.
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout)
@@ -164,6 +166,7 @@ class HttpService:
             "cluster": arguments.text_or_none("cluster", query.cluster),
             "job_id": arguments.text_or_none("job_id", query.job_id),
             "group": arguments.text_or_none("group", query.group),
+            "parent": arguments.text_or_none("parent", query.parent),
             "tag": arguments.text_or_none("tag", query.tag),
             "since": query.since,
             "text": arguments.text_or_none("text", query.text),

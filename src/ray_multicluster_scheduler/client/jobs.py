@@ -10,7 +10,7 @@ from typing import Any
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.client.scope import remember
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.user import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
@@ -48,6 +48,8 @@ def submit_job(
     entrypoint_resources: Mapping[str, float] | None = None,
     idempotency_key: str | None = None,
     group: str | None = None,
+    parent: str | None = None,
+    stop_children: bool = False,
 ) -> str:
     """Accept a job and return its submission id. It is durable when this returns; a cluster is found later.
 
@@ -76,6 +78,8 @@ def submit_job(
         entrypoint_resources: Custom resources by name.
         idempotency_key: A second submit with the same key returns the first job instead of making another.
         group: A name that jobs of one batch share.
+        parent: The job whose program submits this one; inside a job, that job.
+        stop_children: Whoever stops this job stops what its program has submitted, too.
 
     Raises:
         RuntimeError: No configuration was found.
@@ -160,6 +164,7 @@ def list_jobs(
     tag: str | None = None,
     limit: int | None = 100,
     job_id: str | None = None,
+    parent: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
     query = JobQuery(
@@ -169,6 +174,7 @@ def list_jobs(
         job_id=job_id,
         group=group,
         tag=tag,
+        parent=parent,
     )
     found = all_jobs(working_scheduler().service, query, limit=limit)
     return [job.model_dump(mode="json") for job in found]
@@ -209,7 +215,7 @@ def _request(arguments: Mapping[str, Any]) -> JobRequest:
     given = {name: value for name, value in arguments.items() if value is not None}
     if unknown := given.keys() - inspect.signature(submit_job).parameters.keys():
         raise InvalidRequest(f"submit_job has no argument {sorted(unknown)[0]!r}")
-    return JobRequest(**{"user": this_user(), **given})
+    return JobRequest(**{"user": this_user(), "parent": this_job(), **given})
 
 
 def _state(word: str) -> JobState:

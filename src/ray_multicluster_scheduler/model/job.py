@@ -58,6 +58,10 @@ class JobSpec:
     idempotency_key: str | None = None
     #: Jobs of one array share it.
     group: str | None = None
+    #: The submission id of the job whose program has submitted this one.
+    parent: str | None = None
+    #: Whoever stops this job stops what its program has submitted, too.
+    stop_children: bool = False
 
     @property
     def own_name(self) -> str | None:

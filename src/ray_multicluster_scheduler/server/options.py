@@ -20,6 +20,8 @@ class ServerOptions:
     host: str = LOOPBACK
     #: 0: any free one.
     port: int = PORT
+    #: The address that other machines know this server by; jobs are told it. None: the one it listens on.
+    public_url: str | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
     #: Listen beyond this machine without TLS, because a proxy in front of this server has it.

@@ -36,6 +36,7 @@ def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
     check_may_bind(options.host, has_tokens=False, tls=options.tls, insecure_http=options.insecure_http)
     with _listening(options) as listener, _logging():
         try:
+            scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
             scheduler.start()
             for line in doors(scheduler, options, listener.getsockname()[1]):
                 say(line)

@@ -164,6 +164,7 @@ class LocalService:
             cluster=arguments.text_or_none("cluster", query.cluster),
             name=arguments.text_or_none("job_id", query.job_id),
             group=arguments.text_or_none("group", query.group),
+            parent=arguments.text_or_none("parent", query.parent),
             tag=arguments.text_or_none("tag", query.tag),
             since=query.since,
             text=arguments.text_or_none("text", query.text),

@@ -27,6 +27,8 @@ class JobQuery:
     cluster: str | None = None
     job_id: str | None = None
     group: str | None = None
+    #: Submitted by the program of this job.
+    parent: str | None = None
     tag: str | None = None
     #: Accepted at or after this time.
     since: float | None = None

@@ -69,6 +69,10 @@ class JobRequest(BaseModel):
     entrypoint_memory: int | None = Field(None, description="Bytes; passed on to Ray for the driver itself.")
     entrypoint_resources: _Amounts = Field(None, description="Passed on to Ray for the driver itself.")
     group: str | None = Field(None, description="A name that jobs of one batch share.")
+    parent: str | None = Field(None, description="The job whose program submits this one, by submission id.")
+    stop_children: bool = Field(
+        default=False, description="Whoever stops this job stops what its program has submitted, too."
+    )
 
     def __init__(self, /, **given: Any) -> None:
         """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing."""
@@ -101,10 +105,17 @@ class JobRequest(BaseModel):
     def _is_a_name(cls, given: Any) -> Any:
         return arguments.text_or_none("job_id", given or None)
 
-    @field_validator("submission_id", mode="before")
+    @field_validator("submission_id", "parent", mode="before")
     @classmethod
-    def _is_an_id(cls, given: Any) -> Any:
-        return None if given is None else _submission_id(given)
+    def _is_an_id(cls, given: Any, info: ValidationInfo) -> Any:
+        return None if given is None else _submission_id(str(info.field_name), given)
+
+    @field_validator("stop_children", mode="before")
+    @classmethod
+    def _is_yes_or_no(cls, given: Any) -> Any:
+        if not isinstance(given, bool):
+            raise InvalidRequest(f"stop_children must be True or False, not {arguments.shown(given)}")
+        return given
 
     @field_validator("tags", "depends_on", mode="before")
     @classmethod
@@ -184,6 +195,8 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
         on_unreachable=request.on_unreachable,
         idempotency_key=request.idempotency_key,
         group=request.group,
+        parent=request.parent,
+        stop_children=request.stop_children,
     )
     _check_can_be_sent(spec)
     unfit = fits.unfit(spec)
@@ -268,10 +281,10 @@ def sendable(name: str, value: object) -> None:
         )
 
 
-def _submission_id(given: Any) -> str:
+def _submission_id(name: str, given: Any) -> str:
     if not isinstance(given, str) or not SUBMISSION_ID.fullmatch(given):
         raise InvalidRequest(
-            f"submission_id {arguments.shown(given)} must be 1 to 128 letters, digits, '_', '.', '-', "
+            f"{name} {arguments.shown(given)} must be 1 to 128 letters, digits, '_', '.', '-', "
             "beginning with a letter, a digit or '_': other ids leave a job on a Ray cluster that cannot be "
             "deleted"
         )

@@ -175,6 +175,8 @@ def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
         "metadata": {key: redact_text(value, secrets) for key, value in spec.metadata.items()},
         "tags": spec.tags,
         "group": spec.group,
+        "parent": spec.parent,
+        "stop_children": spec.stop_children,
         "priority": spec.priority,
         "depends_on": spec.depends_on,
         "preferred_cluster": spec.preferred_cluster,

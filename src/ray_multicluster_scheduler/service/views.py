@@ -47,6 +47,9 @@ class JobView(View):
     metadata: dict[str, str]
     tags: tuple[str, ...]
     group: str | None
+    #: The job whose program has submitted it, and whether what its own program submits is stopped with it.
+    parent: str | None
+    stop_children: bool
     priority: int
     depends_on: tuple[str, ...]
     preferred_cluster: str | None

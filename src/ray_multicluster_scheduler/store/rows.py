@@ -60,6 +60,7 @@ def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, A
         "priority": spec.priority,
         "name": spec.name,
         "group": spec.group,
+        "parent": spec.parent,
         "idempotency_key": spec.idempotency_key,
         "accepted_at": now,
         "changed_at": now,

@@ -102,6 +102,7 @@ class SqlStore:
         cluster: str | None = None,
         name: str | None = None,
         group: str | None = None,
+        parent: str | None = None,
         tag: str | None = None,
         since: float | None = None,
         before: int | None = None,
@@ -109,7 +110,7 @@ class SqlStore:
         limit: int | None = None,
     ) -> tuple[Job, ...]:
         """Return jobs, newest first, that match every given filter."""
-        equal = {"user": user, "cluster": cluster, "name": name, "group": group}
+        equal = {"user": user, "cluster": cluster, "name": name, "group": group, "parent": parent}
         with self._database.read() as tx:
             return queue.list_jobs(
                 tx,

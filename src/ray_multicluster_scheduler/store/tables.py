@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0006_pre"
+REVISION = "0007_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -126,6 +126,7 @@ jobs = Table(
     Column("avoid", JSON, nullable=False),
     # One more copy from the spec, the user's `job_id`; later columns stand at the end of an existing table.
     Column("name", Text),
+    Column("parent", Text),
     _one_of("state", JobState),
     _one_of("target", Target),
     Index("ix_jobs_state", "state", "seq"),
@@ -135,6 +136,7 @@ jobs = Table(
     # By age within one name or group: SQLite keeps the row's number, `seq`, in every index.
     _partial_index("ix_jobs_name", "name", where="name IS NOT NULL"),
     _partial_index("ix_jobs_group", "group", where='"group" IS NOT NULL'),
+    _partial_index("ix_jobs_parent", "parent", where="parent IS NOT NULL"),
     # With both columns, so that SQLite prefers it to the one above.
     _partial_index("ix_jobs_stopping", "state", "target", where="target = 'STOPPED'"),
     _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
