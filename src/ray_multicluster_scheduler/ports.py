@@ -272,6 +272,13 @@ class JobStore(Protocol):
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
         """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
 
+    def delete(self, submission_ids: Sequence[str], *, audit: AuditEntry | None = None) -> None:
+        """Remove ended jobs with their attempts, events and logs, all or none; their ids are free again.
+
+        `JobNotFound` for an unknown id, `InvalidRequest` for a job that has not ended, `DependencyProblem`
+        for one that open jobs wait for.
+        """
+
     def set_drained(
         self, cluster: str, *, drained: bool, reason: str, now: float, audit: AuditEntry | None = None
     ) -> None:

@@ -29,6 +29,7 @@ from ray_multicluster_scheduler.inspection.apart import begin_apart
 from ray_multicluster_scheduler.inspection.fresh import FreshLook
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.job_address import with_address
 from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import RayApi
@@ -40,6 +41,7 @@ from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.local import LocalService, Rooms
 from ray_multicluster_scheduler.service.tokens import Tokens
+from ray_multicluster_scheduler.service.uploaded import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 if TYPE_CHECKING:
@@ -270,6 +272,7 @@ class Scheduler:
                     self._engine is not None or store.leader(now=self.clock.now()) is not None
                 ),
             ),
+            uploads=Uploads(self.directory / "uploads", packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
             tokens=tokens,
         )

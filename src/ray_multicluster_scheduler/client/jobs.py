@@ -46,6 +46,7 @@ def submit_job(
     entrypoint_num_gpus: float | None = None,
     entrypoint_memory: int | None = None,
     entrypoint_resources: Mapping[str, float] | None = None,
+    entrypoint_label_selector: Mapping[str, str] | None = None,
     idempotency_key: str | None = None,
     group: str | None = None,
     parent: str | None = None,
@@ -58,7 +59,7 @@ def submit_job(
         runtime_env: The job's own environment; the chosen cluster's comes first, the job's keys win.
         job_id: Your own name for the job; `job_<uuid>` by default. Several may have the same one, such as
             those of every night: it means the newest of them, wherever a submission id is asked for.
-        metadata: Text that travels with the job.
+        metadata: Text that travels with the job. Keys such as `raymc.priority` are options too.
         submission_id: The id to use; `sub_<uuid>` by default.
         preferred_cluster: Goes first; another cluster is taken when it cannot have the job now.
         resource_requirements: `CPU`, `GPU`, `memory` (GiB, or bytes from 2**20) and custom names: what the
@@ -72,10 +73,11 @@ def submit_job(
         user: Whose job it is, for fair shares; the user of this process by default.
         on_unreachable: When its cluster falls silent: "wait" for it, "fail", or the number of seconds after
             which the job is started elsewhere although the first run may go on.
-        entrypoint_num_cpus: Passed on to Ray for the driver itself, as are the next three.
+        entrypoint_num_cpus: Passed on to Ray for the driver itself, as are the next four.
         entrypoint_num_gpus: See Ray's `submit_job`.
         entrypoint_memory: Bytes.
         entrypoint_resources: Custom resources by name.
+        entrypoint_label_selector: Labels of the nodes that the driver may run on.
         idempotency_key: A second submit with the same key returns the first job instead of making another.
         group: A name that jobs of one batch share.
         parent: The job whose program submits this one; inside a job, that job.

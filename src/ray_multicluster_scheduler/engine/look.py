@@ -113,8 +113,7 @@ class Looker:
         return {
             remote.submission_id: remote
             for job in jobs
-            if (remote := by_id.get(job.remote_id or ""))
-            and is_ours(remote, job.submission_id, origin=origin)
+            if (remote := by_id.get(job.remote_id or "")) and is_ours(remote, job, origin=origin)
         }
 
     async def _list(self, remote_ids: frozenset[str]) -> tuple[RemoteJob, ...] | None:

@@ -154,6 +154,7 @@ class Placer:
             target,
             context.config.clusters,
             origin=context.store.store_id,
+            seq=job.seq,
         )
         self._requests[job.submission_id] = request
         return Transition(

@@ -111,6 +111,7 @@ class Sender:
             self._spec,
             self._context.config.clusters,
             origin=self._context.store.store_id,
+            seq=job.seq,
         )
 
     async def _packed(self, request: RemoteSubmit) -> RemoteSubmit:
@@ -155,7 +156,7 @@ class Sender:
             remote = await self._api.get_job(job.remote_id)
         except RemoteJobNotFound:
             return False
-        if is_ours(remote, job.submission_id, origin=self._context.store.store_id):
+        if is_ours(remote, job, origin=self._context.store.store_id):
             await self._accepted(job, f"cluster {self._spec.name!r} was found to have it")
         else:
             reason = (

@@ -46,6 +46,7 @@ class JobSpec:
     #: Bytes, as Ray has it.
     entrypoint_memory: int | None = None
     entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
+    entrypoint_label_selector: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     depends_on: tuple[str, ...] = ()
     #: Retries after the user's own program failed; infrastructure failures have their own budget.

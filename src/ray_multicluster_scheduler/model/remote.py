@@ -47,6 +47,7 @@ class RemoteSubmit:
     entrypoint_num_gpus: float | None = None
     entrypoint_memory: int | None = None
     entrypoint_resources: Mapping[str, float] | None = None
+    entrypoint_label_selector: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

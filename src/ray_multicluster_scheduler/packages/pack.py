@@ -73,7 +73,7 @@ def pack_tree(
     if full or target.tell() >= max_bytes:  # the list of names at the end of a zip counts too
         raise too_large(tree, max_bytes)
     sha256, size = _digest(target)
-    return Packed(name=_zip_name(sha256), sha256=sha256, size=size, files=len(tree.entries))
+    return Packed(name=_archive_name(sha256, ".zip"), sha256=sha256, size=size, files=len(tree.entries))
 
 
 def copy_archive(path: Path, target: IO[bytes], *, max_bytes: int = MAX_BYTES) -> Packed:
@@ -91,9 +91,16 @@ def copy_archive(path: Path, target: IO[bytes], *, max_bytes: int = MAX_BYTES) -
         )
     if not zipfile.is_zipfile(target):
         raise PackageProblem(f"{path} is not a zip file inside; pack it again")
-    sha256, size = _digest(target)
-    name = _wheel_name(path, sha256) if path.suffix == ".whl" else _zip_name(sha256)
-    return Packed(name=name, sha256=sha256, size=size, files=1)
+    return packed_as(path.name, target)
+
+
+def packed_as(name: str, file: IO[bytes]) -> Packed:
+    """Describe a file that has come as it is: its content decides its name, the given one only its kind."""
+    sha256, size = _digest(file)
+    if name.endswith(".whl"):
+        return Packed(name=_wheel_name(name, sha256), sha256=sha256, size=size, files=1)
+    kind = next((kind for kind in (".tar.gz", ".tar.xz") if name.endswith(kind)), ".zip")
+    return Packed(name=_archive_name(sha256, kind), sha256=sha256, size=size, files=1)
 
 
 def _add(archive: zipfile.ZipFile, entry: TreeEntry, go_on: Callable[[int], bool]) -> bool:
@@ -147,20 +154,20 @@ def _digest(file: IO[bytes]) -> tuple[str, int]:
     return digest.hexdigest(), file.tell()
 
 
-def _zip_name(sha256: str) -> str:
-    return f"_ray_pkg_{sha256[:NAME_DIGITS]}.zip"
+def _archive_name(sha256: str, kind: str) -> str:
+    return f"_ray_pkg_{sha256[:NAME_DIGITS]}{kind}"
 
 
-def _wheel_name(path: Path, sha256: str) -> str:
+def _wheel_name(name: str, sha256: str) -> str:
     """Put the content's hash into the build tag.
 
     A wheel that was built again keeps its file name, and a cluster that has the old one would go on using
     it. The build tag is free for such marks, and pip installs the wheel under either name.
     """
     try:
-        parse_wheel_filename(path.name)
+        parse_wheel_filename(name)
     except InvalidWheelFilename as problem:
-        raise PackageProblem(f"{path}: not the name of a wheel: {problem}") from problem
+        raise PackageProblem(f"{name}: not the name of a wheel: {problem}") from problem
     # name-version[-build]-python-abi-platform; a build tag starts with a digit.
-    distribution, version, *_, python, abi, platform = path.name.split("-")
+    distribution, version, *_, python, abi, platform = name.split("-")
     return f"{distribution}-{version}-0{sha256[:NAME_DIGITS]}-{python}-{abi}-{platform}"

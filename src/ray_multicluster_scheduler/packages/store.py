@@ -12,17 +12,24 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.packages.ignore import RAYIGNORE
-from ray_multicluster_scheduler.packages.pack import MAX_BYTES, Packed, Progress, copy_archive, pack_tree
+from ray_multicluster_scheduler.packages.pack import (
+    MAX_BYTES,
+    Packed,
+    Progress,
+    copy_archive,
+    pack_tree,
+    packed_as,
+)
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 
 #: What a package may be called; nothing with a slash or a leading dot gets near a path.
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(zip|whl)", re.ASCII)
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(zip|whl|tar\.gz|tar\.xz)", re.ASCII)
 #: Some file systems tell time in steps of up to two seconds: a tree changed later than that before it was
 #: listed may change again without any sign, so its fingerprint is not relied on.
 COARSEST_CLOCK_S = 2.0
@@ -72,6 +79,22 @@ class PackageStore:
             packed = copy_archive(path, file, max_bytes=self._max_bytes)
             self._keep(file, packed)
         return packed.name
+
+    def receive(self) -> AbstractContextManager[IO[bytes]]:
+        """Return a temporary file for what is being uploaded; it is gone afterwards unless `keep` took it."""
+        return self._scratch()
+
+    def keep(self, file: IO[bytes], name: str) -> Packed:
+        """Take a file of `receive` that was called so, as it is; nothing is unpacked."""
+        packed = packed_as(name, file)
+        self._keep(file, packed)
+        return packed
+
+    def remove(self, name: str) -> None:
+        """Remove a package that nobody needs any more."""
+        with self._locked():
+            if (path := self.path(name)) is not None:
+                path.unlink()
 
     def path(self, name: str) -> Path | None:
         """Return the file of a package, or None when it is not here."""

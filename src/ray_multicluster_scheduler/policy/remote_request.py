@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.model.job import JobSpec, remote_id_for
+from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
 from ray_multicluster_scheduler.policy.env_vars import (
     ATTEMPT_VAR,
@@ -20,6 +20,8 @@ from ray_multicluster_scheduler.policy.runtime_env import compose
 ORIGIN = "raymc.origin"
 JOB = "raymc.job"
 ATTEMPT = "raymc.attempt"
+#: Tells a job from an earlier one of the same id that was deleted here, and not there.
+SEQ = "raymc.seq"
 
 
 def compose_submit(
@@ -30,6 +32,7 @@ def compose_submit(
     clusters: Sequence[ClusterSpec],
     *,
     origin: str,
+    seq: int | None = None,
 ) -> RemoteSubmit:
     """Compose the request for one attempt on one cluster, or raise `InvalidRuntimeEnv`.
 
@@ -47,17 +50,26 @@ def compose_submit(
         submission_id=remote_id_for(submission_id, attempt),
         entrypoint=map_paths(spec.entrypoint, homes, home),
         runtime_env=compose(target.runtime_env, spec.runtime_env, identity=identity, overlay=True),
-        metadata={**spec.metadata, ORIGIN: origin, JOB: submission_id, ATTEMPT: str(attempt)},
+        metadata={
+            **spec.metadata,
+            ORIGIN: origin,
+            JOB: submission_id,
+            ATTEMPT: str(attempt),
+            **({} if seq is None else {SEQ: str(seq)}),
+        },
         entrypoint_num_cpus=spec.entrypoint_num_cpus,
         entrypoint_num_gpus=spec.entrypoint_num_gpus,
         entrypoint_memory=spec.entrypoint_memory,
         entrypoint_resources=spec.entrypoint_resources or None,
+        entrypoint_label_selector=spec.entrypoint_label_selector or None,
     )
 
 
-def is_ours(remote: RemoteJob, submission_id: str, *, origin: str) -> bool:
+def is_ours(remote: RemoteJob, job: Job, *, origin: str) -> bool:
     """Tell whether a job on a cluster is an attempt of this job of ours, and not somebody else's."""
-    return (remote.metadata.get(ORIGIN), remote.metadata.get(JOB)) == (origin, submission_id)
+    told = remote.metadata
+    same_id = (told.get(ORIGIN), told.get(JOB)) == (origin, job.submission_id)
+    return same_id and told.get(SEQ) in {None, str(job.seq)}  # None: an older version of ours sent it
 
 
 def one_of(remote_ids: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:

@@ -372,6 +372,8 @@ def _body(request: RemoteSubmit) -> dict[str, Any]:
         "entrypoint_num_gpus": request.entrypoint_num_gpus,
         "entrypoint_memory": request.entrypoint_memory,
         "entrypoint_resources": request.entrypoint_resources and dict(request.entrypoint_resources),
+        "entrypoint_label_selector": request.entrypoint_label_selector
+        and dict(request.entrypoint_label_selector),
     }
     return {
         "submission_id": request.submission_id,

@@ -12,7 +12,15 @@ from fastapi import FastAPI
 
 from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server import docs_page, errors, health
+from ray_multicluster_scheduler.server import (
+    docs_page,
+    errors,
+    health,
+    ray_jobs,
+    ray_logs,
+    ray_packages,
+    ray_version,
+)
 from ray_multicluster_scheduler.server.body_limit import LimitedBody
 from ray_multicluster_scheduler.server.local_caller import LocalCaller
 from ray_multicluster_scheduler.server.metrics import add_metrics
@@ -30,6 +38,10 @@ ROUTERS = (
     events.router,
     job.router,
     clusters.router,
+    ray_jobs.router,
+    ray_logs.router,
+    ray_packages.router,
+    ray_version.router,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -16,6 +17,10 @@ MOST = 2**53
 MOST_SECONDS = 100 * 366 * 86_400.0
 #: Metadata comes back with every list of jobs of a cluster.
 MAX_METADATA_BYTES = 64 * 2**10
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}")
+_LABEL_VALUE = re.compile(rf"!?{_LABEL}|!?(?:in)?\({_LABEL}(?:, ?{_LABEL})*\)")
 
 
 def text(name: str, given: Any, *, empty: bool = False) -> str:
@@ -91,8 +96,6 @@ def metadata(given: Any) -> dict[str, str]:
         raise InvalidRequest(
             "metadata holds a number that is too long to be written; give it as text"
         ) from None
-    if reserved := [key for key in pairs if key.startswith("raymc.")]:
-        raise InvalidRequest(f"metadata keys that begin with 'raymc.' are ours; rename {reserved[0]!r}")
     whole_text = "".join(part for pair in pairs.items() for part in pair)
     if "\0" in whole_text or whole_text.encode("utf-8", "replace").decode() != whole_text:
         raise InvalidRequest(
@@ -104,6 +107,21 @@ def metadata(given: Any) -> dict[str, str]:
             f"{MAX_METADATA_BYTES} are taken. Put large values into a file of the working_dir"
         )
     return pairs
+
+
+def label_selector(name: str, given: Any) -> dict[str, str]:
+    """Return which nodes a driver may run on, by their labels, as Ray takes it."""
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"{name} must be a mapping of text, not {shown(given)}")
+    for key, value in given.items():
+        if not isinstance(key, str) or not _LABEL_KEY.fullmatch(key):
+            raise InvalidRequest(f"{name}: Invalid label selector key {shown(key)}")
+        if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+            raise InvalidRequest(
+                f"{name}: Invalid label selector value {shown(value)}; write a label such as 'west', "
+                "'!west', 'in(west,east)' or '!in(west,east)'"
+            )
+    return dict(given)
 
 
 def shown(value: Any) -> str:

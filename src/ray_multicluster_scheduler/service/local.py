@@ -10,15 +10,18 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ClusterError, Forbidden, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments, tail
 from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.administration import Administration
+from ray_multicluster_scheduler.service.delete import delete
 from ray_multicluster_scheduler.service.event_stream import event_stream
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find import find, find_each
@@ -36,6 +39,7 @@ from ray_multicluster_scheduler.service.showing import (
     show_leader,
 )
 from ray_multicluster_scheduler.service.tokens import Tokens
+from ray_multicluster_scheduler.service.uploaded import UploadedPackages
 from ray_multicluster_scheduler.service.views import (
     ClusterView,
     EventView,
@@ -47,6 +51,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     PruneView,
 )
+from ray_multicluster_scheduler.service.whole_log import whole_log
 
 #: Events of one answer when nothing is said.
 EVENTS = 1000
@@ -66,6 +71,8 @@ class Rooms:
     explainer: Explainer
     #: Looks at the clusters where nobody leads; None: what is published is fresh.
     look: Callable[[], Mapping[str, ClusterSnapshot] | None]
+    #: What callers of other processes have uploaded.
+    uploads: Uploads
     #: Runs a coroutine that talks to clusters.
     reach: tail.Reach
     tokens: Tokens
@@ -91,28 +98,31 @@ class KeptPackages:
 class LocalService:
     """Answers one caller from the store. It decides nothing about placement."""
 
-    def __init__(self, rooms: Rooms, caller: Caller) -> None:
+    def __init__(self, rooms: Rooms, caller: Caller, *, remote: bool = False) -> None:
+        """`remote`: the caller is another process, and its packages are what its user has uploaded."""
         self._rooms = rooms
         self._store = rooms.store
         self._jobs = rooms.jobs
         self._caller = caller
+        self._uploaded = UploadedPackages(rooms.uploads, rooms.packages, caller.user) if remote else None
         self._secrets = Secrets(rooms.config.clusters)
         #: Whose jobs exist for this caller; None: everybody's.
         self._only = caller.only
 
     def as_caller(self, caller: Caller) -> LocalService:
-        """Return the same service for somebody else."""
-        return LocalService(self._rooms, caller)
+        """Return the same service for somebody else, in another process."""
+        return LocalService(self._rooms, caller, remote=True)
 
     @property
-    def packages(self) -> KeptPackages:
+    def packages(self) -> KeptPackages | UploadedPackages:
         """Where packed directories go before a job that needs them is submitted."""
-        return KeptPackages(self._rooms.packages)
+        return self._uploaded or KeptPackages(self._rooms.packages)
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
         self._check_users(requests)
-        return self._show(self._jobs.submit(requests, by=self._caller))
+        named = [self._with_content_names(request) for request in requests]
+        return self._show(self._jobs.submit(named, by=self._caller))
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
@@ -126,6 +136,13 @@ class LocalService:
         ids = arguments.words("submission_ids", submission_ids)
         self._check_visible(ids)
         return self._show(self._jobs.stop(ids, reason=reason, by=self._caller))
+
+    def delete(self, submission_ids: Sequence[str]) -> None:
+        """Forget ended jobs, all or none, here and on their clusters; their ids are free again."""
+        ids = arguments.words("submission_ids", submission_ids)
+        self._check_visible(ids)
+        audit = audit_entry(self._caller, "delete", named_ids(ids), now=self._rooms.clock.now())
+        delete(self._rooms.reach, self._store, ids, audit=audit)
 
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
@@ -224,6 +241,15 @@ class LocalService:
             mark = store.wait_for_change(mark, timeout_s=left)
         return newest
 
+    def kept_log(self, submission_id: str) -> str | None:
+        """Return the log of the last attempt if it is kept here: no cluster is asked."""
+        return self._store.load_log(self._get(submission_id).submission_id)
+
+    async def whole_log(self, submission_id: str) -> str:
+        """Return what `tail` has put out by now; of what only a silent cluster has, nothing."""
+        job = await asyncio.to_thread(self._get, submission_id)
+        return await whole_log(self._rooms.reach, self._store, job)
+
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
         self._check_visible([submission_id])
@@ -261,7 +287,8 @@ class LocalService:
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
-        return self._rooms.explainer.plan(request, snapshots=self._rooms.look())
+        named = self._with_content_names(request)
+        return self._rooms.explainer.plan(named, snapshots=self._rooms.look())
 
     def clusters(self) -> tuple[ClusterView, ...]:
         """Return every configured cluster with what was last seen of it."""
@@ -310,6 +337,9 @@ class LocalService:
                     f"this job names the user {request.user!r}, and you are {self._only!r}; leave the user "
                     "out, or use a token with the role 'operate'"
                 )
+
+    def _with_content_names(self, request: JobRequest) -> JobRequest:
+        return request if self._uploaded is None else self._uploaded.localised(request)
 
     def _found(self, words: Sequence[str]) -> tuple[Job, ...]:
         return find_each(self._store, arguments.words("submission_ids", words), only=self._only)

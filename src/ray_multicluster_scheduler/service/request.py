@@ -21,6 +21,7 @@ from ray_multicluster_scheduler.model.resources import parse_requirements
 from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.paths import relative_script
 from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.option_keys import with_options, without_keys
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.policy.views import Fits
@@ -68,6 +69,7 @@ class JobRequest(BaseModel):
     entrypoint_num_gpus: float | None = Field(None, description="Passed on to Ray for the driver itself.")
     entrypoint_memory: int | None = Field(None, description="Bytes; passed on to Ray for the driver itself.")
     entrypoint_resources: _Amounts = Field(None, description="Passed on to Ray for the driver itself.")
+    entrypoint_label_selector: _Texts = Field(None, description="Labels of the nodes the driver may run on.")
     group: str | None = Field(None, description="A name that jobs of one batch share.")
     parent: str | None = Field(None, description="The job whose program submits this one, by submission id.")
     stop_children: bool = Field(
@@ -75,15 +77,21 @@ class JobRequest(BaseModel):
     )
 
     def __init__(self, /, **given: Any) -> None:
-        """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing."""
+        """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing.
+
+        Options may come as keys of the metadata as well (`service/option_keys.py`).
+        """
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        merged, keys = with_options(given, defaults)
         try:
-            super().__init__(**{name: value for name, value in given.items() if value is not None})
+            super().__init__(**{name: value for name, value in merged.items() if value is not None})
         except ValidationError as error:
-            raise _refusal(error) from None
+            raise _refusal(error, keys) from None
 
     def replaced(self, **changes: Any) -> JobRequest:
         """Return the same request with other values, checked again."""
-        return JobRequest(**{**dict(self), **changes})
+        given = {**dict(self), "metadata": without_keys(self.metadata, changes)}
+        return JobRequest(**{**given, **changes})
 
     @field_validator("entrypoint", mode="before")
     @classmethod
@@ -143,6 +151,11 @@ class JobRequest(BaseModel):
     def _is_bytes(cls, given: Any) -> Any:
         return None if given is None else arguments.whole("entrypoint_memory (bytes)", given, least=0)
 
+    @field_validator("entrypoint_label_selector", mode="before")
+    @classmethod
+    def _is_a_selector(cls, given: Any) -> Any:
+        return None if given is None else arguments.label_selector("entrypoint_label_selector", given)
+
     @field_validator("priority", mode="before")
     @classmethod
     def _is_whole(cls, given: Any) -> Any:
@@ -187,6 +200,7 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
         entrypoint_num_gpus=request.entrypoint_num_gpus,
         entrypoint_memory=request.entrypoint_memory,
         entrypoint_resources=parse_requirements(request.entrypoint_resources, name="entrypoint_resources"),
+        entrypoint_label_selector=request.entrypoint_label_selector or {},
         priority=request.priority,
         depends_on=request.depends_on,
         max_retries=request.max_retries,
@@ -207,12 +221,13 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
     return request.submission_id or f"sub_{uuid.uuid4().hex}", spec
 
 
-def _refusal(error: ValidationError) -> InvalidRequest:
-    """Return the first problem in our own words."""
+def _refusal(error: ValidationError, keys: Mapping[str, str]) -> InvalidRequest:
+    """Return the first problem in our own words; what came as a key of the metadata is called by that."""
     problem = error.errors(include_url=False)[0]
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, InvalidRequest):
-        return cause
+        key = keys.get(str(problem["loc"][0]))
+        return type(cause)(f"the metadata key {key!r}: {cause}") if key else cause
     name = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
         guess = nearest(name, JobRequest.model_fields)

@@ -185,6 +185,7 @@ def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
         "entrypoint_num_gpus": spec.entrypoint_num_gpus,
         "entrypoint_memory": spec.entrypoint_memory,
         "entrypoint_resources": dict(spec.entrypoint_resources),
+        "entrypoint_label_selector": dict(spec.entrypoint_label_selector),
         "max_retries": spec.max_retries,
         "timeout_s": spec.timeout_s,
         "queue_timeout_s": spec.queue_timeout_s,

@@ -18,10 +18,16 @@ from ray_multicluster_scheduler.service.hub import EventHub
 
 #: Before a tail that broke off is taken up again.
 PAUSE_S = 0.5
-_ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
+#: Its cluster has, or should have, a log of it.
+ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
 
 #: Runs a coroutine that talks to clusters, on the loop that has connections to them.
 Reach = Callable[[Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, Any]]], "Future[Any]"]
+
+
+def next_attempt(number: int) -> str:
+    """Return the line between the logs of two attempts."""
+    return f"\n--- attempt {number} is over; attempt {number + 1} follows ---\n"
 
 
 def begin_tail(
@@ -100,7 +106,7 @@ class _Follower:
 
     async def _follow(self, job: Job, when_it_ends: Callable[[], None]) -> None:
         """Tail the attempt that the job has now; of one that has ended, put out the rest."""
-        api = self._api_of(job) if job.state in _ON_CLUSTER else None
+        api = self._api_of(job) if job.state in ON_CLUSTER else None
         if api is None or job.remote_id != self._tailed:
             self._end_tail()
         await self._turn_to(job)
@@ -134,7 +140,7 @@ class _Follower:
             if self._attempt:
                 self._put_rest(await self._kept(self._attempt) or "")
             if self._offset:
-                self._put(f"\n--- attempt {self._attempt} is over; attempt {self._attempt + 1} follows ---\n")
+                self._put(next_attempt(self._attempt))
             self._attempt, self._offset, self._bytes = self._attempt + 1, 0, 0
 
     async def _rest(self, job: Job) -> None:

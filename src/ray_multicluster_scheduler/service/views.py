@@ -59,6 +59,7 @@ class JobView(View):
     entrypoint_num_gpus: float | None
     entrypoint_memory: int | None
     entrypoint_resources: dict[str, float]
+    entrypoint_label_selector: dict[str, str]
     max_retries: int
     timeout_s: float | None
     queue_timeout_s: float | None

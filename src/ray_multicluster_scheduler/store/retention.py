@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Table, delete, exists, func, select, update
 
+from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
-from ray_multicluster_scheduler.model.states import FINAL
+from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.access import prune_audit
 from ray_multicluster_scheduler.store.prepared import ForIds
 from ray_multicluster_scheduler.store.secrets import forget_secrets
@@ -27,6 +28,11 @@ _DELETE_LOGS = _delete_from(logs)
 _DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, dependencies, jobs))
 _IS_FINAL = jobs.c.state.in_(sorted(state.value for state in FINAL))
 _IS_NEEDED = exists().where(dependencies.c.needs == jobs.c.submission_id)
+_ENDS = ForIds(
+    lambda ids: select(jobs.c.submission_id, jobs.c.state, _IS_NEEDED.label("needed")).where(
+        jobs.c.submission_id.in_(ids)
+    )
+)
 
 
 def prune(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
@@ -43,6 +49,25 @@ def prune(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
         if (pruned := step()).more:
             return pruned
     return Pruned()
+
+
+def delete_jobs(tx: Connection, submission_ids: Sequence[str]) -> None:
+    """Remove jobs that have ended, with all that is kept of them; all or none."""
+    ids = list(dict.fromkeys(submission_ids))
+    found = {submission_id: (state, needed) for submission_id, state, needed in _ENDS.rows(tx, ids)}
+    for submission_id in ids:
+        if submission_id not in found:
+            raise JobNotFound(submission_id)
+        state, needed = found[submission_id]
+        if JobState(state) not in FINAL:
+            raise InvalidRequest(
+                f"job {submission_id!r} is {state} and can be deleted when it has ended; stop it first"
+            )
+        if needed:
+            raise DependencyProblem(
+                f"job {submission_id!r} cannot be deleted while other jobs wait for it; stop those first"
+            )
+    _remove(tx, ids)
 
 
 def prunable(tx: Connection, keep: Keep, *, now: float) -> Pruned:
@@ -104,10 +129,15 @@ def _prune_jobs(tx: Connection, *, until: float, limit: int) -> Pruned:
         .limit(limit)
     )
     ids = tx.scalars(oldest).all() if limit > 0 else ()
+    return Pruned(jobs=len(ids), logs=_remove(tx, ids), more=bool(ids))
+
+
+def _remove(tx: Connection, ids: Sequence[str]) -> int:
+    """Remove jobs with all that is kept of them; return how many logs that were."""
     texts = _DELETE_LOGS.run(tx, ids)
     for statement in _DELETES:
         statement.run(tx, ids)
-    return Pruned(jobs=len(ids), logs=texts, more=bool(ids))
+    return texts
 
 
 def _prune_to_size(tx: Connection, size_bytes: int, *, now: float, limit: int) -> Pruned:

@@ -113,14 +113,7 @@ class SqlStore:
         equal = {"user": user, "cluster": cluster, "name": name, "group": group, "parent": parent}
         with self._database.read() as tx:
             return queue.list_jobs(
-                tx,
-                states=states,
-                equal=equal,
-                tag=tag,
-                since=since,
-                before=before,
-                text=text,
-                limit=limit,
+                tx, states=states, equal=equal, tag=tag, since=since, before=before, text=text, limit=limit
             )
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
@@ -236,6 +229,11 @@ class SqlStore:
         """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
         with self._database.read() as tx:
             return history.kept_ends(tx, remote_ids)
+
+    def delete(self, submission_ids: Sequence[str], *, audit: AuditEntry | None = None) -> None:
+        """Remove ended jobs with their attempts, events and logs, all or none; their ids are free again."""
+        with self._write(audit=audit) as tx:
+            retention.delete_jobs(tx, submission_ids)
 
     # Clusters
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _KEYS = {
@@ -32,6 +32,7 @@ class Submission:
     metadata: Mapping[str, str] | None
     #: What the driver itself holds while it runs.
     demand: Mapping[str, float]
+    label_selector: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_submission(body: Mapping[str, Any]) -> Submission:
@@ -61,4 +62,5 @@ def parse_submission(body: Mapping[str, Any]) -> Submission:
         runtime_env=given.get("runtime_env"),
         metadata=given.get("metadata"),
         demand={name: float(amount) for name, amount in demand.items() if amount > 0},
+        label_selector=given.get("entrypoint_label_selector", {}),
     )

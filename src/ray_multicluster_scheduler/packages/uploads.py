@@ -1,0 +1,206 @@
+"""What users have uploaded, under the names that Ray's clients choose.
+
+Such a name says little about the content (of a wheel, only its version), and everybody may use any of them:
+so each user has names of his own, and each name means a content. A note per name is all that is written; the
+content itself is in the `PackageStore`, once, however many users have uploaded it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv, QuotaExceeded
+from ray_multicluster_scheduler.packages.store import NAME, PackageStore
+
+#: Names that Ray's clients make: from a directory's or an archive's content.
+ARCHIVE_NAME = re.compile(r"_ray_pkg_[0-9a-f]{16,40}\.(zip|tar\.gz|tar\.xz)", re.ASCII)
+LONGEST_NAME = 200
+#: What one user may have at once. The least recently used ones make room for new ones.
+MOST_PACKAGES = 1000
+MOST_BYTES = 20 * 2**30
+#: What was asked for a moment ago may be about to be submitted.
+FRESH_S = 3600.0
+
+_GCS = "gcs://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Note:
+    """Which content a name of a user means."""
+
+    path: Path
+    content: str
+    size: int
+    used_at: float
+
+
+class Uploads:
+    """Notes in a folder beside the packages, one folder for each user. Processes may share it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        packages: PackageStore,
+        *,
+        needed: Callable[[], Collection[str]],
+        most: int = MOST_PACKAGES,
+        most_bytes: int = MOST_BYTES,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`needed` tells which contents jobs that have not ended refer to."""
+        self._folder = folder
+        self._packages = packages
+        self._needed = needed
+        self._most = most
+        self._most_bytes = most_bytes
+        self._now = now
+
+    def content(self, user: str, name: str) -> str | None:
+        """Return the content that a name of this user means, if it is here; it is not removed for a while.
+
+        The name of a content that the user has uploaded under another name means that content.
+        """
+        if not NAME.fullmatch(name):
+            return None
+        note = _read(self._folder_of(user) / name) or next(
+            (note for note in self._notes(user) if note.content == name), None
+        )
+        if note is None or self._packages.path(note.content) is None:
+            return None
+        self._touch(note.path)
+        return note.content
+
+    def keep(self, user: str, name: str, file: IO[bytes]) -> str:
+        """Keep an uploaded file (of `PackageStore.receive`); return the name that its content gets."""
+        check_name(name)
+        file.seek(0, os.SEEK_END)
+        self._make_room(user, name, file.tell())
+        packed = self._packages.keep(file, name)
+        self._write(self._folder_of(user), name, {"content": packed.name, "size": packed.size})
+        return packed.name
+
+    def localised(self, user: str, runtime_env: Any) -> Any:
+        """Return an environment whose packages are called by their content; refuse what was not uploaded."""
+        if not isinstance(runtime_env, Mapping):
+            return runtime_env  # refused where environments are read
+        env = dict(runtime_env)
+        if isinstance(env.get("working_dir"), str):
+            env["working_dir"] = self._located(user, env["working_dir"])
+        if isinstance(env.get("py_modules"), (list, tuple)):
+            env["py_modules"] = [
+                self._located(user, at) if isinstance(at, str) else at for at in env["py_modules"]
+            ]
+        return env
+
+    def _located(self, user: str, location: str) -> str:
+        if not location.startswith(_GCS):
+            return location
+        content = self.content(user, location.removeprefix(_GCS))
+        if content is None:
+            raise InvalidRuntimeEnv(
+                f"runtime_env: the package {location} was not uploaded by {user!r}, or is gone since; "
+                "submit from the directory that it is made of, which uploads it"
+            )
+        return _GCS + content
+
+    def _make_room(self, user: str, name: str, size: int) -> None:
+        """Let the least recently used uploads of a user go where there are too many; or refuse."""
+        notes = sorted(self._notes(user), key=lambda note: note.used_at)
+        notes = [note for note in notes if note.path.name != name]
+        if len(notes) < self._most and sum(note.size for note in notes) + size <= self._most_bytes:
+            return
+        needed = self._needed()
+        for note in list(notes):
+            fresh = note.used_at > self._now() - FRESH_S
+            if not fresh and note.content not in needed:
+                notes.remove(note)
+                self._forget(note)
+            if len(notes) < self._most and sum(note.size for note in notes) + size <= self._most_bytes:
+                return
+        raise QuotaExceeded(
+            f"{user!r} has {len(notes)} packages here that were used lately or that open jobs need; a user "
+            f"may have {self._most} with {self._most_bytes / 2**30:.0f} GiB in all: wait for jobs to end"
+        )
+
+    def _forget(self, note: _Note) -> None:
+        note.path.unlink(missing_ok=True)
+        others = (each for folder in self._folders() for each in _notes_in(folder))
+        if all(each.content != note.content for each in others):
+            self._packages.remove(note.content)
+
+    def _folders(self) -> list[Path]:
+        return [path for path in self._folder.iterdir() if path.is_dir()] if self._folder.is_dir() else []
+
+    def _folder_of(self, user: str) -> Path:
+        return self._folder / hashlib.sha256(user.encode()).hexdigest()
+
+    def _notes(self, user: str) -> list[_Note]:
+        return list(_notes_in(self._folder_of(user)))
+
+    def _touch(self, path: Path) -> None:
+        now = self._now()
+        try:
+            os.utime(path, (now, now))
+        except FileNotFoundError:
+            return  # made room for another one this moment: whoever submits it is told
+
+    def _write(self, folder: Path, name: str, note: Mapping[str, Any]) -> None:
+        """Write a note so that it is whole and on disk, or not there."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._packages.receive() as file:
+            file.write(json.dumps(note).encode())
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).replace(folder / name)
+        self._touch(folder / name)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def check_name(name: str) -> None:
+    """Refuse names that no Ray client makes."""
+    if len(name) <= LONGEST_NAME and (ARCHIVE_NAME.fullmatch(name) or _is_wheel(name)):
+        return
+    raise InvalidRequest(
+        "a package is called _ray_pkg_<16 to 40 hexadecimal digits>.zip, .tar.gz or .tar.xz, "
+        "or as a wheel is called"
+    )
+
+
+def _is_wheel(name: str) -> bool:
+    if not (NAME.fullmatch(name) and name.endswith(".whl")):
+        return False
+    try:
+        parse_wheel_filename(name)
+    except InvalidWheelFilename:
+        return False
+    return True
+
+
+def _notes_in(folder: Path) -> Iterator[_Note]:
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if (note := _read(path)) is not None:
+                yield note
+
+
+def _read(path: Path) -> _Note | None:
+    try:
+        told = json.loads(path.read_text())
+        used_at = path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    return _Note(path=path, content=told["content"], size=told["size"], used_at=used_at)

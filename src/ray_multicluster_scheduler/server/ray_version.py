@@ -1,0 +1,103 @@
+"""What Ray's clients ask before all else: which Ray this is, and whether it is well."""
+
+from __future__ import annotations
+
+import ast
+import time
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends
+from packaging.version import InvalidVersion, Version
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.server.callers import allowed, scheduler_of
+from ray_multicluster_scheduler.server.ray_route import RayJSON, ray_router, refuse_other_methods
+from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.query import JobQuery
+
+#: Version of the Jobs interface; beyond 0, clients follow logs over a websocket.
+API_VERSION = "4"
+#: What is told where neither this machine nor any cluster has a Ray: the oldest that jobs are sent to.
+OLDEST_RAY = "2.9.0"
+
+_OPEN = tuple(state for state in JobState if state not in FINAL)
+_Reader = Annotated[LocalService, Depends(allowed(Role.READ))]
+
+router = ray_router()
+
+
+@router.api_route("/api/version", methods=["GET", "HEAD"])
+def version(request: Request, service: _Reader) -> Response:
+    """Tell the installed Ray's version: clients compare it with what they need."""
+    installed = installed_ray()
+    return RayJSON(
+        {
+            "version": API_VERSION,
+            "ray_version": installed.get("version") or _newest_on_clusters(service),
+            "ray_commit": installed.get("commit") or "0" * 40,
+            "session_name": f"session_{scheduler_of(request).store.store_id}",
+        }
+    )
+
+
+@router.api_route("/api/component_activities", methods=["GET", "HEAD"])
+def component_activities(service: _Reader) -> Response:
+    """Tell whether there are jobs that have not ended: whoever stops idle clusters asks this."""
+    open_jobs = service.list_jobs(JobQuery(states=_OPEN, limit=1)).jobs
+    newest = service.list_jobs(JobQuery(limit=1)).jobs
+    driver = {
+        "is_active": "ACTIVE" if open_jobs else "INACTIVE",
+        "reason": "there are jobs that have not ended" if open_jobs else None,
+        "timestamp": time.time(),
+        "last_activity_at": max((job.changed_at for job in newest), default=None),
+    }
+    return RayJSON({"driver": driver})
+
+
+@router.api_route("/api/gcs_healthz", methods=["GET", "HEAD"])
+def gcs_healthz(request: Request) -> Response:
+    """Say that this server and its store are there; KubeRay waits for it. It needs no token in Ray either."""
+    scheduler_of(request).store.last_event()
+    return Response("success", media_type="application/text; charset=utf-8")
+
+
+@lru_cache(maxsize=1)
+def installed_ray() -> dict[str, Any]:
+    """Return `version` and `commit` of the Ray that is installed here, without importing it; or nothing."""
+    found = find_spec("ray")
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        path = Path(folder) / "_version.py"
+        if path.is_file():
+            return _constants(path.read_text())
+    return {}
+
+
+def _constants(text: str) -> dict[str, Any]:
+    return {
+        target.id: node.value.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _newest_on_clusters(service: LocalService) -> str:
+    known = [cluster.ray_version for cluster in service.clusters() if cluster.ray_version]
+    return max(known, key=_comparable, default=OLDEST_RAY)
+
+
+def _comparable(version: str) -> Version:
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("0")
+
+
+refuse_other_methods(router, "/api/version", "/api/component_activities")

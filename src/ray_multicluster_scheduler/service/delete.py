@@ -1,0 +1,43 @@
+"""Forget ended jobs: on their clusters as far as those answer, and here for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.access import AuditEntry
+from ray_multicluster_scheduler.model.job import Attempt, Job
+from ray_multicluster_scheduler.policy.remote_request import is_ours
+from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.service.tail import Reach
+
+
+def delete(reach: Reach, store: JobStore, submission_ids: Sequence[str], *, audit: AuditEntry) -> None:
+    """Delete jobs, all or none; see `JobStore.delete` for what is refused.
+
+    The clusters come first: as soon as an id is free here, another job may get it there. What a silent
+    cluster keeps is told from that job by its number (`policy/remote_request.is_ours`).
+    """
+    jobs = store.get_many(submission_ids)
+    if len(jobs) == len(set(submission_ids)) and all(job.final for job in jobs.values()):
+        tried = [(job, attempt) for job in jobs.values() for attempt in store.attempts(job.submission_id)]
+        reach(lambda apis: _forget_all(apis, tried, origin=store.store_id)).result()
+    store.delete(submission_ids, audit=audit)
+
+
+async def _forget_all(
+    apis: Mapping[str, RayApi], tried: Sequence[tuple[Job, Attempt]], *, origin: str
+) -> None:
+    await together(
+        _forget(apis[attempt.cluster], job, attempt.remote_id, origin=origin)
+        for job, attempt in tried
+        if attempt.cluster in apis
+    )
+
+
+async def _forget(api: RayApi, job: Job, remote_id: str, *, origin: str) -> None:
+    with suppress(ClusterError):
+        if is_ours(await api.get_job(remote_id), job, origin=origin):
+            await api.delete_job(remote_id)

@@ -1,0 +1,145 @@
+"""Our options as keys of a job's metadata: `raymc.priority`, `raymc.cluster`, ...
+
+Ray's own clients can say no more than Ray's interface has; metadata is the part of it that is free. The keys
+stay in the metadata, so that every list shows what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.policy.guess import nearest
+
+PREFIX = "raymc."
+
+
+@dataclass(frozen=True, slots=True)
+class OptionKey:
+    """One key: the field of `JobRequest` that it sets, and how its text is read."""
+
+    field: str
+    #: Raises ValueError or TypeError.
+    read: Callable[[str], Any]
+    #: What is wanted, for whoever wrote something else.
+    wants: str
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(text)
+    return value
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def _word_or_seconds(text: str) -> str | float:
+    return text if text in {"wait", "fail"} else float(text)
+
+
+def _amount_of(resource: str) -> OptionKey:
+    return OptionKey("resource_requirements", lambda text: {resource: float(text)}, "a number")
+
+
+#: Every option of a job that Ray's own interface has no place for.
+KEYS: Mapping[str, OptionKey] = {
+    "raymc.cluster": OptionKey("preferred_cluster", str, "the name of a cluster"),
+    "raymc.cpus": _amount_of("CPU"),
+    "raymc.gpus": _amount_of("GPU"),
+    "raymc.memory": _amount_of("memory"),
+    "raymc.resources": OptionKey("resource_requirements", _json_object, "a JSON object of numbers"),
+    "raymc.tags": OptionKey("tags", _words, "words with commas between them"),
+    "raymc.priority": OptionKey("priority", int, "a whole number"),
+    "raymc.after": OptionKey("depends_on", _words, "submission ids with commas between them"),
+    "raymc.retries": OptionKey("max_retries", int, "a whole number"),
+    "raymc.timeout": OptionKey("timeout_s", float, "a number of seconds"),
+    "raymc.queue_timeout": OptionKey("queue_timeout_s", float, "a number of seconds"),
+    "raymc.on_unreachable": OptionKey(
+        "on_unreachable", _word_or_seconds, "wait, fail or a number of seconds"
+    ),
+    "raymc.job_id": OptionKey("job_id", str, "a text"),
+    "raymc.group": OptionKey("group", str, "a text"),
+    "raymc.idempotency_key": OptionKey("idempotency_key", str, "a text"),
+}
+
+
+def with_options(
+    given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments of a request with those that its metadata carries, and the key of each of these.
+
+    A field that was given beside its key must say the same; `defaults` are what says nothing.
+    """
+    options, keys = _options(given.get("metadata"))
+    merged = dict(given)
+    for field, value in options.items():
+        beside = given.get(field)
+        if beside is None or beside == defaults.get(field):
+            merged[field] = value
+        elif field == "resource_requirements" and isinstance(beside, Mapping):
+            merged[field] = _together(dict(beside), value, keys[field])
+        elif not _same(beside, value):
+            raise InvalidRequest(f"{field} and the metadata key {keys[field]!r} say different things")
+    return merged, keys
+
+
+def without_keys(metadata: Any, fields: Mapping[str, Any]) -> Any:
+    """Return metadata without the keys of these fields, which are about to be replaced."""
+    if not isinstance(metadata, Mapping):
+        return metadata
+    return {key: value for key, value in metadata.items() if key not in KEYS or KEYS[key].field not in fields}
+
+
+def _options(metadata: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    options: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    if not isinstance(metadata, Mapping):
+        return options, keys
+    for key, text in metadata.items():
+        if not isinstance(key, str) or not key.startswith(PREFIX):
+            continue
+        option = _known(key)
+        value = _read(key, option, text)
+        if option.field in options:
+            options[option.field] = _together(options[option.field], value, key)
+            keys[option.field] += f", {key}"
+        else:
+            options[option.field], keys[option.field] = value, key
+    return options, keys
+
+
+def _known(key: str) -> OptionKey:
+    if key not in KEYS:
+        guess = nearest(key, KEYS)
+        hint = f"did you mean {guess!r}?" if guess else f"there are {', '.join(KEYS)}"
+        raise InvalidRequest(
+            f"metadata keys that begin with {PREFIX!r} are options of ours, and {key!r} is none; {hint}"
+        )
+    return KEYS[key]
+
+
+def _read(key: str, option: OptionKey, text: Any) -> Any:
+    try:
+        return option.read(text)
+    except (ValueError, TypeError, RecursionError):
+        said = ascii(text)[:80]
+        raise InvalidRequest(f"the metadata key {key!r} wants {option.wants}, not {said}") from None
+
+
+def _together(amounts: dict[str, Any], more: Mapping[str, Any], key: str) -> dict[str, Any]:
+    for name, amount in more.items():
+        if amounts.setdefault(name, amount) != amount:
+            raise InvalidRequest(
+                f"the metadata key {key!r} gives another amount of {name} than is given beside it"
+            )
+    return amounts
+
+
+def _same(beside: Any, value: Any) -> bool:
+    return bool(tuple(beside) == value if isinstance(value, tuple) else beside == value)

@@ -1,0 +1,40 @@
+"""The log of a job over all its attempts, as far as it is there now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.service.tail import ON_CLUSTER, Reach, next_attempt
+
+
+async def whole_log(reach: Reach, store: JobStore, job: Job) -> str:
+    """Return what following the log has put out by now.
+
+    Attempts that are over are in the store; only the current one's cluster is asked, without a thread that
+    waits for it.
+    """
+    text = ""
+    for number in range(1, job.attempt + 1):
+        if text:
+            text += next_attempt(number - 1)
+        kept = await asyncio.to_thread(store.load_log, job.submission_id, number)
+        if kept is None and number == job.attempt and job.state in ON_CLUSTER:
+            kept = await _read(reach, job)
+        text += kept or ""
+    return text
+
+
+async def _read(reach: Reach, job: Job) -> str:
+    async def read(apis: Mapping[str, RayApi]) -> str:
+        api = apis.get(job.cluster or "")  # None: it is no longer in clusters.yaml
+        return "" if api is None or job.remote_id is None else await api.job_logs(job.remote_id)
+
+    try:
+        text: str = await asyncio.wrap_future(reach(read))
+    except ClusterError:
+        return ""
+    return text

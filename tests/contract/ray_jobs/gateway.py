@@ -1,0 +1,72 @@
+"""The routes for Ray's clients on a real port, in front of fake clusters; no authentication but a header."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+from tests.system import System
+
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_version
+from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.testing import FakeRay
+
+#: Says who asks; the real server knows it by a token.
+USER_HEADER = "x-test-user"
+
+
+class Recognise:
+    """Takes everybody at their word."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in {"http", "websocket"}:
+            connection = HTTPConnection(scope)
+            user = connection.headers.get(USER_HEADER, "ann")
+            role = Role.OPERATE if user == "operator" else Role.SUBMIT
+            connection.state.caller = Caller(user=user, role=role)
+        await self._app(scope, receive, send)
+
+
+def application(scheduler: Scheduler) -> FastAPI:
+    """Return the routes, and nothing else of the server."""
+    app = FastAPI()
+    app.state.scheduler = scheduler
+    for module in (ray_version, ray_packages, ray_jobs, ray_logs):
+        app.include_router(module.router)
+    app.add_middleware(Recognise)
+    return app
+
+
+class Gateway:
+    """A server that runs, and what is behind it."""
+
+    def __init__(self, system: System, address: str) -> None:
+        self.system = system
+        self.address = address
+
+
+@asynccontextmanager
+async def serving(directory: Path, *fakes: FakeRay, **settings: Any) -> AsyncIterator[Gateway]:
+    """Start the server in the test's own loop."""
+    async with System(directory, *fakes, **settings) as system:
+        config = uvicorn.Config(application(system.scheduler), port=0, log_level="warning", lifespan="off")
+        server = uvicorn.Server(config)
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        running = asyncio.create_task(server.serve())
+        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield Gateway(system, f"http://127.0.0.1:{port}")
+        finally:
+            server.should_exit = True
+            await running
