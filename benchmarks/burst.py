@@ -87,7 +87,7 @@ def through_us(config_path: Path, jobs: int) -> Outcome:
         while any(each["health"] != "HEALTHY" for each in scheduler.list_clusters()):
             time.sleep(0.1)  # by hand nobody has to look first either
         started, mark = time.monotonic(), 0
-        made = scheduler.jobs.submit([JobRequest(entrypoint=COMMAND, user="ann") for _ in range(jobs)])
+        made = scheduler.service.submit([JobRequest(entrypoint=COMMAND, user="ann") for _ in range(jobs)])
         ids = [job.submission_id for job in made]
         rows = scheduler.store.get_many(ids)
         while any(job.state not in FINAL for job in rows.values()):

@@ -25,7 +25,7 @@ async def gaps(jobs: int, folder: Path) -> list[float]:
         scheduler.start()
         try:
             requests = [JobRequest(entrypoint="sleep 0.7", user="ann") for _ in range(jobs)]
-            made = await asyncio.to_thread(scheduler.jobs.submit, requests)
+            made = await asyncio.to_thread(scheduler.service.submit, requests)
             await asyncio.to_thread(_wait, scheduler, [job.submission_id for job in made])
         finally:
             await asyncio.to_thread(scheduler.stop)

@@ -28,7 +28,7 @@ class Ours:
     def __call__(self) -> float:
         """Return how long it took to accept a job; note how long until it ran."""
         started = time.perf_counter()
-        (job,) = self._scheduler.jobs.submit([JobRequest(entrypoint=COMMAND, user="ann")])
+        (job,) = self._scheduler.service.submit([JobRequest(entrypoint=COMMAND, user="ann")])
         accepted = time.perf_counter() - started
         mark = 0
         while self._scheduler.store.get(job.submission_id).state not in BEGUN:

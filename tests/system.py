@@ -1,7 +1,7 @@
 """A whole system in one process: fake clusters over loopback HTTP, a real store, the real engine."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.api import Service
+from ray_multicluster_scheduler.service.outcome import raise_if_failed
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.views import JobView
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
 #: Fast enough for tests, in the proportions of the defaults.
@@ -31,6 +34,20 @@ PATIENCE_S = 60.0
 def fake(name: str, cpus: float = 4, **options: Any) -> FakeRay:
     """A cluster on which `sleep`, `echo` and `exit` are played, not run."""
     return FakeRay(name=name, cpus=cpus, **{"runner": ScriptedRunner(), **options})
+
+
+def waited(
+    service: Service,
+    ids: Sequence[str],
+    *,
+    timeout_s: float | None = None,
+    watch: Callable[[Mapping[str, JobView]], None] = lambda _: None,
+) -> None:
+    """Wait until all have ended; raises when one of them did not succeed."""
+    jobs: Mapping[str, JobView] = {}
+    for jobs in service.changes(ids, timeout_s=timeout_s, tick_s=5.0):
+        watch(jobs)
+    raise_if_failed(service, jobs)
 
 
 class System:
@@ -82,7 +99,7 @@ class System:
         """Accept jobs in one transaction."""
         packages = self.scheduler.parts.packages
         made = [packed(JobRequest(**{"user": "ann", **request}), packages) for request in requests]
-        return [job.submission_id for job in await asyncio.to_thread(self.scheduler.jobs.submit, made)]
+        return [job.submission_id for job in await asyncio.to_thread(self.scheduler.service.submit, made)]
 
     async def until(self, submission_id: str, *states: JobState, timeout_s: float = PATIENCE_S) -> Job:
         """Wait until a job is in one of these states."""

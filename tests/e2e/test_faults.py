@@ -148,7 +148,7 @@ def a_scheduler(
         command = [sys.executable, str(MEASURING_JOB), str(tmp_path / "journal"), *map(str, seconds)]
         entrypoint = prefix + " ".join(command)
         asked = JobRequest(entrypoint=entrypoint, user="ann", preferred_cluster="a", **request)
-        (job,) = scheduler.jobs.submit([asked])
+        (job,) = scheduler.service.submit([asked])
         return Story(scheduler, tmp_path / "journal", job.submission_id)
 
     try:

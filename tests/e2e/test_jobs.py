@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.processes import specific_servers
+from tests.system import waited
 
 from ray_multicluster_scheduler.local import Sandbox
 from ray_multicluster_scheduler.model.states import LIVE
@@ -46,7 +47,7 @@ def test_forty_jobs_on_six_cpus_never_claim_more_than_there_is(
     sandbox: Sandbox, scheduler: Scheduler
 ) -> None:
     requests = [JobRequest(entrypoint="sleep 1", user="ann") for _ in range(40)]
-    ids = [job.submission_id for job in scheduler.jobs.submit(requests)]
+    ids = [job.submission_id for job in scheduler.service.submit(requests)]
     most: Counter[str] = Counter()
 
     def watch(jobs: Any) -> None:
@@ -56,7 +57,7 @@ def test_forty_jobs_on_six_cpus_never_claim_more_than_there_is(
             most[name] = max(most[name], count)
         assert not specific_servers(*(head.gcs_address for head in sandbox.heads.values()))
 
-    scheduler.jobs.wait(ids, timeout_s=280, watch=watch)
+    waited(scheduler.service, ids, timeout_s=280, watch=watch)
     used = Counter(scheduler.store.attempts(each)[-1].cluster for each in ids)
     print(f"ran on {dict(used)}, at most {dict(most)} at once")
     assert set(used) == set(CPUS)
@@ -98,7 +99,7 @@ def test_when_one_of_two_processes_is_killed_the_other_finishes_everything(
         assert out == "done\n"
         assert survivor.returncode == 0
         scheduler.start()  # what the dead one had submitted belongs to the store, not to its process
-        scheduler.jobs.wait(ids, timeout_s=100)
+        waited(scheduler.service, ids, timeout_s=100)
         assert {len(scheduler.store.attempts(each)) for each in ids} == {1}
     finally:
         scheduler.stop()

@@ -303,7 +303,7 @@ def _statuses(zorro: Zorro, ids: list[str]) -> dict[str, str]:
     """Read the store as another process would; starts no scheduler."""
     scheduler = Scheduler.open(zorro.config, environ=zorro.environ)
     try:
-        return {each: scheduler.jobs.status(each) for each in ids}
+        return {each: scheduler.service.find_each([each])[0].status for each in ids}
     finally:
         scheduler.stop()
 

@@ -188,9 +188,9 @@ async def test_ended_jobs_are_deleted_on_the_cluster_once_their_result_is_kept(t
         await eventually(lambda: len(system.ray["a"].jobs) == 4)
         assert "not-ours" in system.ray["a"].jobs
         for job_id in jobs:
-            info = system.scheduler.jobs.info(job_id)
-            assert (info["status"], info["exit_code"]) == ("SUCCEEDED", 0)
-            assert info["logs"].endswith("hello\n")
+            info = system.scheduler.service.detail(job_id)
+            assert (info.status, info.exit_code) == ("SUCCEEDED", 0)
+            assert (info.logs or "").endswith("hello\n")
 
 
 async def test_a_job_whose_log_could_not_be_kept_is_not_deleted(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ async def test_stopping_a_job_of_a_cluster_that_is_no_longer_configured_wakes_no
         system.scheduler = system.another_scheduler()
         system.scheduler.start()
         await system.until(job_id, JobState.UNREACHABLE)
-        await asyncio.to_thread(system.scheduler.jobs.stop, [job_id])
+        await asyncio.to_thread(system.scheduler.service.stop, [job_id])
         await system.until(job_id, JobState.STOPPED)
         await asyncio.to_thread(system.scheduler.stop)
     gc.collect()

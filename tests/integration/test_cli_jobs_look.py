@@ -120,9 +120,8 @@ def test_with_a_silent_cluster_and_nobody_scheduling_the_age_of_what_is_shown_is
         assert "No scheduler is running; the clusters were last looked at:" in raymc.run(*command).out
     raymc.in_loop(raymc.fakes["centos"].resume)
     with raymc.scheduler(start=True) as opened:
-        opened.jobs.stop([submission_id])
-        opened.jobs.status(submission_id)
-        for _ in opened.jobs.changes([submission_id], timeout_s=20, tick_s=1):
+        opened.service.stop([submission_id])
+        for _ in opened.service.changes([submission_id], timeout_s=20, tick_s=1):
             pass
         assert "No scheduler is running" not in raymc.run("jobs").out
     assert "No scheduler is running" not in raymc.run("jobs").out  # nothing can have changed since

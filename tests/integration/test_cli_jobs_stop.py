@@ -27,7 +27,7 @@ def test_stopping_what_has_ended_changes_nothing(raymc: Commands) -> None:
 def test_all_mine_leaves_the_jobs_of_others_alone(raymc: Commands) -> None:
     mine = raymc.no_wait("--", "sleep 60")
     with raymc.scheduler() as opened:
-        (others,) = opened.jobs.submit(
+        (others,) = opened.service.submit(
             [JobRequest(user="bob", entrypoint="sleep 60", submission_id="others")]
         )
     done = raymc.run("stop", "--all-mine", "--yes")

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.integration.raymc import environment, raymc, write_config
-from tests.system import System, fake
+from tests.system import System, fake, waited
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.outcome import how_it_failed
 from ray_multicluster_scheduler.testing import FakeRay
 
 TRACEBACK = "Failed to set up runtime environment.\nTraceback (most recent call last):\n" + "".join(
@@ -43,10 +44,10 @@ async def test_a_missing_package_is_told_in_pips_words_and_tried_once_on_each_cl
         assert PIP_WORDS in job.reason
         assert "not tried again, because no other cluster can take this environment" in job.reason
         assert sorted(clusters_tried(system, job_id)) == ["a", "b"]
-        info = await asyncio.to_thread(system.scheduler.jobs.info, job_id)
-        assert all(PIP_WORDS in attempt["reason"] for attempt in info["attempts"])
+        info = await asyncio.to_thread(system.scheduler.service.detail, job_id)
+        assert all(PIP_WORDS in attempt.reason for attempt in info.attempts)
         with pytest.raises(JobsFailed, match=PIP_WORDS):
-            await asyncio.to_thread(system.scheduler.jobs.wait, [job_id])
+            await asyncio.to_thread(waited, system.scheduler.service, [job_id])
 
 
 async def test_with_one_cluster_it_is_tried_once(tmp_path: Path) -> None:
@@ -178,9 +179,9 @@ async def test_secrets_of_the_cluster_and_of_the_job_appear_nowhere(tmp_path: Pa
             scheduler.store.get(job_id).reason,
             scheduler.store.events(job_id),
             [attempt.reason for attempt in scheduler.store.attempts(job_id)],
-            scheduler.jobs.info(job_id),
+            scheduler.service.detail(job_id),
             scheduler.service.explain(job_id),
-            scheduler.jobs.how_it_failed(scheduler.store.get(job_id)),
+            how_it_failed(scheduler.service, *scheduler.service.find_each([job_id])),
             scheduler.store.load_snapshots(),
         ]
         assert "cannot set up" in str(shown)

@@ -113,7 +113,7 @@ async def test_on_unreachable_wait_waits_however_long_the_silence_is(tmp_path: P
         system.ray["a"].resume()
         await system.until(job_id, JobState.RUNNING)
         assert clusters_of(system, job_id) == ["a"]
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
         await system.until(job_id, JobState.STOPPED)
         assert not promises_broken(system, job_id, *others)
 
@@ -225,7 +225,7 @@ async def test_a_hanging_cluster_does_not_delay_another_one(tmp_path: Path) -> N
     async with System(tmp_path, fake("a", 1), fake("b", 16), **slow) as system:
         stuck = await running_on(system, "a", "sleep 1000")
         system.ray["a"].hang()
-        system.scheduler.jobs.stop([stuck])
+        system.scheduler.service.stop([stuck])
         ids = await system.submit_many(
             [{"entrypoint": "sleep 0.1", "preferred_cluster": "b"} for _ in range(8)]
         )
@@ -260,7 +260,7 @@ async def test_a_stop_while_the_cluster_is_silent_is_delivered_when_it_is_back(t
         job_id = await running_on(system, "a", "sleep 1000")
         system.ray["a"].hang()
         await system.until(job_id, JobState.UNREACHABLE)
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
         assert system.scheduler.store.get(job_id).target is Target.STOPPED
         system.ray["a"].resume()
         await system.until(job_id, JobState.STOPPED)

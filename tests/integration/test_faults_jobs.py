@@ -120,7 +120,7 @@ async def test_a_job_that_ray_neither_starts_nor_stops_is_let_go_and_never_runs(
         system.ray["a"].use({"CPU": 4})  # nobody has told us yet
         job_id = await system.submit("sleep 1000", entrypoint_num_cpus=1)
         await system.until(job_id, JobState.SUBMITTED)
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
         job = await system.until(job_id, JobState.STOPPED)
         assert "still lists it as PENDING" in job.reason
         system.ray["a"].use({})

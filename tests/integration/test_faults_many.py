@@ -73,11 +73,11 @@ async def test_the_jobs_of_a_cluster_that_dies_with_many_do_not_flood_the_others
         replacement_rate=rate,
     ) as system:
         for name in caps:
-            system.scheduler.jobs.set_drained(name, drained=True, reason="the jobs start on the other one")
+            system.scheduler.service.set_drained(name, drained=True, reason="the jobs start on the other one")
         ids = await system.submit_many([{"entrypoint": "sleep 1000"}] * jobs)
         await eventually(lambda: len(system.ray["dies"].runs) == jobs, timeout_s=200)
         for name in caps:
-            system.scheduler.jobs.set_drained(name, drained=False, reason="")
+            system.scheduler.service.set_drained(name, drained=False, reason="")
         await system.ray["dies"].kill()
         done = {each: await system.until(each, JobState.SUCCEEDED, timeout_s=200) for each in ids}
 

@@ -74,7 +74,7 @@ async def test_starting_elsewhere_after_a_mere_time_out_is_noticed(
         system.ray["a"].hang()
         job_id = await system.submit("sleep 1000", preferred_cluster="a")
         await eventually(lambda: system.ray["a"].calls["POST /api/jobs/"] == 2)
-        system.scheduler.jobs.set_drained("a", drained=True, reason="the next placement goes elsewhere")
+        system.scheduler.service.set_drained("a", drained=True, reason="the next placement goes elsewhere")
         await eventually(lambda: system.ray["b"].runs)
         system.ray["a"].resume()
         await eventually(lambda: len(runs_of(system.ray.values(), job_id)) >= 2)

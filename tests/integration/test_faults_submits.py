@@ -89,12 +89,12 @@ async def test_a_job_that_may_have_arrived_is_not_started_elsewhere_because_a_co
     async with System(tmp_path, fake("a"), fake("b"), **IMPATIENT, lost_after_refused_s=3600) as system:
         frozen = system.ray["a"]
         await system.finished(await system.submit("echo", preferred_cluster="a"))
-        system.scheduler.jobs.set_drained("b", drained=True, reason="only 'a' may have the next job")
+        system.scheduler.service.set_drained("b", drained=True, reason="only 'a' may have the next job")
         frozen.hang()
         job_id = await system.submit("sleep 0.3")
         await eventually(lambda: frozen.calls[SUBMIT] == 2)
         await system.until(job_id, JobState.UNREACHABLE)
-        system.scheduler.jobs.set_drained("b", drained=False, reason="")
+        system.scheduler.service.set_drained("b", drained=False, reason="")
         frozen.resume()
         await frozen.go_dark()
         others = await system.submit_many([{"entrypoint": "sleep 0.1"}] * 4)
@@ -176,7 +176,7 @@ async def test_a_foreign_job_under_our_id_is_never_stopped_for_us(tmp_path: Path
         start_foreign_job(ray, "mine", metadata={"raymc.origin": "another store", "raymc.job": "mine"})
         await system.until(job_id, JobState.RUNNING)
         await eventually(lambda: "mine--r2" in ray.jobs)
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
         await system.until(job_id, JobState.STOPPED)
         assert not ray.jobs["mine"].stop_requested
 
@@ -188,7 +188,7 @@ async def test_a_stop_during_a_hanging_submit_leaves_nothing_running(tmp_path: P
         frozen.hang()
         job_id = await system.submit("sleep 1000")
         await eventually(lambda: frozen.calls[SUBMIT] == 2)
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
         frozen.resume()
         await system.until(job_id, JobState.STOPPED)
         await eventually(lambda: all(run.end for run in frozen.runs))
@@ -198,7 +198,7 @@ async def test_a_stop_during_a_hanging_submit_leaves_nothing_running(tmp_path: P
 async def test_a_stop_before_the_submit_sends_nothing(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a", 1)) as system:
         first, second = await system.submit_many([{"entrypoint": "sleep 0.5"}, {"entrypoint": "sleep 1000"}])
-        await asyncio.to_thread(system.scheduler.jobs.stop, [second])
+        await asyncio.to_thread(system.scheduler.service.stop, [second])
         await system.finished(first, second)
         assert system.scheduler.store.get(second).state is JobState.STOPPED
         assert not clusters_of(system, second)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import System, fake
+from tests.system import System, fake, waited
 
 from ray_multicluster_scheduler.errors import (
     DependencyProblem,
@@ -33,11 +33,11 @@ async def test_a_job_runs_and_its_story_is_told(tmp_path: Path) -> None:
         job_id = await system.submit("echo hello; sleep 0.5")
         await system.until(job_id, JobState.SUCCEEDED)
         assert system.story(job_id) == ["QUEUED", "PLACED", "SUBMITTED", "RUNNING", "SUCCEEDED"]
-        info = system.scheduler.jobs.info(job_id)
-        assert info["status"] == "SUCCEEDED"
-        assert info["cluster"] == "a"
-        assert "hello" in info["logs"]
-        assert info["runtime_env"]["env_vars"]["RAY_MULTICLUSTER_CLUSTER"] == "a"
+        info = system.scheduler.service.detail(job_id)
+        assert info.status == "SUCCEEDED"
+        assert info.cluster == "a"
+        assert "hello" in (info.logs or "")
+        assert info.runtime_env["env_vars"]["RAY_MULTICLUSTER_CLUSTER"] == "a"
 
 
 async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_running_job_is_stopped(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
         job_id = await system.submit("sleep 1000")
         await system.until(job_id, JobState.RUNNING)
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
         assert (await system.until(job_id, JobState.STOPPED)).target is Target.STOPPED
 
 
@@ -137,11 +137,11 @@ async def test_a_queued_job_is_stopped_without_ever_running(tmp_path: Path) -> N
     async with System(tmp_path, fake("a", 1)) as system:
         running, waiting = await system.submit_many([{"entrypoint": "sleep 1000"}] * 2)
         await system.until(running, JobState.RUNNING)
-        system.scheduler.jobs.stop([waiting])
+        system.scheduler.service.stop([waiting])
         await system.until(waiting, JobState.STOPPED)
         assert not system.runs(waiting)
         assert system.scheduler.store.get(running).state is JobState.RUNNING
-        system.scheduler.jobs.stop([running])
+        system.scheduler.service.stop([running])
 
 
 async def test_a_job_that_runs_too_long_is_stopped_and_failed(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_a_job_that_waits_too_long_fails_in_the_queue(tmp_path: Path) -> N
         late = await system.submit("echo", queue_timeout_s=0.2)
         job = await system.until(late, JobState.FAILED)
         assert "queue_timeout_s" in job.reason or "waited" in job.reason
-        system.scheduler.jobs.stop([running])
+        system.scheduler.service.stop([running])
 
 
 async def test_a_failing_program_is_tried_again_as_often_as_asked(tmp_path: Path) -> None:
@@ -195,14 +195,17 @@ async def test_the_preferred_cluster_is_taken_and_otherwise_another(tmp_path: Pa
         second = await system.submit("echo", preferred_cluster="b")
         await system.finished(second)
         assert (system.runs(first), system.runs(second)) == (["b"], ["a"])
-        system.scheduler.jobs.stop([first])
+        system.scheduler.service.stop([first])
 
 
-async def test_an_unknown_preferred_cluster_warns_and_falls_back(tmp_path: Path) -> None:
+async def test_an_unknown_preferred_cluster_falls_back_and_the_open_job_says_so(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
-        with pytest.warns(UserWarning, match="non_existent"):
-            job_id = await system.submit("echo", preferred_cluster="non_existent")
+        service = system.scheduler.service
+        job_id = await system.submit("sleep 0.5", preferred_cluster="non_existent")
+        (sentence,) = service.find_each([job_id])[0].warnings
+        assert "'non_existent' is not configured; there are a" in sentence
         await system.until(job_id, JobState.SUCCEEDED)
+        assert service.detail(job_id).warnings == ()
 
 
 async def test_what_no_cluster_could_ever_hold_is_refused_naming_the_largest(tmp_path: Path) -> None:
@@ -249,7 +252,7 @@ async def test_waiting_names_each_failed_job_with_its_last_lines(tmp_path: Path)
         good = await system.submit("echo fine")
         bad = await system.submit("echo oh no; exit 2", metadata={"job_name": "training"})
         with pytest.raises(JobsFailed) as caught:
-            await asyncio.to_thread(system.scheduler.jobs.wait, [good, bad])
+            await asyncio.to_thread(waited, system.scheduler.service, [good, bad])
         assert isinstance(caught.value, RuntimeError)
         assert caught.value.submission_ids == (bad,)
         assert all(word in str(caught.value) for word in (bad, "training", "oh no", "exit code 2"))
@@ -260,28 +263,27 @@ async def test_waiting_in_vain_says_what_is_open_and_leaves_it_running(tmp_path:
     async with System(tmp_path, fake("a")) as system:
         job_id = await system.submit("sleep 1000")
         with pytest.raises(WaitTimeout, match=job_id) as caught:
-            await asyncio.to_thread(system.scheduler.jobs.wait, [job_id], timeout_s=0.5)
+            await asyncio.to_thread(waited, system.scheduler.service, [job_id], timeout_s=0.5)
         assert isinstance(caught.value, TimeoutError)
         await system.until(job_id, JobState.RUNNING)
-        system.scheduler.jobs.stop([job_id])
+        system.scheduler.service.stop([job_id])
 
 
-async def test_an_unknown_id_has_the_status_unknown_and_cannot_be_waited_for(tmp_path: Path) -> None:
+async def test_an_unknown_id_cannot_be_waited_for(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
-        assert system.scheduler.jobs.status("nobody") == "UNKNOWN"
         with pytest.raises(JobNotFound, match="nobody"):
-            await asyncio.to_thread(system.scheduler.jobs.wait, ["nobody"])
+            await asyncio.to_thread(waited, system.scheduler.service, ["nobody"])
 
 
 async def test_a_drained_cluster_gets_nothing_new_and_an_undrained_one_does(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
-        system.scheduler.jobs.set_drained("a", drained=True, reason="new disks")
+        system.scheduler.service.set_drained("a", drained=True, reason="new disks")
         job_id = await system.submit("echo")
         told = await asyncio.to_thread(system.scheduler.service.explain, job_id)
         assert told.decision is not None
         assert "new disks" in told.decision.refusals["a"].sentence
         assert system.scheduler.store.get(job_id).state is JobState.QUEUED
-        system.scheduler.jobs.set_drained("a", drained=False, reason="")
+        system.scheduler.service.set_drained("a", drained=False, reason="")
         await system.until(job_id, JobState.SUCCEEDED)
 
 

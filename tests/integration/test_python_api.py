@@ -40,6 +40,7 @@ async def test_the_first_call_initialises_from_the_default_places(clusters: dict
     assert await aio.wait_for_all_jobs([job_id]) is True
     assert await aio.get_job_status(job_id) == "SUCCEEDED"
     assert await aio.get_job_status(job_id, "b") == "SUCCEEDED"
+    assert await aio.get_job_status("nobody") == "UNKNOWN"
 
 
 async def test_without_a_configuration_every_place_that_was_looked_at_is_named(

@@ -9,6 +9,8 @@ import pytest
 from tests.oracle import eventually
 from tests.system import System, fake
 
+import ray_multicluster_scheduler as raymc
+from ray_multicluster_scheduler.client import jobs
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -41,14 +43,21 @@ async def test_the_log_tells_where_a_job_went_why_how_it_ended_and_which_call_fa
     assert SECRET not in caplog.text
 
 
-async def test_a_misspelt_cluster_is_warned_of_at_the_line_of_the_user(tmp_path: Path) -> None:
+async def test_a_misspelt_cluster_is_warned_of_at_the_line_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with System(tmp_path, fake("mac")) as system:
         request = JobRequest(entrypoint="echo", user="ann", preferred_cluster="moc")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            system.scheduler.jobs.submit([request])
+            (job,) = system.scheduler.service.submit([request])
+        assert not told  # a server has nobody to warn: the answer carries it
+        (sentence,) = job.warnings
+        assert "did you mean 'mac'?" in sentence
+        monkeypatch.setattr(jobs, "working_scheduler", lambda: system.scheduler)
+        with pytest.warns(UserWarning, match="did you mean 'mac'") as told:
+            raymc.submit_jobs([{"entrypoint": "echo", "preferred_cluster": "moc"}] * 2)
     (warning,) = told
-    assert "did you mean 'mac'?" in str(warning.message)
     assert warning.filename == __file__
 
 
@@ -69,6 +78,6 @@ async def test_explain_says_in_one_sentence_where_a_job_is_and_why(tmp_path: Pat
         assert explain(first).why.startswith("on 'a': ")
         why = await asyncio.to_thread(explain, second)
         assert why.why.startswith("'a': needs 1 CPU")
-        system.scheduler.jobs.stop([first, second])
+        system.scheduler.service.stop([first, second])
         await system.finished(first, second)
         assert explain(second).why == "stopped by the user"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.programs import run_program
 from tests.integration.raymc import write_config
-from tests.system import FAST, fake
+from tests.system import FAST, fake, waited
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
@@ -51,7 +51,9 @@ async def test_waiting_raises_at_the_first_failure_and_the_others_go_on(
 
 async def test_waiting_for_all_ends_tells_of_each_failure(variables: dict[str, str]) -> None:
     first = await aio.submit_job("exit 3")
-    await asyncio.to_thread(raymc.get_unified_scheduler().jobs.wait, [await aio.submit_job("sleep 0.2")])
+    await asyncio.to_thread(
+        waited, raymc.get_unified_scheduler().service, [await aio.submit_job("sleep 0.2")]
+    )
     second = await aio.submit_job("sleep 0.5; exit 4")
     with pytest.raises(JobsFailed) as caught:
         await aio.wait_for_all_jobs([first, second], fail_fast=False)

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.cli.job_display import job_display, where_it_is
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
 from ray_multicluster_scheduler.cli.whys import WaitingReason
-from ray_multicluster_scheduler.client.progress import Show, progress_display, summary
+from ray_multicluster_scheduler.client.progress import Show, Stated, progress_display, summary
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
@@ -89,7 +89,7 @@ def _progress(total: int) -> Iterator[Show]:
         return
     said = ""
 
-    def tell(jobs: Mapping[str, Job], why: str = "") -> None:
+    def tell(jobs: Mapping[str, Stated], why: str = "") -> None:
         nonlocal said
         if (words := summary(jobs, why)) != said:
             said = words

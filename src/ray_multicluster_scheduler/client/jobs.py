@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,6 +100,8 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     accepted = scheduler.service.submit(requests)
     ids = [job.submission_id for job in accepted]
     remember(ids)
+    for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
+        warnings.warn(sentence, stacklevel=_stacklevel_of_the_caller())
     return ids
 
 
@@ -218,6 +222,15 @@ def _request(arguments: Mapping[str, Any]) -> JobRequest:
     if unknown := given.keys() - inspect.signature(submit_job).parameters.keys():
         raise InvalidRequest(f"submit_job has no argument {sorted(unknown)[0]!r}")
     return JobRequest(**{"user": this_user(), "parent": this_job(), **given})
+
+
+def _stacklevel_of_the_caller() -> int:
+    """Return the level, for a warning where this is called, of the first line that is not ours."""
+    ours = __name__.partition(".")[0] + "."
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(ours):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _state(word: str) -> JobState:

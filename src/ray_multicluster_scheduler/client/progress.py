@@ -13,16 +13,28 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.visible import visible
 
 log = logging.getLogger(__name__)
 
 
+class Stated(Protocol):
+    """A job, as far as progress is concerned."""
+
+    @property
+    def state(self) -> JobState:
+        """Where it is."""
+
+    @property
+    def final(self) -> bool:
+        """Tell whether it has ended."""
+
+
 class Show(Protocol):
     """Shows how far jobs are."""
 
-    def __call__(self, jobs: Mapping[str, Job], why: str = "") -> None:
+    def __call__(self, jobs: Mapping[str, Stated], why: str = "") -> None:
         """Show these jobs as they are now, and why they wait if they do."""
 
 
@@ -54,13 +66,13 @@ class _Lines:
     def __init__(self) -> None:
         self._said = ""
 
-    def __call__(self, jobs: Mapping[str, Job], why: str = "") -> None:
+    def __call__(self, jobs: Mapping[str, Stated], why: str = "") -> None:
         if (words := summary(jobs, why)) != self._said:
             self._said = words
             log.info("jobs: %s", words)
 
 
-def summary(jobs: Mapping[str, Job], why: str = "") -> str:
+def summary(jobs: Mapping[str, Stated], why: str = "") -> str:
     """Write how many jobs are in which state, and why they wait: `3 RUNNING, 2 SUCCEEDED`."""
     counts = Counter(job.state.value for job in jobs.values())
     words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "nothing to wait for"

@@ -86,15 +86,14 @@ def stop_and_wait(submission_ids: Sequence[str]) -> None:
     if not submission_ids:
         return
     scheduler = working_scheduler()
-    asked = scheduler.jobs.stop(
-        submission_ids, reason="stopped because the submitting program was interrupted"
-    )
+    service = scheduler.service
+    asked = service.stop(submission_ids, reason="stopped because the submitting program was interrupted")
     pending = [job.submission_id for job in asked if not job.final]
     if not pending:
         return
     log.warning("interrupted: stopping %d job(s) on all clusters", len(pending))
     try:
-        for _ in scheduler.jobs.changes(pending, timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
+        for _ in service.changes(pending, timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
             scheduler.check()
     except WaitTimeout as late:
         log.warning("still being stopped when the program ended: %s", ", ".join(late.submission_ids))

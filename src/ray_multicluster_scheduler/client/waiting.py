@@ -11,9 +11,11 @@ from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.progress import progress_display
 from ray_multicluster_scheduler.client.scope import inside_a_scope
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.arguments import amount, words
+from ray_multicluster_scheduler.service.outcome import failed, raise_if_failed
+from ray_multicluster_scheduler.service.views import JobView
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +49,15 @@ def wait_for_all_jobs(
             `graceful_shutdown_on_keyboard_interrupt` stops them.
     """
     tick_s, timeout = _times(check_interval, timeout)
+    asked = _asked(submission_ids)
     scheduler = working_scheduler()
-    with _telling_of_interrupts(scheduler, submission_ids):
-        ids = _ids(scheduler, submission_ids)
+    service = scheduler.service
+    with _telling_of_interrupts(service, asked):
+        ids = _ids(service, asked)
         with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
-            for jobs in scheduler.jobs.changes(ids, timeout_s=timeout, tick_s=tick_s):
-                watch(jobs)
+            for jobs in service.changes(ids, timeout_s=timeout, tick_s=tick_s):
+                if watch(jobs):
+                    raise_if_failed(service, jobs)
     return True
 
 
@@ -65,13 +70,16 @@ async def wait_for_all_jobs_async(
 ) -> bool:
     """Wait for jobs; see `ray_multicluster_scheduler.wait_for_all_jobs`."""
     tick_s, timeout = _times(check_interval, timeout)
+    asked = _asked(submission_ids)
     scheduler = await asyncio.to_thread(working_scheduler)
-    ids = await asyncio.to_thread(_ids, scheduler, submission_ids)
-    changes = scheduler.jobs.changes_async(ids, timeout_s=timeout, tick_s=tick_s)
+    service = scheduler.service
+    ids = await asyncio.to_thread(_ids, service, asked)
+    changes = service.changes_async(ids, timeout_s=timeout, tick_s=tick_s)
     with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
         async with aclosing(changes):
             async for jobs in changes:
-                watch(jobs)
+                if watch(jobs):
+                    await asyncio.to_thread(raise_if_failed, service, jobs)
     return True
 
 
@@ -81,36 +89,39 @@ def _times(check_interval: float, timeout: float | None) -> tuple[float, float |
     return max(SHORTEST_INTERVAL_S, tick_s or 0.0), amount("timeout", timeout)
 
 
-def _ids(scheduler: Scheduler, submission_ids: Sequence[str]) -> list[str]:
+def _asked(submission_ids: Sequence[str]) -> tuple[str, ...]:
     if isinstance(submission_ids, str):
         raise InvalidRequest("submission_ids must be a list of ids; write [id] for a single one")
-    return [job.submission_id for job in scheduler.jobs.find_each(words("submission_ids", submission_ids))]
+    return words("submission_ids", submission_ids)
+
+
+def _ids(service: Service, asked: Sequence[str]) -> list[str]:
+    return [job.submission_id for job in service.find_each(asked)]
 
 
 @contextmanager
 def _watching(
     scheduler: Scheduler, ids: Sequence[str], *, fail_fast: bool
-) -> Iterator[Callable[[Mapping[str, Job]], None]]:
-    """Yield what is to be called with the jobs after each change."""
+) -> Iterator[Callable[[Mapping[str, JobView]], bool]]:
+    """Yield what is to be called with the jobs after each change; it tells whether to raise for one."""
     with progress_display(len(ids)) as show:
 
-        def watch(jobs: Mapping[str, Job]) -> None:
+        def watch(jobs: Mapping[str, JobView]) -> bool:
             scheduler.check()
             show(jobs)
-            if fail_fast or all(job.final for job in jobs.values()):
-                scheduler.jobs.raise_if_failed(jobs)
+            return bool(failed(jobs.values())) and (fail_fast or all(job.final for job in jobs.values()))
 
         yield watch
 
 
 @contextmanager
-def _telling_of_interrupts(scheduler: Scheduler, ids: Sequence[str]) -> Iterator[None]:
+def _telling_of_interrupts(service: Service, ids: Sequence[str]) -> Iterator[None]:
     """Say at Ctrl-C that the jobs go on, where nothing stops them."""
     try:
         yield
     except KeyboardInterrupt:
         if not inside_a_scope():
-            known = scheduler.store.get_many(ids)
+            known = service.get_many(ids)
             _say_that_they_go_on([each for each in ids if each not in known or not known[each].final])
         raise
 

@@ -37,6 +37,7 @@ from ray_multicluster_scheduler.service.showing import (
     show_event,
     show_job,
     show_leader,
+    warnings_of,
 )
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.uploaded import UploadedPackages
@@ -106,6 +107,7 @@ class LocalService:
         self._caller = caller
         self._uploaded = UploadedPackages(rooms.uploads, rooms.packages, caller.user) if remote else None
         self._secrets = Secrets(rooms.config.clusters)
+        self._clusters = tuple(spec.name for spec in rooms.config.clusters)
         #: Whose jobs exist for this caller; None: everybody's.
         self._only = caller.only
 
@@ -163,8 +165,14 @@ class LocalService:
         attempts = self._store.attempts(submission_id)
         log = None
         with suppress(ClusterError, InvalidRequest):  # all else is known all the same
-            log = self._log(job)
-        return show_detail(job, attempts, log, self._secrets.of(job, attempts))
+            log = self._store.load_log(submission_id, job.attempt) if job.final else self._log(job)
+        return show_detail(
+            job,
+            attempts,
+            log,
+            self._secrets.of(job, attempts),
+            warnings=warnings_of(job, self._clusters),
+        )
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
@@ -360,7 +368,7 @@ class LocalService:
         return tuple(map(self._show_one, jobs))
 
     def _show_one(self, job: Job) -> JobView:
-        return show_job(job, self._secrets.of(job))
+        return show_job(job, self._secrets.of(job), warnings=warnings_of(job, self._clusters))
 
     def _log(self, job: Job) -> str | None:
         """Return the kept log; of a job that has not ended, from its cluster."""

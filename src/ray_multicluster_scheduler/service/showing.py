@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.model.decision import ClusterView as PlannedClus
 from ray_multicluster_scheduler.model.decision import Placement, Waiting
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
 from ray_multicluster_scheduler.model.states import RAY_STATUS
+from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
@@ -38,9 +39,9 @@ class Secrets:
         return self._of_clusters.union(*(secrets_of(env) for env in own))
 
 
-def show_job(job: Job, secrets: Collection[str]) -> JobView:
+def show_job(job: Job, secrets: Collection[str], *, warnings: Sequence[str] = ()) -> JobView:
     """Show a job as it was asked for."""
-    return JobView(**_job_fields(job, secrets))
+    return JobView(**_job_fields(job, secrets), warnings=tuple(warnings))
 
 
 def job_row(job: Job) -> dict[str, Any]:
@@ -49,7 +50,12 @@ def job_row(job: Job) -> dict[str, Any]:
 
 
 def show_detail(
-    job: Job, attempts: Sequence[Attempt], log: str | None, secrets: Collection[str]
+    job: Job,
+    attempts: Sequence[Attempt],
+    log: str | None,
+    secrets: Collection[str],
+    *,
+    warnings: Sequence[str] = (),
 ) -> JobDetail:
     """Show all that is known of a job; of an attempt that was sent, as it was sent."""
     fields = _job_fields(job, secrets)
@@ -60,7 +66,18 @@ def show_detail(
         fields["entrypoint"] = redact_text(last.entrypoint, secrets)
         fields["runtime_env"] = redact_env(last.runtime_env)
     shown = tuple(show_attempt(attempt, secrets) for attempt in attempts)
-    return JobDetail(**fields, attempts=shown, logs=None if log is None else redact_text(log, secrets))
+    logs = None if log is None else redact_text(log, secrets)
+    return JobDetail(**fields, warnings=tuple(warnings), attempts=shown, logs=logs)
+
+
+def warnings_of(job: Job, clusters: Collection[str]) -> tuple[str, ...]:
+    """Return what the submitter of an open job should know, where these clusters are configured."""
+    name = job.spec.preferred_cluster
+    if job.final or name is None or name in clusters:
+        return ()
+    guess = nearest(name, clusters)
+    hint = f"did you mean {guess!r}?" if guess else f"there are {', '.join(clusters)}."
+    return (f"preferred_cluster {name!r} is not configured; {hint} The job goes to the best of all",)
 
 
 def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:

@@ -78,6 +78,8 @@ class JobView(View):
     #: When the current state was entered, and when a retry may be placed.
     changed_at: float
     not_before: float
+    #: What the submitter should know of an open job, in sentences.
+    warnings: tuple[str, ...] = ()
 
     @property
     def final(self) -> bool:
