@@ -248,17 +248,17 @@ def test_a_job_that_was_removed_before_its_end_was_told_is_told_as_removed(
     store: SqlStore, leader: Leader, hub: EventHub, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a long sleep of the process: its events are gone, and nothing has rung."""
-    leader.add("gone"), leader.add("other")
+    leader.add("gone"), leader.add("other"), leader.add("third")
     with hub.subscribe(["gone"]) as subscription, hub.subscribe(["other"]) as other:
         subscription.wait(), other.wait()
         monkeypatch.setattr(store._bell, "ring", lambda: None)
         leader.move("gone", S.STOPPED)
         while store.prune(NOTHING, now=NOW + 1, limit=10, epoch=leader.lease.epoch).more:
             pass
-        settle(hub, "other")
+        settle(hub, "third")
         assert subscription.wait(0) == {}
         clock.passed_s += LOOK_AT_ALL_S
-        settle(hub, "other")
+        settle(hub, "third")
         assert subscription.wait() == {"gone": None}
         assert other.wait(0) == {}
 
