@@ -7,12 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import accept, memory, plan, queue, react
+from benchmarks import accept, memory, plan, queue, react, waiting
 from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
 
 ROOT = Path(__file__).parents[2]
-NEED_NO_RAY = {"accept": accept, "memory": memory, "plan": plan, "queue": queue, "react": react}
+NEED_NO_RAY = {
+    "accept": accept,
+    "memory": memory,
+    "plan": plan,
+    "queue": queue,
+    "react": react,
+    "waiting": waiting,
+}
 
 
 @pytest.mark.parametrize("name", NEED_NO_RAY)
