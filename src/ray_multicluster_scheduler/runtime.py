@@ -127,6 +127,11 @@ class Scheduler:
             return self._parts
 
     @property
+    def where(self) -> str:
+        """Where its clusters are named, for messages."""
+        return str(self.config.path)
+
+    @property
     def packages(self) -> PackageStore:
         """Where directories of this machine are packed: the place where packages are kept, too."""
         return self.parts.packages

@@ -55,6 +55,9 @@ def test_filters_choose_and_the_newest_come_first(raymc: Commands) -> None:
     assert ids("--user", "bob") == ["two"]
     assert ids("--group", "g") == ["two"]
     assert ids("--tag", "x") == ["one"]
+    assert ids("--text", "ECHO") == ["three", "two", "one"]
+    assert ids("--text", "hre") == ids("--text", "echo 3") == ["three"]
+    assert ids("--text", "nothing") == []
     assert ids("--state", "stopped") == ["three"]
     assert ids("--state", "SUCCEEDED", "--state", "stopped", "--user", "ann") == ["three", "one"]
     cluster = raymc.job("one").cluster

@@ -91,7 +91,7 @@ def test_the_queue_on_the_screen_begins_with_what_is_next(raymc: Commands) -> No
         urgent = ("urgent", a_spec(entrypoint="echo", priority=5))
         opened.store.add([*later, urgent], now=SystemClock().now())
         opened.store.add([("waits", a_spec(entrypoint="echo", depends_on=("q0",)))], now=SystemClock().now())
-        jobs = JobsOnScreen(store=opened.store)
+        jobs = JobsOnScreen(service=opened.service)
         jobs.refresh()
         assert [job.submission_id for job in jobs.shown] == ["urgent", "q0", "q1", "q2", "waits"]
 

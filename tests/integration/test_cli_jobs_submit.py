@@ -10,7 +10,7 @@ from tests.system import fake
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.local import LocalService
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc", "two"]
@@ -175,7 +175,7 @@ def test_ctrl_c_before_the_job_is_accepted_leaves_an_older_one_of_that_id_alone(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(JobService, "submit", interrupted)
+        patch.setattr(LocalService, "submit", interrupted)
         done = raymc.run("submit", "--submission-id", "one", "--", "echo")
     assert done.code == 130
     assert "stopping" not in done.err

@@ -15,7 +15,7 @@ import typer
 
 from ray_multicluster_scheduler.config.find import find_config, state_dir
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.store.newest import newest
+from ray_multicluster_scheduler.service.newest import newest
 
 #: The newest jobs are those that somebody asks about.
 MOST_JOBS = 200

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ray_multicluster_scheduler.cli.options import ClusterArgument, ConfigOption, opened
-from ray_multicluster_scheduler.model.states import LIVE
+from ray_multicluster_scheduler.cli.options import ClusterArgument, ConfigOption, check_cluster, opened
 
 ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="For those who ask why; `explain` shows it.")]
 
@@ -31,6 +30,6 @@ def undrain(cluster: ClusterArgument, *, config: ConfigOption = None) -> None:
 def _mark(config: Path | None, cluster: str, reason: str, *, drained: bool) -> int:
     """Write the mark; return how many of our jobs are on the cluster."""
     with opened(config) as scheduler:
-        scheduler.config.cluster(cluster)
-        scheduler.jobs.set_drained(cluster, drained=drained, reason=reason)
-        return len(scheduler.store.list_jobs(cluster=cluster, states=sorted(LIVE)))
+        check_cluster(scheduler, cluster)
+        scheduler.service.set_drained(cluster, drained=drained, reason=reason)
+        return sum(seen.live_jobs for seen in scheduler.service.clusters() if seen.name == cluster)

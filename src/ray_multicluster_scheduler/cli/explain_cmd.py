@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.decision_view import decision_view
-from ray_multicluster_scheduler.cli.leading import find_up_to_date, fresh_snapshots, stale_note
+from ray_multicluster_scheduler.cli.leading import find_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, opened
 from ray_multicluster_scheduler.cli.render import plain_signs, state_text, stdout_console, write_json
 from ray_multicluster_scheduler.model.states import JobState
@@ -24,16 +24,14 @@ def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOptio
     """
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
-        waits = any(job.state is JobState.QUEUED for job in jobs)
-        snapshots = fresh_snapshots(scheduler) if waits else None
-        explained = [scheduler.explainer.explain(job.submission_id, snapshots=snapshots) for job in jobs]
+        explained = [scheduler.service.explain(job.submission_id) for job in jobs]
         if as_json:
             shown = [story.model_dump(mode="json") for story in explained]
             write_json(shown[0] if len(shown) == 1 else shown)
             return
         console = stdout_console()
         for job, story in zip(jobs, explained, strict=True):
-            head = Text.assemble((job.submission_id, "bold"), " ", state_text(job.state), f": {job.reason}")
+            head = Text.assemble((job.submission_id, "bold"), " ", state_text(job.state), f": {job.message}")
             console.print(head)
             _show_decision(console, story)
             if job.state is JobState.QUEUED:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 from rich import box
@@ -18,14 +17,13 @@ from ray_multicluster_scheduler.cli.leading import find_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import ConfigOption, IdArgument, JsonOption, opened
 from ray_multicluster_scheduler.cli.render import NONE, state_text, stdout_console, write_json
 from ray_multicluster_scheduler.cli.times import Times
-from ray_multicluster_scheduler.model.job import Event, Job
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.redact import redact_text
 from ray_multicluster_scheduler.policy.repeat import RETRY_OF
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobDetail, JobView, View
 
 
 def status(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -36,14 +34,14 @@ def status(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
         if as_json:
-            _write([late.job_row(job) for job in jobs])
+            _write(jobs)
             return
         console = stdout_console()
         times = Times.of(console)
         for job in jobs:
             named = (f"{job.submission_id} ", "bold") if len(jobs) > 1 else ""
             where = f" on {job.cluster}" if job.cluster else ""
-            words = f"{where} {times.since(job.changed_at)}: {late.job_row(job)['message']}"
+            words = f"{where} {times.since(job.changed_at)}: {job.message}"
             console.print(Text.assemble(named, state_text(job.state), words), soft_wrap=True)
         _footer(console, scheduler, jobs)
 
@@ -52,19 +50,15 @@ def info(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption =
     """Show all that is known of a job; secrets are hidden."""
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
-        known = [scheduler.service.detail(job.submission_id).model_dump(mode="json") for job in jobs]
-        logs = [  # `raymc logs` has them whole
-            redact_text(facts.pop("logs") or "", scheduler.jobs.secrets(job))
-            for job, facts in zip(jobs, known, strict=True)
-        ]
+        details = [scheduler.service.detail(job.submission_id) for job in jobs]
         if as_json:
-            _write(known)
+            _write(details, without={"logs"})  # `raymc logs` has them whole
             return
         console = stdout_console()
-        for number, (job, facts, log) in enumerate(zip(jobs, known, logs, strict=True)):
+        for number, job in enumerate(details):
             if number:
                 console.print()
-            _show_info(console, job, facts, log)
+            _show_info(console, job)
         _footer(console, scheduler, jobs)
 
 
@@ -72,9 +66,9 @@ def events(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
     """List every move of a job: from where to where, when and why."""
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
-        stories = [_story(scheduler, job) for job in jobs]
+        stories = [scheduler.service.events(job.submission_id) for job in jobs]
         if as_json:
-            _write(stories)
+            _write_all([[move.model_dump(mode="json") for move in moves] for moves in stories])
             return
         console = stdout_console()
         for job, moves in zip(jobs, stories, strict=True):
@@ -84,55 +78,51 @@ def events(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
         _footer(console, scheduler, jobs)
 
 
-def _write(rows: Sequence[object]) -> None:
+def _write(views: Sequence[View], *, without: set[str] | None = None) -> None:
+    _write_all([view.model_dump(mode="json", exclude=without) for view in views])
+
+
+def _write_all(rows: Sequence[object]) -> None:
     """Write the document of one job; of several, a list of them."""
     write_json(rows[0] if len(rows) == 1 else rows)
 
 
-def _show_info(console: Console, job: Job, known: Mapping[str, Any], log: str) -> None:
+def _show_info(console: Console, job: JobDetail) -> None:
     times = Times.of(console)
-    console.print(_facts(job, known, times))
-    if known["attempts"]:
-        console.print(_attempts(known["attempts"], times))
-    if job.state is JobState.FAILED and log:
-        lines = log.rstrip().splitlines()
+    console.print(_facts(job, times))
+    if job.attempts:
+        console.print(_attempts(job.attempts, times))
+    if job.state is JobState.FAILED and job.logs:
+        lines = job.logs.rstrip().splitlines()
         console.print(Text("The end of its log:", style="bold"))
         console.print(Text("\n".join(lines[-late.LAST_LOG_LINES :]), overflow="fold"))
 
 
-def _story(scheduler: Scheduler, job: Job) -> list[dict[str, Any]]:
-    secrets = scheduler.jobs.secrets(job)
-    return [
-        {**_event_row(event), "reason": redact_text(event.reason, secrets)}
-        for event in scheduler.store.events(job.submission_id)
-    ]
-
-
-def _footer(console: Console, scheduler: Scheduler, jobs: Sequence[Job]) -> None:
+def _footer(console: Console, scheduler: Scheduler, jobs: Sequence[JobView]) -> None:
     if (note := stale_note(scheduler, jobs)) is not None:
         console.print(note)
 
 
-def _facts(job: Job, known: Mapping[str, Any], times: Times) -> Table:
-    env = json.dumps(known["runtime_env"], ensure_ascii=False)
+def _facts(job: JobDetail, times: Times) -> Table:
+    env = json.dumps(job.runtime_env, ensure_ascii=False)
     if not times.for_programs:
-        env = yaml.safe_dump(known["runtime_env"], sort_keys=False, allow_unicode=True, width=1000).rstrip()
+        env = yaml.safe_dump(job.runtime_env, sort_keys=False, allow_unicode=True, width=1000).rstrip()
     rows: list[tuple[str, str | Text | None]] = [
         ("id", Text(job.submission_id, style="bold")),
-        ("name", job.spec.own_name),
+        ("name", job.own_name),
         ("state", Text.assemble(state_text(job.state), f" {times.since(job.changed_at)}")),
-        ("why", known["message"]),
-        ("cluster", known["cluster"]),
-        ("command", Text(known["entrypoint"], style="cyan")),
-        ("environment", env if known["runtime_env"] else None),
-        ("claims", show(job.spec.claim)),
-        ("user", known["user"]),
-        ("priority", str(job.spec.priority)),
-        ("group", job.spec.group),
-        ("tags", ", ".join(known["tags"])),
-        ("after", ", ".join(known["depends_on"])),
-        ("repeats", known["metadata"].get(RETRY_OF)),
-        ("metadata", _pairs(known["metadata"])),
+        ("why", job.message),
+        ("cluster", job.cluster),
+        ("command", Text(job.entrypoint, style="cyan")),
+        ("environment", env if job.runtime_env else None),
+        ("claims", show(job.resource_requirements)),
+        ("user", job.user),
+        ("priority", str(job.priority)),
+        ("group", job.group),
+        ("tags", ", ".join(job.tags)),
+        ("after", ", ".join(job.depends_on)),
+        ("repeats", job.metadata.get(RETRY_OF)),
+        ("metadata", _pairs(job.metadata)),
         ("accepted", times.when(job.accepted_at)),
         ("started", times.when(job.started_at) if job.started_at else None),
         ("ended", times.when(job.ended_at) if job.ended_at else None),
@@ -153,43 +143,34 @@ def _pairs(metadata: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in metadata.items() if key != RETRY_OF)
 
 
-def _attempts(attempts: Sequence[Mapping[str, Any]], times: Times) -> Table:
+def _attempts(attempts: Sequence[AttemptView], times: Times) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("attempt", "cluster", "placed", "ran", "outcome"):
         table.add_column(heading, no_wrap=True)
     table.add_column("why", overflow="fold")
     for attempt in attempts:
-        ran = Text(times.ran(attempt["started_at"], attempt["ended_at"]))
-        outcome = Text(attempt["outcome"] or "open")
+        ran = Text(times.ran(attempt.started_at, attempt.ended_at))
+        outcome = Text(attempt.outcome or "open")
         cells = (
-            Text(str(attempt["number"])),
-            Text(attempt["cluster"]),
-            Text(times.when(attempt["placed_at"])),
+            Text(str(attempt.number)),
+            Text(attempt.cluster),
+            Text(times.when(attempt.placed_at)),
         )
-        table.add_row(*cells, ran, outcome, Text(attempt["reason"]))
+        table.add_row(*cells, ran, outcome, Text(attempt.reason))
     return table
 
 
-def _event_row(event: Event) -> dict[str, Any]:
-    return {
-        **asdict(event),
-        "old": None if event.old is None else event.old.value,
-        "new": event.new.value,
-    }
-
-
-def _events(moves: Sequence[Mapping[str, Any]], times: Times) -> Table:
+def _events(moves: Sequence[EventView], times: Times) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("when", "from", "to", "try"):
         table.add_column(heading, no_wrap=True)
     table.add_column("why", overflow="fold")
     for move in moves:
-        old, new = move["old"], move["new"]
         table.add_row(
-            Text(times.when(move["at"])),
-            NONE if old is None else Text(old),
-            Text("(stays)", style="dim") if old == new else Text(new),
-            Text(str(move["attempt"])) if move["attempt"] else NONE,
-            Text(move["reason"]),
+            Text(times.when(move.at)),
+            NONE if move.old is None else Text(move.old.value),
+            Text("(stays)", style="dim") if move.old is move.new else Text(move.new.value),
+            Text(str(move.attempt)) if move.attempt else NONE,
+            Text(move.reason),
         )
     return table

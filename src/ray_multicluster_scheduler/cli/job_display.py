@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -18,13 +18,15 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli.log_writer import LogWriter
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, stderr_console
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.model.job import Job
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.views import JobView
 
 
 class JobDisplay(Protocol):
     """Shows one job; used as a context manager."""
 
-    def state(self, job: Job, why: str) -> None:
+    def state(self, job: JobView, why: str) -> None:
         """Show where the job is; `why` says more, where there is more to say."""
 
     def log(self, piece: str) -> None:
@@ -43,7 +45,7 @@ def job_display() -> JobDisplay:
     return _MovingLine(console) if console.is_terminal else _PlainLines(console)
 
 
-def where_it_is(job: Job) -> str:
+def where_it_is(job: JobView) -> str:
     """Write `RUNNING on centos`."""
     return f"{job.state.value} on {job.cluster}" if job.cluster else job.state.value
 
@@ -62,7 +64,7 @@ class _PlainLines:
     ) -> None:
         self._log.close()
 
-    def state(self, job: Job, why: str) -> None:
+    def state(self, job: JobView, why: str) -> None:
         """Write a line when the state, or the reason to wait, is another one."""
         words = where_it_is(job) + (f": {why}" if why else "")
         if words != self._said and not job.final:  # the end is told by whoever waits
@@ -99,7 +101,7 @@ class _MovingLine:
         if self._line_is_open and sys.stdout.isatty():
             self._console.print()
 
-    def state(self, job: Job, why: str) -> None:
+    def state(self, job: JobView, why: str) -> None:
         since = age(max(0.0, SystemClock().now() - job.changed_at))
         words = Text.assemble((where_it_is(job), STATE_STYLES[job.state]), f" for {since}")
         if why:

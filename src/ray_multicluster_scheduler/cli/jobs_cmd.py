@@ -15,21 +15,29 @@ from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.completion import complete_clusters
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, JsonOption, WatchOption, opened
+from ray_multicluster_scheduler.cli.options import (
+    ConfigOption,
+    GroupOption,
+    JsonOption,
+    WatchOption,
+    check_cluster,
+    opened,
+)
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
 from ray_multicluster_scheduler.cli.request_options import seconds_of
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import JobView
 
 DEFAULT_LIMIT = 20
 #: How often ages are drawn anew while nothing changes.
 REDRAW_S = 1.0
+_NO_MATCH, _NO_JOB = "No job matches.", "No job was submitted yet."
 
-Find = Callable[[], tuple[Job, ...]]
+Find = Callable[[], "tuple[JobView, ...]"]
 
 
 def jobs(
@@ -48,6 +56,9 @@ def jobs(
     name: Annotated[str | None, typer.Option(help="With this name.", metavar="NAME")] = None,
     group: GroupOption = None,
     tag: Annotated[str | None, typer.Option(help="With this tag.", metavar="WORD")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="With this in the id, name, group or command.", metavar="TEXT")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Accepted within this time: 90s, 30m, 12h, 7d.", metavar="TIME")
     ] = None,
@@ -60,23 +71,21 @@ def jobs(
     --watch leads while it is open, unless another process does.
     """
     with opened(config) as scheduler:
-        store = scheduler.store
         if cluster is not None:
-            scheduler.config.cluster(cluster)
+            check_cluster(scheduler, cluster)
+        query = late.JobQuery(
+            states=tuple(state) if state else None,
+            user=user,
+            cluster=cluster,
+            job_id=name,
+            group=group,
+            tag=tag,
+            text=text,
+            since=None if since is None else SystemClock().now() - seconds_of("--since", since),
+        )
 
-        earliest = None if since is None else SystemClock().now() - seconds_of("--since", since)
-
-        def find() -> tuple[Job, ...]:
-            return store.list_jobs(
-                states=state,
-                user=user,
-                cluster=cluster,
-                name=name,
-                group=group,
-                tag=tag,
-                since=earliest,
-                limit=limit or None,
-            )
+        def find() -> tuple[JobView, ...]:
+            return tuple(late.all_jobs(scheduler.service, query, limit=limit or None))
 
         if watch:
             scheduler.start()
@@ -85,15 +94,19 @@ def jobs(
             return
         bring_up_to_date(scheduler, find())
         if as_json:
-            write_json([late.job_row(job) for job in find()])
+            _write(find())
         else:
             console = stdout_console()
             console.print(_view(scheduler, find(), limit, console))
 
 
-def _view(scheduler: Scheduler, found: tuple[Job, ...], limit: int, console: Console) -> RenderableType:
+def _write(found: tuple[JobView, ...], *, one_line: bool = False) -> None:
+    write_json([job.model_dump(mode="json") for job in found], one_line=one_line)
+
+
+def _view(scheduler: Scheduler, found: tuple[JobView, ...], limit: int, console: Console) -> RenderableType:
     if not found:
-        return Text("No job matches." if scheduler.store.list_jobs(limit=1) else "No job was submitted yet.")
+        return Text(_NO_MATCH if scheduler.service.list_jobs(late.JobQuery(limit=1)).jobs else _NO_JOB)
     notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
     if (stale := stale_note(scheduler, found)) is not None:
         notes.append(stale)
@@ -112,21 +125,21 @@ def _live(scheduler: Scheduler, find: Find, limit: int, *, as_json: bool) -> Non
 
 
 def _append(scheduler: Scheduler, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
-    said: tuple[Job, ...] | None = None
+    said: tuple[JobView, ...] | None = None
     for _ in _ticks(scheduler):
         found = find()
         if found == said:
             continue
         said = found
         if as_json:
-            write_json([late.job_row(job) for job in found], one_line=True)
+            _write(found, one_line=True)
         else:
             console.print(_view(scheduler, found, limit, console))
 
 
 def _ticks(scheduler: Scheduler) -> Iterator[None]:
-    mark = 0
+    newest = 0
     while True:
         scheduler.check()
         yield
-        mark = scheduler.store.wait_for_change(mark, timeout_s=REDRAW_S)
+        newest = scheduler.service.news(newest, timeout_s=REDRAW_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
@@ -11,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.render import NONE, state_text
 from ray_multicluster_scheduler.cli.times import Times
-from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 from ray_multicluster_scheduler.policy.visible import one_line
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.views import JobView
 
 #: With less room than this for the command, ids that we made are shortened; with far less it is left out.
 _SHORT_COMMAND, _SHORTEST_COMMAND = 24, 8
@@ -28,7 +29,7 @@ _EDGES = 3
 _GENERATED_ID = re.compile(r"(sub_[0-9a-f]{12})[0-9a-f]{20}")
 
 
-def jobs_table(jobs: Sequence[Job], console: Console) -> Table:
+def jobs_table(jobs: Sequence[JobView], console: Console) -> Table:
     """Return one line per job that fits the screen: only names and commands are cut, ids can be copied."""
     columns = _columns(jobs, Times.of(console))
     room = console.width - _taken(columns)
@@ -42,7 +43,7 @@ def jobs_table(jobs: Sequence[Job], console: Console) -> Table:
     for heading in columns:
         table.add_column(heading, no_wrap=True, overflow="fold" if heading == "id" else "ellipsis")
     if room >= _SHORTEST_COMMAND:
-        columns["command"] = [Text(one_line(str(late.job_row(job)["entrypoint"]))) for job in jobs]
+        columns["command"] = [Text(one_line(job.entrypoint)) for job in jobs]
         table.add_column("command", ratio=1, no_wrap=True, overflow="ellipsis")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
@@ -55,21 +56,19 @@ def short_id(submission_id: str) -> str:
     return found[1] if found else submission_id
 
 
-def _columns(jobs: Sequence[Job], times: Times) -> dict[str, list[Text]]:
+def _columns(jobs: Sequence[JobView], times: Times) -> dict[str, list[Text]]:
     """Return the cells of all columns but the last; some are there only when there is something to tell."""
     columns = {"id": [Text(job.submission_id) for job in jobs]}
     all_of_them = times.for_programs  # a program counts on its columns
-    if all_of_them or any(job.spec.own_name for job in jobs):
-        columns["name"] = [_word(job.spec.own_name, times) for job in jobs]
+    if all_of_them or any(job.own_name for job in jobs):
+        columns["name"] = [_word(job.own_name, times) for job in jobs]
     # The ids of an array begin with its group.
-    if all_of_them or any(
-        job.spec.group and not job.submission_id.startswith(f"{job.spec.group}-") for job in jobs
-    ):
-        columns["group"] = [_word(job.spec.group, times) for job in jobs]
+    if all_of_them or any(job.group and not job.submission_id.startswith(f"{job.group}-") for job in jobs):
+        columns["group"] = [_word(job.group, times) for job in jobs]
     columns["state"] = [_state(job) for job in jobs]
     columns["cluster"] = [_word(job.cluster, times) for job in jobs]
-    if all_of_them or len({job.spec.user for job in jobs}) > 1:
-        columns["user"] = [_word(job.spec.user, times) for job in jobs]
+    if all_of_them or len({job.user for job in jobs}) > 1:
+        columns["user"] = [_word(job.user, times) for job in jobs]
     columns["changed"] = [Text(times.when(job.changed_at)) for job in jobs]
     columns["ran"] = [Text(times.ran(job.started_at, job.ended_at)) for job in jobs]
     if all_of_them or any(job.attempt > 1 for job in jobs):
@@ -86,11 +85,11 @@ def _word(word: str | None, times: Times) -> Text:
     return text
 
 
-def _state(job: Job) -> Text:
+def _state(job: JobView) -> Text:
     text = state_text(job.state)
-    if job.target is Target.STOPPED and not job.final:
+    if job.stopping:
         text.append(" (stopping)", style="dim")
-    elif is_setting_up(job.state, job.reason):
+    elif job.setting_up:
         text.append(" (set-up)", style="dim")
     return text
 

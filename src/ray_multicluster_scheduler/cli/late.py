@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.cli.signals import held
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.client.packing import packed
+    from ray_multicluster_scheduler.client.packing import handed_over
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.engine.doctor import examine
     from ray_multicluster_scheduler.engine.watch import ClusterWatch
@@ -21,53 +21,49 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler, this_user
     from ray_multicluster_scheduler.server.options import ServerOptions
     from ray_multicluster_scheduler.server.serve import serve
-    from ray_multicluster_scheduler.service.jobs import LAST_LOG_LINES
+    from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
+    from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
     from ray_multicluster_scheduler.service.request import JobRequest
-    from ray_multicluster_scheduler.service.retention import keep_rules, prune_all
-    from ray_multicluster_scheduler.service.showing import job_row
-    from ray_multicluster_scheduler.service.tail import begin_tail
     from ray_multicluster_scheduler.store import open_store
 
 __all__ = [
     "LAST_LOG_LINES",
     "ClusterWatch",
     "HttpRayApi",
+    "JobQuery",
     "JobRequest",
     "Scheduler",
     "ServerOptions",
-    "begin_tail",
+    "all_jobs",
     "examine",
     "find_config",
-    "job_row",
-    "keep_rules",
+    "handed_over",
+    "how_it_failed",
     "load_config",
     "open_ray_api",
     "open_state_api",
     "open_store",
-    "packed",
-    "prune_all",
     "serve",
     "this_user",
 ]
 
 _HOMES = {
-    "LAST_LOG_LINES": "service.jobs",
+    "LAST_LOG_LINES": "service.outcome",
     "ClusterWatch": "engine.watch",
     "HttpRayApi": "ray_api.client",
+    "JobQuery": "service.query",
     "JobRequest": "service.request",
     "Scheduler": "runtime",
     "ServerOptions": "server.options",
-    "begin_tail": "service.tail",
+    "all_jobs": "service.query",
     "examine": "engine.doctor",
     "find_config": "config",
-    "job_row": "service.showing",
-    "keep_rules": "service.retention",
+    "handed_over": "client.packing",
+    "how_it_failed": "service.outcome",
     "load_config": "config",
     "open_ray_api": "ray_api.client",
     "open_state_api": "ray_api.state",
     "open_store": "store",
-    "packed": "client.packing",
-    "prune_all": "service.retention",
     "serve": "server.serve",
     "this_user": "runtime",
 }

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.clusters_cmd import watching
 from ray_multicluster_scheduler.cli.render import age
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import WaitTimeout
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause
-from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.policy.pace import first_pace
-from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
-    from ray_multicluster_scheduler.service.views import DecisionView
+    from ray_multicluster_scheduler.service.views import DecisionView, JobView, LeaderView
 
 
 #: How long `submit --no-wait` leads, at most, when nobody else does.
@@ -38,12 +31,7 @@ _WAITING = "No scheduler is running: what waits goes on its way while `raymc wai
 NOT_SENT = frozenset({JobState.QUEUED, JobState.PLACED})
 
 
-def leader_of(store: JobStore) -> Lease | None:
-    """Return who schedules now, if anybody."""
-    return store.leader(now=SystemClock().now())
-
-
-def leader_name(lease: Lease) -> str:
+def leader_name(lease: LeaderView) -> str:
     """Name a leader so that it can be found: `process 4711 on host`."""
     host, _, rest = lease.holder.partition(":")
     return f"process {rest.partition(':')[0]} on {host}" if rest else lease.holder
@@ -56,7 +44,7 @@ def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str], *, since
     """
     enough = time.monotonic() + LEAD_S
     try:
-        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=LEAD_S + SEND_S, tick_s=LOOK_S):
+        for jobs in scheduler.service.changes(submission_ids, timeout_s=LEAD_S + SEND_S, tick_s=LOOK_S):
             scheduler.check()
             unsent = [job for job in jobs.values() if job.state in NOT_SENT]
             under_way = any(job.state is JobState.PLACED for job in unsent)
@@ -69,10 +57,9 @@ def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str], *, since
         return
 
 
-def _has_no_room(scheduler: Scheduler, job: Job, since: float) -> bool:
-    seen = scheduler.store.load_snapshots()
-    looked_at = [seen[spec.name].observed_at for spec in scheduler.config.clusters if spec.name in seen]
-    if len(looked_at) < len(scheduler.config.clusters) or any(at is None or at < since for at in looked_at):
+def _has_no_room(scheduler: Scheduler, job: JobView, since: float) -> bool:
+    looked_at = [cluster.observed_at for cluster in scheduler.service.clusters()]
+    if any(at is None or at < since for at in looked_at):
         return False
     decision = scheduler.service.explain(job.submission_id).decision
     return decision is None or not (decision.cluster is not None or _passes_soon(decision))
@@ -83,45 +70,31 @@ def _passes_soon(decision: DecisionView) -> bool:
     return any(refusal.cause is Cause.PACED for refusal in decision.refusals.values())
 
 
-def fresh_snapshots(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot] | None:
-    """Look at the clusters now if nobody leads; None: somebody does, and what is published is fresh."""
-    return None if leader_of(scheduler.store) else asyncio.run(_look(scheduler))
-
-
-async def _look(scheduler: Scheduler) -> Mapping[str, ClusterSnapshot]:
-    """Return what a leader would see that begins now."""
-    start_limit = first_pace(scheduler.config.settings.max_starts_in_flight).starts
-    async with watching(scheduler.config) as watch:
-        await watch.first_look()
-        return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}
-
-
-def bring_up_to_date(scheduler: Scheduler, jobs: Iterable[Job]) -> None:
+def bring_up_to_date(scheduler: Scheduler, jobs: Iterable[JobView]) -> None:
     """Lead for a moment where nobody does and one of these jobs is on a cluster, where it may have ended."""
-    if any(job.state in LIVE for job in jobs) and leader_of(scheduler.store) is None:
+    if any(job.state in LIVE for job in jobs) and scheduler.service.leader() is None:
         scheduler.catch_up(timeout_s=CATCH_UP_S)
 
 
-def find_up_to_date(scheduler: Scheduler, word: str) -> tuple[Job, ...]:
+def find_up_to_date(scheduler: Scheduler, word: str) -> tuple[JobView, ...]:
     """Return the jobs that a word means, as they are now."""
-    found = scheduler.jobs.find(word)
+    found = scheduler.service.find(word)
     bring_up_to_date(scheduler, found)
-    now = scheduler.store.get_many([job.submission_id for job in found])
+    now = scheduler.service.get_many([job.submission_id for job in found])
     return tuple(now[job.submission_id] for job in found)
 
 
-def stale_note(scheduler: Scheduler, jobs: Iterable[Job]) -> Text | None:
+def stale_note(scheduler: Scheduler, jobs: Iterable[JobView]) -> Text | None:
     """Say what nobody does once this command has ended, and how old all this is if that matters."""
     open_jobs = [job for job in jobs if not job.final]
-    leader = leader_of(scheduler.store)
+    leader = scheduler.service.leader()
     leads_here = leader is not None and leader.holder == scheduler.holder
     if not open_jobs or (leader is not None and not leads_here):
         return None
     if leads_here and scheduler.catch_up(timeout_s=0):
         waiting = any(job.state in NOT_SENT for job in open_jobs)
         return Text(_WAITING, style="yellow") if waiting else None
-    seen = scheduler.store.load_snapshots().values()
-    looks = [snapshot.observed_at for snapshot in seen if snapshot.observed_at]
+    looks = [cluster.observed_at for cluster in scheduler.service.clusters() if cluster.observed_at]
     how_old = f"{age(max(0.0, SystemClock().now() - max(looks)))} ago" if looks else "never"
     return Text(
         f"No scheduler is running; the clusters were last looked at: {how_old}. "

@@ -13,12 +13,12 @@ import typer
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.completion import complete_clusters, complete_groups, complete_ids
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.guess import nearest
+from ray_multicluster_scheduler.policy.guess import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import JobView
 
 
 #: Who mistypes a name means one of the newest jobs, and a history may hold a million.
@@ -68,17 +68,26 @@ def opened(config: Path | None) -> Iterator[Scheduler]:
         scheduler.stop()
 
 
-def find_jobs(scheduler: Scheduler, words: Sequence[str], group: str | None) -> list[Job]:
+def find_jobs(scheduler: Scheduler, words: Sequence[str], group: str | None) -> list[JobView]:
     """Return the jobs that a command was given: by ids, names or groups, or with --group."""
     if group is None:
-        found = [job for word in words for job in scheduler.jobs.find(word)]
+        found = [job for word in words for job in scheduler.service.find(word)]
         return list({job.submission_id: job for job in found}.values())
-    in_group = scheduler.store.list_jobs(group=group)
+    in_group = list(late.all_jobs(scheduler.service, late.JobQuery(group=group), limit=None))
     if not in_group:
-        newest = scheduler.store.list_jobs(limit=_GUESSED_FROM)
-        guess = nearest(group, {job.spec.group for job in newest if job.spec.group})
+        newest = scheduler.service.list_jobs(late.JobQuery(limit=_GUESSED_FROM)).jobs
+        guess = nearest(group, {job.group for job in newest if job.group})
         raise InvalidRequest(
             f"no job belongs to a group {group!r}"
             + (f"; did you mean {guess!r}?" if guess else "; `raymc jobs` shows the known jobs")
         )
-    return list(in_group[::-1])
+    return in_group[::-1]
+
+
+def check_cluster(scheduler: Scheduler, name: str) -> None:
+    """Refuse a cluster that nobody knows: on a command line it is a slip of the finger."""
+    known = [cluster.name for cluster in scheduler.service.clusters()]
+    if name not in known:
+        raise InvalidRequest(
+            f"no cluster is named {name!r} in {scheduler.where}; {did_you_mean(name, known)}"
+        )

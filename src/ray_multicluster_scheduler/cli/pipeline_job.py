@@ -7,11 +7,11 @@ import shlex
 import uuid
 from pathlib import Path
 
-from ray_multicluster_scheduler.cli.options import opened
+from ray_multicluster_scheduler.cli.options import check_cluster, opened
 from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.request_options import json_object
 from ray_multicluster_scheduler.cli.waiting import follow, stopping_on_interrupt, tell_end
-from ray_multicluster_scheduler.client.packing import packed
+from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.errors import PipelineFailed
 from ray_multicluster_scheduler.pipeline.on_cluster import REPORT_LINE
 from ray_multicluster_scheduler.pipeline.plan import Plan
@@ -37,9 +37,9 @@ def run_as_job(
     )
     with opened(config) as scheduler, stopping_on_interrupt(scheduler, [submission_id]):
         if request.preferred_cluster is not None:
-            scheduler.config.cluster(request.preferred_cluster)
+            check_cluster(scheduler, request.preferred_cluster)
         scheduler.start()
-        scheduler.jobs.submit([packed(request, scheduler.parts.packages)])
+        scheduler.service.submit([handed_over(request, scheduler)])
         say(f"{submission_id} accepted. Ctrl-C stops it.")
         tell_end(follow(scheduler, submission_id))
         return _report(scheduler.service.log(submission_id) or "")

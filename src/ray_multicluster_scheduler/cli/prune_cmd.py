@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.leading import leader_of
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened
 from ray_multicluster_scheduler.cli.render import say, write_json, write_line
 from ray_multicluster_scheduler.cli.time_spans import seconds
-from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.views import PruneView
 
 OlderOption = Annotated[
     float | None,
@@ -50,50 +48,28 @@ def prune(
     do those that one of these waits for. Secrets and logs go earlier than jobs.
     """
     with opened(config) as scheduler:
-        rules = _rules(late.keep_rules(scheduler.config.settings), older_than, keep)
-        store, now = scheduler.store, SystemClock().now()
-        before = store.space()
-        if dry_run:
-            _report(store.prunable(rules, now=now), before, before, dry_run=True, as_json=as_json)
-            return
-        pruned = late.prune_all(store, rules, now=now)
-        given_back = store.compact(rewrite=leader_of(store) is None)
-        _report(pruned, before, store.space(), dry_run=False, as_json=as_json)
-        if not given_back and not as_json:
-            say(
-                "An older version made this store: its free space is used again, and given back when you run "
-                "`raymc prune` while no scheduler is running.",
-                style="yellow",
-            )
-
-
-def _rules(rules: Keep, older_than: float | None, keep: int | None) -> Keep:
-    if older_than is not None:
-        rules = replace(rules, jobs_s=older_than)
-    return rules if keep is None else replace(rules, jobs=keep)
-
-
-def _report(pruned: Pruned, before: Space, after: Space, *, dry_run: bool, as_json: bool) -> None:
-    counts = {name: count for name, count in asdict(pruned).items() if name != "more"}
-    if dry_run:
-        del counts["secrets"]
+        pruned = scheduler.service.prune(older_than_s=older_than, keep=keep, dry_run=dry_run)
     if as_json:
-        write_json(
-            {
-                "dry_run": dry_run,
-                **counts,
-                "bytes_before": before.file_bytes,
-                "bytes_after": None if dry_run else after.file_bytes,
-            }
-        )
+        write_json(pruned.model_dump(mode="json"))
         return
+    _report(pruned)
+    if not pruned.given_back:
+        say(
+            "An older version made this store: its free space is used again, and given back when you run "
+            "`raymc prune` while no scheduler is running.",
+            style="yellow",
+        )
+
+
+def _report(pruned: PruneView) -> None:
     what = f"{pruned.jobs} jobs and {pruned.logs} logs"
-    if dry_run:
-        write_line(f"Would remove {what}; the store has {_mib(before.file_bytes)}. Nothing was removed.")
+    before = _mib(pruned.bytes_before)
+    if pruned.bytes_after is None:
+        write_line(f"Would remove {what}; the store has {before}. Nothing was removed.")
         return
     write_line(
         f"Removed {what}, and the secrets of {pruned.secrets} jobs. "
-        f"The store has {_mib(after.file_bytes)}; it had {_mib(before.file_bytes)}."
+        f"The store has {_mib(pruned.bytes_after)}; it had {before}."
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, GroupOption, IdsArgument, find_jobs, opened
 from ray_multicluster_scheduler.cli.submit_cmd import hand_over, wait_for
 from ray_multicluster_scheduler.cli.submit_options import NoWait, SubmitJson
@@ -27,7 +26,7 @@ def retry(
         raise InvalidRequest("--json goes with --no-wait: while waiting, stdout is for the log")
     with opened(config) as scheduler:
         old = [job.submission_id for job in find_jobs(scheduler, ids or [], group)]
-        accepted = scheduler.jobs.retry(old, user=late.this_user())
+        accepted = scheduler.service.retry(old)
         if no_wait:
             hand_over(scheduler, lambda: accepted, as_json=as_json)
             return

@@ -14,11 +14,11 @@ from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.cli.waiting import stop_and_watch, tell_ends, watch_all
 from ray_multicluster_scheduler.client.progress import summary
 from ray_multicluster_scheduler.errors import InvalidRequest, WaitTimeout
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import JobView
 
 
 #: Of more jobs than these only the numbers are told.
@@ -96,15 +96,13 @@ def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) 
         )
 
 
-def _mine(scheduler: Scheduler) -> list[Job]:
-    return list(
-        scheduler.store.list_jobs(
-            states=[state for state in JobState if state not in FINAL], user=late.this_user()
-        )
-    )
+def _mine(scheduler: Scheduler) -> list[JobView]:
+    states = tuple(state for state in JobState if state not in FINAL)
+    query = late.JobQuery(states=states, user=late.this_user())
+    return list(late.all_jobs(scheduler.service, query, limit=None))
 
 
-def _confirm(pending: list[Job]) -> None:
+def _confirm(pending: list[JobView]) -> None:
     count = "1 job" if len(pending) == 1 else f"{len(pending)} jobs"
     found = summary({job.submission_id: job for job in pending})
     if not sys.stdin.isatty():

@@ -10,8 +10,8 @@ import typer
 
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli import submit_options as option
-from ray_multicluster_scheduler.cli.leading import fresh_snapshots, leader_of, send_what_fits
-from ray_multicluster_scheduler.cli.options import ConfigOption, find_jobs, opened
+from ray_multicluster_scheduler.cli.leading import send_what_fits
+from ray_multicluster_scheduler.cli.options import ConfigOption, check_cluster, find_jobs, opened
 from ray_multicluster_scheduler.cli.packing import packing_display
 from ray_multicluster_scheduler.cli.plan_view import show_plan
 from ray_multicluster_scheduler.cli.render import say, write_json
@@ -33,15 +33,15 @@ from ray_multicluster_scheduler.cli.waiting import (
 )
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.service.request import JobRequest
+    from ray_multicluster_scheduler.service.views import JobView
 
 #: Writes jobs to the store and returns them.
-Accept = Callable[[], Sequence[Job]]
+Accept = Callable[[], "Sequence[JobView]"]
 
 
 def submit(
@@ -109,10 +109,10 @@ def submit(
         if dry_run:
             _dry_run(scheduler, packed, as_json=as_json)
         elif no_wait:
-            hand_over(scheduler, lambda: scheduler.jobs.submit(packed), as_json=as_json)
+            hand_over(scheduler, lambda: scheduler.service.submit(packed), as_json=as_json)
         else:
             ids = [str(request.submission_id) for request in packed]
-            wait_for(scheduler, ids, lambda: scheduler.jobs.submit(packed))
+            wait_for(scheduler, ids, lambda: scheduler.service.submit(packed))
 
 
 def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
@@ -129,7 +129,7 @@ def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> l
     """
     first = requests[0]
     if first.preferred_cluster is not None:
-        scheduler.config.cluster(first.preferred_cluster)
+        check_cluster(scheduler, first.preferred_cluster)
     needed = tuple(job.submission_id for job in find_jobs(scheduler, first.depends_on, None))
     return [request.replaced(depends_on=needed) for request in requests]
 
@@ -137,12 +137,12 @@ def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> l
 def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
     """Pack local directories once, not once per job of an array."""
     with packing_display() as progress:
-        first = late.packed(requests[0], scheduler.parts.packages, progress=progress)
+        first = late.handed_over(requests[0], scheduler, progress=progress)
     return [request.replaced(runtime_env=first.runtime_env) for request in requests]
 
 
 def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
-    plan = scheduler.explainer.plan(requests[0], snapshots=fresh_snapshots(scheduler))
+    plan = scheduler.service.plan(requests[0])
     if as_json:
         write_json(plan.model_dump(mode="json"))
     else:
@@ -151,7 +151,7 @@ def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: b
 
 def hand_over(scheduler: Scheduler, accept: Accept, *, as_json: bool) -> None:
     """Accept jobs and leave; where nobody schedules, first send what fits now."""
-    leader, since = leader_of(scheduler.store), SystemClock().now()
+    leader, since = scheduler.service.leader(), SystemClock().now()
     if leader is None:
         scheduler.start()
     accepted = accept()
@@ -171,7 +171,7 @@ def wait_for(scheduler: Scheduler, ids: Sequence[str], accept: Accept) -> None:
     with stopping_on_interrupt(scheduler, ids):
         scheduler.start()
         accepted = accept()
-        group = accepted[0].spec.group
+        group = accepted[0].group
         named = f"Group {group} ({len(ids)} jobs)" if group else f"{len(ids)} jobs"
         what, it = (ids[0], "it") if len(ids) == 1 and not group else (named, "them")
         say(f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, use --no-wait.")

@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.leading import NOT_SENT, leader_name
 from ray_multicluster_scheduler.cli.render import say, write_json, write_line
 from ray_multicluster_scheduler.cli.whys import why_it_waits
-from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import JobView, LeaderView
 
 
 def tell_accepted(
-    scheduler: Scheduler, accepted: Sequence[Job], leader: Lease | None, *, as_json: bool
+    scheduler: Scheduler, accepted: Sequence[JobView], leader: LeaderView | None, *, as_json: bool
 ) -> None:
     """Write the id (of an array, the group's) to stdout and the story to stderr; or all of it as JSON."""
-    found = scheduler.store.get_many([job.submission_id for job in accepted])
+    found = scheduler.service.get_many([job.submission_id for job in accepted])
     jobs = [found[job.submission_id] for job in accepted]
-    group = jobs[0].spec.group
+    group = jobs[0].group
     if as_json:
         name = None if leader is None else leader.holder
-        write_json({"group": group, "leader": name, "jobs": [late.job_row(job) for job in jobs]})
+        write_json({"group": group, "leader": name, "jobs": [job.model_dump(mode="json") for job in jobs]})
         return
     write_line(group or jobs[0].submission_id)
     if leader is not None:
@@ -39,7 +38,7 @@ def tell_accepted(
         say(line)
 
 
-def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None) -> list[Text]:
+def _what_was_done(scheduler: Scheduler, jobs: Sequence[JobView], group: str | None) -> list[Text]:
     sent = [job for job in jobs if job.state not in NOT_SENT]
     waiting = [job for job in jobs if job.state in NOT_SENT]
     one = len(jobs) == 1
@@ -63,7 +62,7 @@ def _what_was_done(scheduler: Scheduler, jobs: Sequence[Job], group: str | None)
     return lines
 
 
-def _why(scheduler: Scheduler, first: Job) -> str:
+def _why(scheduler: Scheduler, first: JobView) -> str:
     """Say why the first of those that wait does; there may be room, but nobody sends any more."""
     explained = scheduler.service.explain(first.submission_id)
     if explained.decision is not None and explained.decision.cluster is not None:

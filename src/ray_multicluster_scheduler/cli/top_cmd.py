@@ -16,21 +16,21 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.clusters_cmd import Books, books_of, cluster_rows, refresh, watching
+from ray_multicluster_scheduler.cli import late
+from ray_multicluster_scheduler.cli.clusters_cmd import books_of, cluster_rows, refresh, watching
 from ray_multicluster_scheduler.cli.clusters_view import overview
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
-from ray_multicluster_scheduler.cli.leading import leader_name, leader_of
+from ray_multicluster_scheduler.cli.leading import leader_name
 from ray_multicluster_scheduler.cli.options import ConfigOption, opened
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, stdout_console
-from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
-from ray_multicluster_scheduler.ports import JobStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.engine.watch import ClusterWatch
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.api import Service
+    from ray_multicluster_scheduler.service.views import JobView
 
 
 REDRAW_S = 1.0
@@ -58,36 +58,28 @@ def top(*, config: ConfigOption = None) -> None:
 class JobsOnScreen:
     """The jobs on the screen, read again when something has changed."""
 
-    store: JobStore
-    mark: int = -1
+    service: Service
+    newest: int = -1
     #: How many are open, by state.
     open: Mapping[JobState, int] = field(default_factory=dict)
     #: What runs, then what waits, the next one first, then what has ended; the newest of those.
-    shown: tuple[Job, ...] = ()
-    books: Books = field(default_factory=Books)
+    shown: tuple[JobView, ...] = ()
 
     def refresh(self) -> None:
-        """Read the store, if it has changed."""
-        mark = self.store.wait_for_change(0, timeout_s=0)
-        if mark != self.mark:
-            self.open = self.store.counts(_OPEN)
-            self.shown = (*self._of(LIVE), *self._queue(), *self._of(FINAL))
-            self.books = books_of(self.store)
-            self.mark = mark
+        """Ask again, if something has happened."""
+        newest = self.service.news(0, timeout_s=0)
+        if newest != self.newest:
+            self.open = self.service.counts(_OPEN)
+            self.shown = (*self._of(LIVE), *self.service.queue(limit=MOST_JOBS), *self._of(FINAL))
+            self.newest = newest
 
-    def _queue(self) -> tuple[Job, ...]:
-        """Return what waits: what may start now in the order of the queue, then what waits for something."""
-        ready = self.store.runnable(now=SystemClock().now(), limit=MOST_JOBS)
-        known = {job.submission_id for job in ready}
-        return (*ready, *(job for job in self._of(_OPEN - LIVE)[::-1] if job.submission_id not in known))
-
-    def _of(self, states: Collection[JobState]) -> tuple[Job, ...]:
-        return self.store.list_jobs(states=sorted(states), limit=MOST_JOBS)
+    def _of(self, states: Collection[JobState]) -> tuple[JobView, ...]:
+        return self.service.list_jobs(late.JobQuery(states=tuple(sorted(states)), limit=MOST_JOBS)).jobs
 
 
 async def _run(scheduler: Scheduler, console: Console) -> None:
     quit_asked = asyncio.Event()
-    jobs = JobsOnScreen(store=scheduler.store)
+    jobs = JobsOnScreen(service=scheduler.service)
     async with watching(scheduler.config) as watch:
         with _keys(quit_asked.set), Live(console=console, screen=True, auto_refresh=False) as live:
 
@@ -133,7 +125,7 @@ def _screen(
     jobs.refresh()
     upper = Group(
         _header(scheduler, jobs.open),
-        overview(cluster_rows(scheduler.config, watch, jobs.books), console),
+        overview(cluster_rows(scheduler.config, watch, books_of(scheduler.store)), console),
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
     shown = jobs.shown[: max(1, room)]
@@ -142,7 +134,7 @@ def _screen(
 
 
 def _header(scheduler: Scheduler, open_jobs: Mapping[JobState, int]) -> Text:
-    leader = leader_of(scheduler.store)
+    leader = scheduler.service.leader()
     line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
     for state, count in sorted(open_jobs.items()):
         line.append(f"{count} {state.value}  ", style=STATE_STYLES[state])

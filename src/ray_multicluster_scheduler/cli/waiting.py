@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import queue
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import CancelledError
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 
+from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.job_display import job_display, where_it_is
+from ray_multicluster_scheduler.cli.job_display import JobDisplay, job_display, where_it_is
 from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
 from ray_multicluster_scheduler.cli.whys import WaitingReason
 from ray_multicluster_scheduler.client.progress import Show, Stated, progress_display, summary
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import JobView
 
 #: Ray gives a program 3 s after SIGTERM; a loaded head needs a few more to notice.
 STOP_TIMEOUT_S = 30.0
@@ -34,47 +36,41 @@ SHOWN_FAILURES = 3
 NAMED_FAILURES = 20
 
 
-def follow(scheduler: Scheduler, submission_id: str) -> Job:
+def follow(scheduler: Scheduler, submission_id: str) -> JobView:
     """Stream a job's log and show its state until it has ended; return it as it is then."""
-    #: Pieces of the log; None: look at the job, something may have changed.
-    news: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    reason = WaitingReason(scheduler)
-    unsubscribe = scheduler.store.subscribe(lambda: news.put(None))
-    tail = late.begin_tail(scheduler.begin, scheduler.parts.hub, scheduler.store, submission_id, news.put)
-    tail.add_done_callback(lambda _: news.put(None))
-    try:
-        with job_display() as display:
-            while not tail.done() or not news.empty():
+    with job_display() as display:
+        try:
+            asyncio.run(_show(scheduler, submission_id, display))
+        except CancelledError:
+            scheduler.check()
+            raise SchedulerError("the scheduler in this process has stopped; the job goes on") from None
+    return scheduler.service.get_many([submission_id])[submission_id]
+
+
+async def _show(scheduler: Scheduler, submission_id: str, display: JobDisplay) -> None:
+    service, reason = scheduler.service, WaitingReason(scheduler)
+
+    async def show_log() -> None:
+        async for piece in service.tail_async(submission_id):
+            display.log(piece)
+
+    async def show_state() -> None:
+        async with aclosing(service.changes_async([submission_id], timeout_s=None, tick_s=TICK_S)) as changes:
+            async for jobs in changes:
                 scheduler.check()
-                job = scheduler.store.get(submission_id)
-                display.state(job, reason.of(job))
-                if piece := _next(news):
-                    display.log(piece)
-    finally:
-        unsubscribe()
-        tail.cancel()
-    if tail.cancelled():
-        scheduler.check()
-        raise SchedulerError("the scheduler in this process has stopped; the job goes on")
-    tail.result()
-    return scheduler.store.get(submission_id)
+                display.state(jobs[submission_id], reason.of(jobs[submission_id]))
 
-
-def _next(news: queue.SimpleQueue[str | None]) -> str | None:
-    try:
-        return news.get(timeout=TICK_S)
-    except queue.Empty:
-        return None
+    await together([show_log(), show_state()])
 
 
 def watch_all(
     scheduler: Scheduler, submission_ids: Sequence[str], *, timeout_s: float | None = None
-) -> Mapping[str, Job]:
+) -> Mapping[str, JobView]:
     """Show how far jobs are until all have ended; return them as they are then. May raise `WaitTimeout`."""
-    jobs: Mapping[str, Job] = {}
+    jobs: Mapping[str, JobView] = {}
     reason = WaitingReason(scheduler)
     with _progress(len(submission_ids)) as show:
-        for jobs in scheduler.jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=TICK_S):
+        for jobs in scheduler.service.changes(submission_ids, timeout_s=timeout_s, tick_s=TICK_S):
             scheduler.check()
             show(jobs, reason.of_all(jobs.values()))
     return jobs
@@ -98,18 +94,18 @@ def _progress(total: int) -> Iterator[Show]:
     yield tell
 
 
-def tell_end(job: Job) -> None:
+def tell_end(job: JobView) -> None:
     """Say how one job has ended, after its log was shown."""
     words = Text.assemble((job.submission_id, "bold"), " ", (where_it_is(job), STATE_STYLES[job.state]))
     if job.state is JobState.SUCCEEDED:
         words.append(f" after {_took([job])}")
     else:
-        words.append(f": {job.reason}")
+        words.append(f": {job.message}")
     say(words)
     exit_if_bad([job])
 
 
-def tell_ends(scheduler: Scheduler, jobs: Sequence[Job]) -> None:
+def tell_ends(scheduler: Scheduler, jobs: Sequence[JobView]) -> None:
     """Say how jobs have ended: how many where, which failed and why, and where to read on."""
     count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
     line = Text(f"{count} in {_took(jobs)}: ")
@@ -121,7 +117,7 @@ def tell_ends(scheduler: Scheduler, jobs: Sequence[Job]) -> None:
     say(line)
     bad = [job for job in jobs if job.state is not JobState.SUCCEEDED]
     for job in bad[:SHOWN_FAILURES]:
-        say(scheduler.jobs.how_it_failed(job))
+        say(late.how_it_failed(scheduler.service, job))
     if rest := bad[SHOWN_FAILURES:]:
         named = ", ".join(job.submission_id for job in rest[:NAMED_FAILURES])
         more = f" and {len(rest) - NAMED_FAILURES} more" if len(rest) > NAMED_FAILURES else ""
@@ -130,34 +126,36 @@ def tell_ends(scheduler: Scheduler, jobs: Sequence[Job]) -> None:
     exit_if_bad(jobs)
 
 
-def _tell_where_to_read_on(jobs: Sequence[Job], bad: Sequence[Job]) -> None:
-    group = jobs[0].spec.group
-    if group is None or any(job.spec.group != group for job in jobs):
+def _tell_where_to_read_on(jobs: Sequence[JobView], bad: Sequence[JobView]) -> None:
+    group = jobs[0].group
+    if group is None or any(job.group != group for job in jobs):
         return
     logs = f"Logs: `raymc logs {group}`."
     say(f"{logs} To run again what did not succeed: `raymc retry {group}`." if bad else logs, style="dim")
 
 
-def exit_if_bad(jobs: Sequence[Job]) -> None:
+def exit_if_bad(jobs: Sequence[JobView]) -> None:
     """End with exit code 1 unless all jobs have succeeded."""
     if any(job.state is not JobState.SUCCEEDED for job in jobs):
         raise typer.Exit(1)
 
 
-def _took(jobs: Sequence[Job]) -> str:
+def _took(jobs: Sequence[JobView]) -> str:
     """Write how long jobs took together, from the first that was accepted to the last that ended."""
     ends = [job.ended_at for job in jobs if job.ended_at is not None]
     return age(max(0.0, max(ends) - min(job.accepted_at for job in jobs))) if ends else "no time"
 
 
-def stop_and_watch(scheduler: Scheduler, submission_ids: Sequence[str], *, reason: str) -> Mapping[str, Job]:
+def stop_and_watch(
+    scheduler: Scheduler, submission_ids: Sequence[str], *, reason: str
+) -> Mapping[str, JobView]:
     """Stop jobs wherever they are and wait until they have ended, or for a while; return them as they are."""
     scheduler.start()
-    scheduler.jobs.stop(submission_ids, reason=reason)
-    jobs: Mapping[str, Job] = {}
+    scheduler.service.stop(submission_ids, reason=reason)
+    jobs: Mapping[str, JobView] = {}
     try:
         with _progress(len(submission_ids)) as show:
-            for jobs in scheduler.jobs.changes(submission_ids, timeout_s=STOP_TIMEOUT_S, tick_s=TICK_S):
+            for jobs in scheduler.service.changes(submission_ids, timeout_s=STOP_TIMEOUT_S, tick_s=TICK_S):
                 scheduler.check()
                 show(jobs)
     except WaitTimeout:
@@ -191,5 +189,5 @@ def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -
 
 def _pending(scheduler: Scheduler, submission_ids: Sequence[str], since: float) -> list[str]:
     """Return which have not ended. An older job may have the id that was asked for: it is not ours."""
-    known = scheduler.store.get_many(submission_ids).values()
+    known = scheduler.service.get_many(submission_ids).values()
     return [job.submission_id for job in known if not job.final and job.accepted_at >= since]

@@ -6,13 +6,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
-    from ray_multicluster_scheduler.service.views import Explanation
+    from ray_multicluster_scheduler.service.views import Explanation, JobView
 
 
 #: A reason is looked up when a job has waited this long, and then again as often: it costs a pass.
@@ -28,20 +26,18 @@ class WaitingReason:
         self._looked_at = self._clock.monotonic()
         self._said = ""
 
-    def of(self, job: Job) -> str:
+    def of(self, job: JobView) -> str:
         """Return the reason; empty for a job that starts or runs, or has only just begun to wait."""
         if job.state is not JobState.QUEUED:
-            is_told = job.state not in {JobState.RUNNING, JobState.SUBMITTED} or is_setting_up(
-                job.state, job.reason
-            )
-            return job.reason if is_told else ""
+            is_told = job.state not in {JobState.RUNNING, JobState.SUBMITTED} or job.setting_up
+            return job.message if is_told else ""
         now = self._clock.monotonic()
         if now - self._looked_at >= LOOK_EVERY_S:
             self._said = why_it_waits(self._scheduler.service.explain(job.submission_id))
             self._looked_at = now
         return self._said
 
-    def of_all(self, jobs: Collection[Job]) -> str:
+    def of_all(self, jobs: Collection[JobView]) -> str:
         """Return why the first of them waits, while none of them is on its way."""
         open_jobs = [job for job in jobs if not job.final]
         if not open_jobs or any(job.state is not JobState.QUEUED for job in open_jobs):

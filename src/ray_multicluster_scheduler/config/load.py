@@ -11,10 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from ray_multicluster_scheduler.config.document import Document, read_document
 from ray_multicluster_scheduler.config.fields import cluster_name
-from ray_multicluster_scheduler.config.problems import Problem, Where, did_you_mean, explain, shown
+from ray_multicluster_scheduler.config.problems import Problem, Where, explain, shown
 from ray_multicluster_scheduler.config.schema import ClusterEntry, Settings
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.policy.guess import did_you_mean
 
 MAX_BYTES = 2**20
 SECTIONS = ("clusters", "scheduler")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
+
+from ray_multicluster_scheduler.policy.guess import did_you_mean
 
 #: The way to a value: keys of mappings and positions in lists.
 Where = tuple[str | int, ...]
@@ -69,12 +70,6 @@ def kind(value: object) -> str:
     if isinstance(value, (bool, int, float)):
         return "true or false" if isinstance(value, bool) else "a number"
     return "a list" if isinstance(value, list) else "a mapping"
-
-
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    """Name the nearest of the known words, or all of them when none is near."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(known))}"
 
 
 def explain(error: ErrorDetails, schema: type[BaseModel]) -> str:

@@ -8,10 +8,8 @@ from contextlib import aclosing
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.model.access import Terms, named_ids
 from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
 from ray_multicluster_scheduler.policy.views import Fits
-from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.access import Caller, audit_entry
@@ -20,9 +18,6 @@ from ray_multicluster_scheduler.service.find import find, find_each
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.waiting import Waiting, changes, changes_async
-
-#: How much of a failed job's log a waiting caller is shown.
-LAST_LOG_LINES = 10
 
 
 class JobService:
@@ -113,21 +108,6 @@ class JobService:
         async with aclosing(changes_async(self._hub, waiting, tick_s=tick_s)) as found:
             async for jobs in found:
                 yield jobs
-
-    def how_it_failed(self, job: Job) -> str:
-        """Tell which job did not succeed, where and why, with the end of its log."""
-        text = self._store.load_log(job.submission_id) or ""
-        lines = redact_text(text, self.secrets(job)).rstrip().splitlines()[-LAST_LOG_LINES:]
-        name = job.spec.metadata.get("job_name") or job.spec.own_name
-        log = "".join(f"\n    | {line}" for line in lines) or "\n    | (no log was kept)"
-        where = f"on {job.cluster!r}" if job.cluster else "before it got a cluster"
-        named = f"{job.submission_id} ({name})" if name else job.submission_id
-        return visible(f"job {named} {job.state.value} {where}: {job.reason}{log}")
-
-    def secrets(self, job: Job) -> tuple[str, ...]:
-        """Return what is secret in the environments that a job may have been sent with."""
-        envs = [job.spec.runtime_env, *(spec.runtime_env for spec in self._config.clusters)]
-        return tuple(secret for env in envs for secret in secrets_of(env))
 
     def _waiting(self, submission_ids: Sequence[str], timeout_s: float | None) -> Waiting:
         # Checked, because one query reads the jobs of all who wait: a bad id must not fail the others.

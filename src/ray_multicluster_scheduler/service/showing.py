@@ -44,11 +44,6 @@ def show_job(job: Job, secrets: Collection[str], *, warnings: Sequence[str] = ()
     return JobView(**_job_fields(job, secrets), warnings=tuple(warnings))
 
 
-def job_row(job: Job) -> dict[str, Any]:
-    """Show a job as JSON, where the clusters are not known."""
-    return show_job(job, secrets_of(job.spec.runtime_env)).model_dump(mode="json")
-
-
 def show_detail(
     job: Job,
     attempts: Sequence[Attempt],

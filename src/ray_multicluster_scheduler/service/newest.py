@@ -1,0 +1,7 @@
+"""The names of the newest jobs, for a TAB: nobody waits until the service is open."""
+
+from __future__ import annotations
+
+from ray_multicluster_scheduler.store.newest import newest
+
+__all__ = ["newest"]
