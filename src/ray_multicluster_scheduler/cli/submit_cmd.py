@@ -32,6 +32,7 @@ from ray_multicluster_scheduler.cli.waiting import (
     watch_all,
 )
 from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.config.user import this_job
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 
@@ -63,6 +64,7 @@ def submit(
     timeout: option.Timeout = None,
     queue_timeout: option.QueueTimeout = None,
     on_unreachable: option.OnUnreachable = "wait",
+    stop_children: option.StopChildren = False,
     name: option.Name = None,
     working_dir: option.WorkingDir = None,
     runtime_env: option.RuntimeEnv = None,
@@ -71,6 +73,7 @@ def submit(
     entrypoint_num_gpus: option.EntrypointGpus = None,
     entrypoint_memory: option.EntrypointMemory = None,
     entrypoint_resources: option.EntrypointResources = None,
+    entrypoint_label_selector: option.EntrypointLabels = None,
     submission_id: option.SubmissionId = None,
     metadata_json: option.MetadataJson = None,
 ) -> None:
@@ -102,6 +105,9 @@ def submit(
         entrypoint_num_gpus=entrypoint_num_gpus,
         entrypoint_memory=entrypoint_memory,
         entrypoint_resources=json_object("--entrypoint-resources", entrypoint_resources),
+        entrypoint_label_selector=json_object("--entrypoint-label-selector", entrypoint_label_selector),
+        parent=this_job(),
+        stop_children=stop_children,
     )
     requests = _numbered(request, array)
     with opened(config) as scheduler:

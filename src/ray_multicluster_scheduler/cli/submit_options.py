@@ -63,6 +63,14 @@ OnUnreachable = Annotated[
         metavar="wait|fail|SECONDS",
     ),
 ]
+StopChildren = Annotated[
+    bool,
+    typer.Option(
+        "--stop-children",
+        help="Whoever stops this job stops what its program has submitted, too.",
+        rich_help_panel=_OURS,
+    ),
+]
 Name = Annotated[str | None, _ours("Your own name for the job.", metavar="TEXT")]
 
 WorkingDir = Annotated[str | None, _rays("Directory (or URI) that the command runs in.", metavar="DIR")]
@@ -72,5 +80,8 @@ EntrypointCpus = Annotated[float | None, _rays("CPUs of the driver alone.")]
 EntrypointGpus = Annotated[float | None, _rays("GPUs of the driver alone.")]
 EntrypointMemory = Annotated[int | None, _rays("Memory of the driver alone.", metavar="BYTES")]
 EntrypointResources = Annotated[str | None, _rays("Custom resources of the driver alone.", metavar="JSON")]
+EntrypointLabels = Annotated[
+    str | None, _rays("Labels of the nodes that the driver may run on.", metavar="JSON")
+]
 SubmissionId = Annotated[str | None, _rays("The id to use; for an array, the group's.", metavar="ID")]
 MetadataJson = Annotated[str | None, _rays("Text that travels with the job.", metavar="JSON")]

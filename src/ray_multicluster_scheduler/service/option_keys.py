@@ -22,7 +22,7 @@ class OptionKey:
     """One key: the field of `JobRequest` that it sets, and how its text is read."""
 
     field: str
-    #: Raises ValueError or TypeError.
+    #: Raises ValueError, TypeError or KeyError.
     read: Callable[[str], Any]
     #: What is wanted, for whoever wrote something else.
     wants: str
@@ -37,6 +37,10 @@ def _json_object(text: str) -> dict[str, Any]:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def _yes_or_no(text: str) -> bool:
+    return {"true": True, "false": False}[text.casefold()]
 
 
 def _word_or_seconds(text: str) -> str | float:
@@ -66,6 +70,8 @@ KEYS: Mapping[str, OptionKey] = {
     "raymc.job_id": OptionKey("job_id", str, "a text"),
     "raymc.group": OptionKey("group", str, "a text"),
     "raymc.idempotency_key": OptionKey("idempotency_key", str, "a text"),
+    "raymc.parent": OptionKey("parent", str, "a submission id"),
+    "raymc.stop_children": OptionKey("stop_children", _yes_or_no, "true or false"),
 }
 
 
@@ -127,7 +133,7 @@ def _known(key: str) -> OptionKey:
 def _read(key: str, option: OptionKey, text: Any) -> Any:
     try:
         return option.read(text)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         said = ascii(text)[:80]
         raise InvalidRequest(f"the metadata key {key!r} wants {option.wants}, not {said}") from None
 

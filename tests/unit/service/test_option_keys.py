@@ -51,6 +51,8 @@ def test_every_option_has_a_key_or_a_place_of_its_own() -> None:
         ("raymc.job_id", "nightly", "job_id", "nightly"),
         ("raymc.group", "batch", "group", "batch"),
         ("raymc.idempotency_key", "k", "idempotency_key", "k"),
+        ("raymc.parent", "sub_1", "parent", "sub_1"),
+        ("raymc.stop_children", "true", "stop_children", True),
     ],
 )
 def test_a_key_sets_its_option_and_stays_in_the_metadata(key: str, text: str, field: str, value: Any) -> None:
