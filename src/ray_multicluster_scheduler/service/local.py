@@ -266,8 +266,10 @@ class LocalService:
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
         """Yield the same for asyncio, where no thread waits."""
         await asyncio.to_thread(self._check_visible, [submission_id])
-        async for piece in tail.tail_async(self._rooms.reach, self._rooms.hub, self._store, submission_id):
-            yield piece
+        pieces = tail.tail_async(self._rooms.reach, self._rooms.hub, self._store, submission_id)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
     def changes(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float

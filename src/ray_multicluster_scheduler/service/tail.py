@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_not
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore, RayApi
 from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.log_pipe import LogPipe
 
 #: Before a tail that broke off is taken up again.
 PAUSE_S = 0.5
@@ -30,27 +31,24 @@ def next_attempt(number: int) -> str:
     return f"\n--- attempt {number} is over; attempt {number + 1} follows ---\n"
 
 
-def begin_tail(
-    reach: Reach, hub: EventHub, store: JobStore, submission_id: str, put: Callable[[str], None]
-) -> Future[None]:
-    """Hand the log of a job to `put` piece by piece, from another thread, until the job has ended."""
-    return reach(lambda apis: _Follower(submission_id, store, apis, put).run(hub))
-
-
 def tail(reach: Reach, hub: EventHub, store: JobStore, submission_id: str) -> Iterator[str]:
     """Yield the log of a job in pieces as it grows; ends only when the job has ended."""
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    running = begin_tail(reach, hub, store, submission_id, pieces.put)
+    pipe = LogPipe(pieces.put)
+    running = reach(lambda apis: _Follower(submission_id, store, apis, pipe).run(hub))
     running.add_done_callback(lambda _: pieces.put(None))
     try:
         while (piece := pieces.get()) is not None:
+            pipe.taken(piece)
             yield piece
         running.result()
     finally:
         running.cancel()
 
 
-async def tail_async(reach: Reach, hub: EventHub, store: JobStore, submission_id: str) -> AsyncIterator[str]:
+async def tail_async(
+    reach: Reach, hub: EventHub, store: JobStore, submission_id: str
+) -> AsyncGenerator[str, None]:
     """Yield the same for asyncio, where no thread waits."""
     loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -58,10 +56,12 @@ async def tail_async(reach: Reach, hub: EventHub, store: JobStore, submission_id
         with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-    running = begin_tail(reach, hub, store, submission_id, put)
+    pipe = LogPipe(put)
+    running = reach(lambda apis: _Follower(submission_id, store, apis, pipe).run(hub))
     running.add_done_callback(lambda _: put(None))
     try:
         while (piece := await pieces.get()) is not None:
+            pipe.taken(piece)
             yield piece
         running.result()
     finally:
@@ -72,12 +72,12 @@ class _Follower:
     """Puts the pieces of one job's log out, each once."""
 
     def __init__(
-        self, submission_id: str, store: JobStore, apis: Mapping[str, RayApi], put: Callable[[str], None]
+        self, submission_id: str, store: JobStore, apis: Mapping[str, RayApi], pipe: LogPipe
     ) -> None:
         self._submission_id = submission_id
         self._store = store
         self._apis = apis
-        self._put = put
+        self._pipe = pipe
         self._attempt = 0
         #: Characters and bytes of the current attempt's log that were put out.
         self._offset = self._bytes = 0
@@ -132,6 +132,7 @@ class _Follower:
                     fresh = piece[max(0, self._offset - passed) :]
                     passed += len(piece)
                     self._out(fresh)
+                    await self._pipe.room()
             await asyncio.sleep(PAUSE_S)
 
     async def _turn_to(self, job: Job) -> None:
@@ -140,7 +141,8 @@ class _Follower:
             if self._attempt:
                 self._put_rest(await self._kept(self._attempt) or "")
             if self._offset:
-                self._put(next_attempt(self._attempt))
+                self._pipe.put(next_attempt(self._attempt))
+            await self._pipe.room()
             self._attempt, self._offset, self._bytes = self._attempt + 1, 0, 0
 
     async def _rest(self, job: Job) -> None:
@@ -178,4 +180,4 @@ class _Follower:
         if piece:
             self._offset += len(piece)
             self._bytes += len(piece.encode(errors="replace"))
-            self._put(piece)
+            self._pipe.put(piece)

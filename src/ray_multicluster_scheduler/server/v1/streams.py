@@ -53,7 +53,7 @@ async def _changes(
     async with aclosing(following(found, stopping)) as states:
         async for jobs in states:
             if jobs is not None:
-                yield event({"jobs": {name: job for name, job in jobs.items() if known.get(name) != job}})
+                yield event({"jobs": {name: job for name, job in jobs.items() if known.get(name) is not job}})
                 known = jobs
 
 

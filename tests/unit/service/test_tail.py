@@ -1,0 +1,143 @@
+"""A log that is followed: whoever reads slowly makes the reading of the cluster wait, and misses nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from tests.contract.store.leader import Leader
+
+from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.log_pipe import MOST_CHARS, LogPipe
+from ray_multicluster_scheduler.service.tail import Reach, tail, tail_async
+from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+
+S = JobState
+PIECE = 2**16
+
+
+class Chatty:
+    """A cluster whose job writes without an end."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    async def tail_job_logs(self, _: str) -> AsyncIterator[str]:
+        while True:
+            await asyncio.sleep(0)
+            self.read += 1
+            yield _piece(self.read)
+
+    async def job_logs(self, _: str) -> str:
+        return "".join(_piece(number) for number in range(1, self.read + 3))
+
+
+def _piece(number: int) -> str:
+    return f"{number:>{PIECE}}"
+
+
+class Broken:
+    """A cluster whose answer is a bug of ours."""
+
+    async def tail_job_logs(self, _: str) -> AsyncIterator[str]:
+        raise ZeroDivisionError("a bug")
+        yield ""
+
+
+@pytest.fixture
+def store() -> Iterator[SqlStore]:
+    opened = open_memory_store()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def hub(store: SqlStore) -> Iterator[EventHub]:
+    opened = EventHub(store, SystemClock())
+    yield opened
+    opened.close()
+
+
+def reaching(api: Any) -> Reach:
+    """Let the test's own loop talk to the cluster `a`."""
+    loop = asyncio.get_running_loop()
+    return lambda function: asyncio.run_coroutine_threadsafe(function({"a": api}), loop)
+
+
+async def stands_still(cluster: Chatty) -> int:
+    """Return how much was read when no more is read for many turns of the loop."""
+    seen = -1
+    while seen != cluster.read:
+        seen = cluster.read
+        for _ in range(200):
+            await asyncio.sleep(0)
+    return seen
+
+
+async def test_a_slow_reader_makes_the_cluster_wait_and_misses_nothing(
+    store: SqlStore, hub: EventHub
+) -> None:
+    leader, cluster = Leader(store), Chatty()
+    leader.add("job", S.RUNNING)
+    async with aclosing(tail_async(reaching(cluster), hub, store, "job")) as pieces:
+        assert int(await anext(pieces)) == 1
+        held = await stands_still(cluster)
+        assert held * PIECE <= MOST_CHARS + 2 * PIECE
+        for number in range(2, 3 * held):
+            assert int(await anext(pieces)) == number
+        assert await stands_still(cluster) > held
+
+
+async def test_a_job_that_ends_while_its_reader_is_slow_ends_the_tail(store: SqlStore, hub: EventHub) -> None:
+    leader, cluster = Leader(store), Chatty()
+    leader.add("job", S.RUNNING)
+    async with aclosing(tail_async(reaching(cluster), hub, store, "job")) as pieces:
+        text = await anext(pieces)
+        await stands_still(cluster)
+        leader.move("job", S.STOPPED)
+        text += "".join([piece async for piece in pieces])
+        assert text == await cluster.job_logs("job")
+
+
+async def test_a_reader_in_a_thread_is_waited_for_as_well(store: SqlStore, hub: EventHub) -> None:
+    leader, cluster = Leader(store), Chatty()
+    leader.add("job", S.RUNNING)
+    pieces = tail(reaching(cluster), hub, store, "job")
+    assert int(await asyncio.to_thread(next, pieces)) == 1
+    assert await stands_still(cluster) * PIECE <= MOST_CHARS + 2 * PIECE
+    assert int(await asyncio.to_thread(next, pieces)) == 2
+    await asyncio.to_thread(pieces.close)  # type: ignore[attr-defined]
+
+
+async def test_a_bug_ends_the_tail_with_its_error(store: SqlStore, hub: EventHub) -> None:
+    Leader(store).add("job", S.RUNNING)
+    async with aclosing(tail_async(reaching(Broken()), hub, store, "job")) as pieces:
+        with pytest.raises(ZeroDivisionError, match="a bug"):
+            await anext(pieces)
+
+
+async def test_an_unknown_job_has_no_log(store: SqlStore, hub: EventHub) -> None:
+    async with aclosing(tail_async(reaching(Chatty()), hub, store, "job")) as pieces:
+        with pytest.raises(JobNotFound):
+            await anext(pieces)
+
+
+async def test_a_writer_whose_loop_is_closed_is_no_trouble_for_who_reads() -> None:
+    pieces: list[str] = []
+    pipe = LogPipe(pieces.append)
+
+    def write() -> None:
+        async def until_full() -> None:
+            pipe.put("x" * MOST_CHARS)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(pipe.room(), 0.001)
+
+        asyncio.run(until_full())
+
+    await asyncio.to_thread(write)
+    pipe.taken(pieces[0])
+    await pipe.room()
