@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import random
@@ -10,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,10 +27,14 @@ from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.apart import begin_apart
+from ray_multicluster_scheduler.inspection.clusters import Books, ClusterLook, looking
+from ray_multicluster_scheduler.inspection.doctor import diagnose_all
 from ray_multicluster_scheduler.inspection.fresh import FreshLook
+from ray_multicluster_scheduler.inspection.processes import Item, processes
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
+from ray_multicluster_scheduler.policy.diagnosis import Check
 from ray_multicluster_scheduler.policy.job_address import with_address
 from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import RayApi
@@ -229,6 +234,18 @@ class Scheduler:
         """Tell `listener` what happens to jobs from now on, whoever does it; close what this returns."""
         return MoveFollower(self.store, listener)
 
+    def looking(self) -> AbstractAsyncContextManager[ClusterLook]:
+        """Look at the clusters themselves, with what the store says of them; makes no store."""
+        return looking(self.config, self._open_apis, self.clock, self._read_books)
+
+    def doctor(self) -> dict[str, tuple[Check, ...]]:
+        """Examine every cluster: what is wrong with it, and what to do about it."""
+        return asyncio.run(diagnose_all(self.config, self._environ, self.clock))
+
+    def processes(self) -> tuple[list[Item], dict[str, str]]:
+        """Return what runs inside the clusters, and for each that cannot be looked at, why."""
+        return asyncio.run(processes(self.config, self._environ))
+
     def list_clusters(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
@@ -291,6 +308,16 @@ class Scheduler:
             service=LocalService(rooms, Caller(user=this_user())),
             tokens=tokens,
         )
+
+    def _read_books(self) -> Books:
+        """Read the store; where none can be read, nothing is drained or claimed."""
+        if self._parts is not None:
+            return Books.of(self._parts.store)
+        try:
+            with closing(open_store(self.directory, create=False)) as store:
+                return Books.of(store)
+        except StoreError:
+            return Books()
 
     def _open_apis(self) -> dict[str, RayApi]:
         settings = self.config.settings

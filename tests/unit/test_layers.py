@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ray_multicluster_scheduler.cli import late
+
 SRC = Path(__file__).parents[2] / "src" / "ray_multicluster_scheduler"
 PACKAGE = "ray_multicluster_scheduler"
 
@@ -89,3 +91,20 @@ def test_no_module_imports_upward(path: Path) -> None:
     for name in imports_of(path):
         if name.split(".")[0] == PACKAGE:
             assert LAYERS.index(layer_of(name)) <= LAYERS.index(own), f"{path.name} imports {name} from above"
+
+
+#: Who lets callers in, and what they reach only through `service`: what they did past it, no caller would
+#: get over HTTP.
+DOORS = {"client", "server", "cli"}
+BEHIND_THE_SERVICE = {"store", "engine", "ray_api"}
+DOOR_MODULES = [path for path in MODULES if path.relative_to(SRC).parts[0] in DOORS]
+
+
+@pytest.mark.parametrize("path", DOOR_MODULES, ids=lambda p: str(p.relative_to(SRC)))
+def test_the_doors_call_the_service_and_nothing_behind_it(path: Path) -> None:
+    ours = {name for name in imports_of(path) if name.split(".")[0] == PACKAGE}
+    assert not {layer_of(name) for name in ours} & BEHIND_THE_SERVICE
+
+
+def test_a_command_imports_nothing_behind_the_service_later_either() -> None:
+    assert not {home.split(".")[0] for home in late._HOMES.values()} & BEHIND_THE_SERVICE

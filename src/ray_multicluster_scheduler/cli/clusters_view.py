@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -22,10 +21,11 @@ from ray_multicluster_scheduler.cli.render import (
     sign,
     used_of,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.views import ClusterView
 
 BAR_WIDTH = 8
 _COLOURS = {Health.HEALTHY: "green", Health.UNHEALTHY: "red", Health.UNKNOWN: "dim"}
@@ -33,48 +33,7 @@ _COLOURS = {Health.HEALTHY: "green", Health.UNHEALTHY: "red", Health.UNKNOWN: "d
 _RESOURCES = (("CPU", "CPU", False), ("GPU", "GPU", False), ("memory", "memory", True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One cluster: what is configured, what was seen, and when that was, in seconds."""
-
-    spec: ClusterSpec
-    snapshot: ClusterSnapshot
-    jobs: tuple[RemoteJob, ...] | None
-    age_s: float | None
-    #: What our jobs claim there, whatever Ray says of use: no other job gets that room.
-    claimed: Resources
-
-    @property
-    def running(self) -> int | None:
-        """Return how many submissions run there; None when the list was never read."""
-        if self.jobs is None:
-            return None
-        return sum(job.status is RemoteStatus.RUNNING for job in self.jobs)
-
-
-def as_mapping(row: Row) -> dict[str, Any]:
-    """Return everything that is known of one cluster; null is unknown."""
-    seen = asdict(row.snapshot)
-    if row.snapshot.pending is not None:
-        seen["pending"] = [
-            {"resources": dict(shape), "count": count} for shape, count in row.snapshot.pending
-        ]
-    return {
-        **seen,
-        "claimed": dict(row.claimed),
-        "age_s": row.age_s,
-        "running_jobs": row.running,
-        "max_running_jobs": row.spec.max_running_jobs,
-        "dashboard": row.spec.dashboard,
-        "head_address": row.spec.head_address,
-        "tags": list(row.spec.tags),
-        "prefer": row.spec.prefer,
-        "weight": row.spec.weight,
-        "drained": row.spec.drained,
-    }
-
-
-def overview(rows: Sequence[Row], console: Console) -> RenderableType:
+def overview(rows: Sequence[ClusterView], console: Console) -> RenderableType:
     """Return the table, one line per cluster if that fits and else more, and the problems below it."""
     plain = plain_signs(console)
     if not console.is_terminal:
@@ -86,7 +45,7 @@ def overview(rows: Sequence[Row], console: Console) -> RenderableType:
     return Group(table, *_problems(rows, plain=plain))
 
 
-def _table(rows: Sequence[Row], *, stacked: bool, plain: bool) -> Table:
+def _table(rows: Sequence[ClusterView], *, stacked: bool, plain: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if stacked else 1, 0, 0))
     table.add_column("cluster", overflow="fold", min_width=8)
     for heading in ("health", *(heading for heading, _, _ in _RESOURCES)):
@@ -101,17 +60,17 @@ def _table(rows: Sequence[Row], *, stacked: bool, plain: bool) -> Table:
     return table
 
 
-def _plain_table(rows: Sequence[Row]) -> Table:
+def _plain_table(rows: Sequence[ClusterView]) -> Table:
     """Return a table for programs: a word without blanks in every column but the last."""
     names = [heading for heading, _, _ in _RESOURCES]
     table = Table("cluster", "health", "drained", *(f"{n}{more}" for n in names for more in ("", "-claimed")))
     for heading in ("jobs", "Ray", "Python", "latency", "tags"):
         table.add_column(heading)
     for row in rows:
-        ray, python = (*_versions(row.snapshot), UNKNOWN)[:2]
-        drained = "yes" if row.spec.drained else "no"
+        ray, python = (*_versions(row), UNKNOWN)[:2]
+        drained = "yes" if row.drained else "no"
         cells = [
-            Text(row.spec.name),
+            Text(row.name),
             _health(row),
             Text(drained),
             *_plain_amounts(row),
@@ -123,73 +82,73 @@ def _plain_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _plain_amounts(row: Row) -> list[Text]:
+def _plain_amounts(row: ClusterView) -> list[Text]:
     """Return `used/total` and what is claimed, for each resource."""
-    seen, cells = row.snapshot, []
+    cells = []
     for _, name, is_bytes in _RESOURCES:
         used, total, claimed = (
             "unknown" if amounts is None else amount(amounts.get(name, 0.0), is_bytes=is_bytes)
-            for amounts in (seen.used, seen.total, row.claimed)
+            for amounts in (row.used, row.total, row.claimed)
         )
-        cells += [Text("unknown" if seen.total is None else f"{used}/{total}"), Text(claimed)]
+        cells += [Text("unknown" if row.total is None else f"{used}/{total}"), Text(claimed)]
     return cells
 
 
-def _cells(row: Row, *, plain: bool) -> list[Text]:
+def _cells(row: ClusterView, *, plain: bool) -> list[Text]:
     """Return the cells of a wide table: one line."""
     return [
-        Text(row.spec.name, style="bold"),
+        Text(row.name, style="bold"),
         Text(" ").join([_health(row), *_drained(row)]),
         *(Text(" ").join(amount) for amount in _amounts(row, plain=plain)),
         _running(row),
-        Text(" / ").join(_versions(row.snapshot)),
+        Text(" / ").join(_versions(row)),
         _latency(row),
         _tags(row),
     ]
 
 
-def _stacked_cells(row: Row, *, plain: bool) -> list[Text]:
+def _stacked_cells(row: ClusterView, *, plain: bool) -> list[Text]:
     """Return the cells of a narrow table: the same in several lines, in fewer columns."""
     latency = [] if row.age_s is None else [_latency(row)]
     return [
-        Text("\n").join([Text(row.spec.name, style="bold"), *([_tags(row)] if row.spec.tags else [])]),
+        Text("\n").join([Text(row.name, style="bold"), *([_tags(row)] if row.tags else [])]),
         Text("\n").join([_health(row), *latency, *_drained(row)]),
         *(Text("\n").join(amount) for amount in _amounts(row, plain=plain)),
         _running(row),
-        Text("\n").join(_versions(row.snapshot)),
+        Text("\n").join(_versions(row)),
     ]
 
 
-def _health(row: Row) -> Text:
-    return Text(row.snapshot.health.value.lower(), style=_COLOURS[row.snapshot.health])
+def _health(row: ClusterView) -> Text:
+    return Text(row.health.value.lower(), style=_COLOURS[row.health])
 
 
-def _drained(row: Row) -> list[Text]:
-    return [Text("drained", style="yellow")] if row.spec.drained else []
+def _drained(row: ClusterView) -> list[Text]:
+    return [Text("drained", style="yellow")] if row.drained else []
 
 
-def _tags(row: Row) -> Text:
-    return Text(", ".join(row.spec.tags), style="cyan")
+def _tags(row: ClusterView) -> Text:
+    return Text(", ".join(row.tags), style="cyan")
 
 
-def _running(row: Row) -> Text:
-    return UNKNOWN if row.running is None else Text(str(row.running))
+def _running(row: ClusterView) -> Text:
+    return UNKNOWN if row.running_jobs is None else Text(str(row.running_jobs))
 
 
-def _amounts(row: Row, *, plain: bool) -> list[list[Text]]:
+def _amounts(row: ClusterView, *, plain: bool) -> list[list[Text]]:
     """Return a bar and its numbers for each resource, or the one word that replaces them."""
-    if row.snapshot.total is None:
+    if row.total is None:
         return [[UNKNOWN] for _ in _RESOURCES]
     return [
-        _amount(row, name, row.snapshot.total.get(name, 0.0), is_bytes=is_bytes, plain=plain)
+        _amount(row, name, row.total.get(name, 0.0), is_bytes=is_bytes, plain=plain)
         for _, name, is_bytes in _RESOURCES
     ]
 
 
-def _amount(row: Row, name: str, total: float, *, is_bytes: bool, plain: bool) -> list[Text]:
+def _amount(row: ClusterView, name: str, total: float, *, is_bytes: bool, plain: bool) -> list[Text]:
     if total <= 0:
         return [NONE]
-    used = None if row.snapshot.used is None else row.snapshot.used.get(name, 0.0)
+    used = None if row.used is None else row.used.get(name, 0.0)
     claimed = row.claimed.get(name, 0.0)
     drawn = UNKNOWN
     if used is not None:
@@ -198,28 +157,28 @@ def _amount(row: Row, name: str, total: float, *, is_bytes: bool, plain: bool) -
     return [*parts, Text(f"{amount(claimed, is_bytes=is_bytes)} claimed")] if claimed else parts
 
 
-def _versions(seen: ClusterSnapshot) -> list[Text]:
-    if seen.ray_version is None:
+def _versions(row: ClusterView) -> list[Text]:
+    if row.ray_version is None:
         return [UNKNOWN]
-    return [Text(seen.ray_version), UNKNOWN if seen.python_version is None else Text(seen.python_version)]
+    return [Text(row.ray_version), UNKNOWN if row.python_version is None else Text(row.python_version)]
 
 
-def _latency(row: Row) -> Text:
+def _latency(row: ClusterView) -> Text:
     """Return how fast it answered, or, when it no longer does, how old all the values are."""
-    if row.snapshot.latency_s is None or row.age_s is None:
+    if row.latency_s is None or row.age_s is None:
         return UNKNOWN
-    if row.snapshot.problem is not None:
+    if row.problem is not None:
         return Text(f"{age(row.age_s)} ago", style="yellow")
-    return Text(duration(row.snapshot.latency_s))
+    return Text(duration(row.latency_s))
 
 
-def _problems(rows: Sequence[Row], *, plain: bool) -> list[Text]:
+def _problems(rows: Sequence[ClusterView], *, plain: bool) -> list[Text]:
     return [
         Text.assemble(
-            sign(Verdict.NOTE if row.snapshot.health is Health.HEALTHY else Verdict.PROBLEM, plain=plain),
-            (f" {row.spec.name}: ", "bold"),
-            row.snapshot.problem,
+            sign(Verdict.NOTE if row.health is Health.HEALTHY else Verdict.PROBLEM, plain=plain),
+            (f" {row.name}: ", "bold"),
+            row.problem,
         )
         for row in rows
-        if row.snapshot.problem is not None
+        if row.problem is not None
     ]

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import platform
-import random
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import asdict
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,12 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, open_config
+from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened_here
 from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
-from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.policy.diagnosis import Check, Evidence, Verdict, Versions, diagnose
+from ray_multicluster_scheduler.policy.diagnosis import Check, Verdict
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
@@ -36,8 +27,8 @@ def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     ✓ fine, ✗ a problem with what to do, – worth knowing or not checkable. Exit code 1 if there is any ✗.
     """
-    loaded = open_config(config)
-    report = {name: diagnose(evidence) for name, evidence in asyncio.run(_examine_all(loaded)).items()}
+    with opened_here(config) as scheduler:
+        loaded, report = scheduler.config, scheduler.doctor()
     problems = sum(check.verdict is Verdict.PROBLEM for checks in report.values() for check in checks)
     if as_json:
         _write_json(report, problems)
@@ -45,34 +36,6 @@ def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
         _print(loaded, report, problems, stdout_console())
     if problems:
         raise typer.Exit(1)
-
-
-async def _examine_all(config: Config) -> dict[str, Evidence]:
-    async with AsyncExitStack() as stack:
-        examined = await asyncio.gather(*(_examine(spec, config, stack) for spec in config.clusters))
-    return {evidence.spec.name: evidence for evidence in examined}
-
-
-async def _examine(spec: ClusterSpec, config: Config, stack: AsyncExitStack) -> Evidence:
-    timeout_s = config.settings.probe_timeout_s
-    api = await stack.enter_async_context(late.open_ray_api(spec, os.environ, request_timeout_s=timeout_s))
-    anonymous = await stack.enter_async_context(late.HttpRayApi(spec, request_timeout_s=timeout_s))
-    return await late.examine(
-        spec,
-        api=api,
-        anonymous=anonymous,
-        watch=late.ClusterWatch(
-            {spec.name: api},
-            clock=SystemClock(),
-            settings=config.settings,
-            jitter=random.random,
-            lists_jobs=True,
-        ),
-        token_set=bool(spec.auth_token_env and os.environ.get(spec.auth_token_env)),
-        ours=Versions(ray=metadata.version("ray"), python=platform.python_version()),
-        timeout_s=timeout_s,
-        folder=config.path.resolve().parent,
-    )
 
 
 def _write_json(report: Report, problems: int) -> None:

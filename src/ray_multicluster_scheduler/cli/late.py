@@ -1,4 +1,4 @@
-"""What takes long to import (the store, HTTP, the engine), each imported when a command first uses it.
+"""What takes long to import, and the store, HTTP and the engine with it: when a command first uses it.
 
 The modules of the commands import these names from here, so that a TAB, which needs the options of a command
 only, waits for none of them: `late.Scheduler.open(config)`.
@@ -14,56 +14,39 @@ from ray_multicluster_scheduler.cli.signals import held
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.packing import handed_over
     from ray_multicluster_scheduler.config import find_config, load_config
-    from ray_multicluster_scheduler.engine.doctor import examine
-    from ray_multicluster_scheduler.engine.watch import ClusterWatch
-    from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
-    from ray_multicluster_scheduler.ray_api.state import open_state_api
     from ray_multicluster_scheduler.runtime import Scheduler, this_user
     from ray_multicluster_scheduler.server.options import ServerOptions
     from ray_multicluster_scheduler.server.serve import serve
     from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
     from ray_multicluster_scheduler.service.request import JobRequest
-    from ray_multicluster_scheduler.store import open_store
 
 __all__ = [
     "LAST_LOG_LINES",
-    "ClusterWatch",
-    "HttpRayApi",
     "JobQuery",
     "JobRequest",
     "Scheduler",
     "ServerOptions",
     "all_jobs",
-    "examine",
     "find_config",
     "handed_over",
     "how_it_failed",
     "load_config",
-    "open_ray_api",
-    "open_state_api",
-    "open_store",
     "serve",
     "this_user",
 ]
 
 _HOMES = {
     "LAST_LOG_LINES": "service.outcome",
-    "ClusterWatch": "engine.watch",
-    "HttpRayApi": "ray_api.client",
     "JobQuery": "service.query",
     "JobRequest": "service.request",
     "Scheduler": "runtime",
     "ServerOptions": "server.options",
     "all_jobs": "service.query",
-    "examine": "engine.doctor",
     "find_config": "config",
     "handed_over": "client.packing",
     "how_it_failed": "service.outcome",
     "load_config": "config",
-    "open_ray_api": "ray_api.client",
-    "open_state_api": "ray_api.state",
-    "open_store": "store",
     "serve": "server.serve",
     "this_user": "runtime",
 }

@@ -59,6 +59,16 @@ def open_config(argument: Path | None) -> Config:
 
 
 @contextmanager
+def opened_here(config: Path | None) -> Iterator[Scheduler]:
+    """Open the configuration of this machine for a command that looks at the clusters themselves."""
+    scheduler = late.Scheduler.open(config)
+    try:
+        yield scheduler
+    finally:
+        scheduler.stop()
+
+
+@contextmanager
 def opened(config: Path | None) -> Iterator[Scheduler]:
     """Open the configuration and its store for one command. Starts no engine; ends one that was started."""
     scheduler = late.Scheduler.open(config)

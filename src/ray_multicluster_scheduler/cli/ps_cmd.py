@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, open_config
+from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened_here
 from ray_multicluster_scheduler.cli.render import NONE, stderr_console, stdout_console, write_json
-from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.config import Config
-    from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask
-
-
-#: How the bridge names its two ends (bridge/spans.py and bridge/wire/link.py).
-HUB, BRIDGE = "raymc hub ", "raymc bridge to "
-#: Ray runs a job inside such an actor.
-_SUPERVISOR = "JobSupervisor"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One line: something that runs on a cluster."""
-
-    cluster: str
-    kind: str
-    state: str
-    what: str
-    why: str
-    pid: int | None = None
+    from ray_multicluster_scheduler.inspection.processes import Item
 
 
 def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -47,7 +22,8 @@ def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     Looks over HTTP only, so it starts nothing on any cluster.
     """
-    items, problems = asyncio.run(_look(open_config(config)))
+    with opened_here(config) as scheduler:
+        items, problems = scheduler.processes()
     if as_json:
         write_json({"items": [asdict(item) for item in items], "problems": problems})
         return
@@ -55,75 +31,6 @@ def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     console.print(_table(items) if items else "Nothing runs on any cluster that answers.")
     for name, problem in problems.items():
         stderr_console().print(f"{name}: not seen: {problem}")
-
-
-def items_of(
-    cluster: str, drivers: Sequence[Driver], actors: Sequence[RemoteActor], tasks: Sequence[RemoteTask]
-) -> list[Item]:
-    """Return the lines of one cluster."""
-    hubs = {actor.job_id: _user(actor) for actor in actors if actor.name.startswith(HUB)}
-    shown = [actor for actor in actors if actor.class_name != _SUPERVISOR]
-    return [
-        *(_driver(cluster, driver, hubs) for driver in drivers),
-        *(_actor(cluster, actor) for actor in shown),
-        *_tasks(cluster, tasks),
-    ]
-
-
-def _driver(cluster: str, driver: Driver, hubs: dict[str, str]) -> Item:
-    if driver.is_client_session:
-        user = hubs.get(driver.job_id)
-        why = f"the bridge of {user}" if user else "a program connected with ray.init('ray://...')"
-        kind, what = "session", "Ray Client helper process (specific-server)"
-    elif driver.submission_id:
-        kind, what, why = "job", driver.command, f"submitted as {driver.submission_id}"
-    else:
-        kind, what, why = "driver", driver.command, "a program connected with ray.init()"
-    return Item(cluster=cluster, kind=kind, state=driver.state, what=what, why=why, pid=driver.pid)
-
-
-def _actor(cluster: str, actor: RemoteActor) -> Item:
-    kind, what, why = "actor", actor.class_name, f"named {actor.name!r}" if actor.name else ""
-    if actor.name.startswith(HUB):
-        kind, what, why = "hub", "starts work here", f"for {_user(actor)}"
-    elif actor.name.startswith(BRIDGE):
-        kind, what = "bridge", f"to cluster {actor.name.removeprefix(BRIDGE).split()[0]}"
-        why = f"a driver here (Ray job {actor.job_id}) uses that cluster"
-    return Item(cluster=cluster, kind=kind, state=actor.state, what=what, why=why, pid=actor.pid)
-
-
-def _user(hub: RemoteActor) -> str:
-    """Return for whom a hub is there."""
-    return hub.name.partition(" for ")[2]
-
-
-def _tasks(cluster: str, tasks: Iterable[RemoteTask]) -> list[Item]:
-    """Return one line per name and state: there may be thousands."""
-    counted = Counter((task.name, task.state) for task in tasks if not task.is_actor_call)
-    return [
-        Item(cluster=cluster, kind="task", state=state, what=f"{count} × {name}", why="")
-        for (name, state), count in sorted(counted.items())
-    ]
-
-
-async def _look(config: Config) -> tuple[list[Item], dict[str, str]]:
-    found = await asyncio.gather(*(_look_at(spec) for spec in config.clusters))
-    items = [item for result in found if isinstance(result, list) for item in result]
-    problems = {
-        spec.name: result.detail
-        for spec, result in zip(config.clusters, found, strict=True)
-        if isinstance(result, ClusterError)
-    }
-    return items, problems
-
-
-async def _look_at(spec: ClusterSpec) -> list[Item] | ClusterError:
-    async with late.open_state_api(spec, os.environ) as api:
-        try:
-            drivers, actors, tasks = await asyncio.gather(api.drivers(), api.actors(), api.tasks())
-        except ClusterError as problem:
-            return problem
-    return items_of(spec.name, drivers, actors, tasks)
 
 
 def _table(items: Sequence[Item]) -> Table:

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.clusters_cmd import books_of, cluster_rows, refresh, watching
+from ray_multicluster_scheduler.cli.clusters_cmd import refresh
 from ray_multicluster_scheduler.cli.clusters_view import overview
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import leader_name
@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.engine.watch import ClusterWatch
+    from ray_multicluster_scheduler.inspection.clusters import ClusterLook
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.service.api import Service
     from ray_multicluster_scheduler.service.views import JobView
@@ -80,13 +80,13 @@ class JobsOnScreen:
 async def _run(scheduler: Scheduler, console: Console) -> None:
     quit_asked = asyncio.Event()
     jobs = JobsOnScreen(service=scheduler.service)
-    async with watching(scheduler.config) as watch:
+    async with scheduler.looking() as look:
         with _keys(quit_asked.set), Live(console=console, screen=True, auto_refresh=False) as live:
 
             def draw() -> None:
-                live.update(_screen(scheduler, watch, jobs, console), refresh=True)
+                live.update(_screen(scheduler, look, jobs, console), refresh=True)
 
-            drawing = asyncio.create_task(refresh(watch, draw, every_s=REDRAW_S))
+            drawing = asyncio.create_task(refresh(look, draw, every_s=REDRAW_S))
             quitting = asyncio.create_task(quit_asked.wait())
             await asyncio.wait({drawing, quitting}, return_when=asyncio.FIRST_COMPLETED)
             for task in (drawing, quitting):
@@ -118,14 +118,12 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-def _screen(
-    scheduler: Scheduler, watch: ClusterWatch, jobs: JobsOnScreen, console: Console
-) -> RenderableType:
+def _screen(scheduler: Scheduler, look: ClusterLook, jobs: JobsOnScreen, console: Console) -> RenderableType:
     scheduler.check()
     jobs.refresh()
     upper = Group(
         _header(scheduler, jobs.open),
-        overview(cluster_rows(scheduler.config, watch, books_of(scheduler.store)), console),
+        overview(look.views(), console),
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
     shown = jobs.shown[: max(1, room)]

@@ -59,15 +59,6 @@ def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
     return {user: _claims(jobs) for user, jobs in by_user.items()}
 
 
-def held_by_cluster(live: Iterable[Job]) -> dict[str, dict[str, float]]:
-    """Return what our live jobs claim of each cluster."""
-    on: dict[str, list[Job]] = {}
-    for job in live:
-        if job.cluster is not None:
-            on.setdefault(job.cluster, []).append(job)
-    return {name: _claims(jobs) for name, jobs in on.items()}
-
-
 class Fits:
     """Knows on which clusters of a configuration which environments cannot be composed.
 

@@ -1,0 +1,95 @@
+"""All clusters as they are at this moment, with what our own store says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.inspection.apart import OpenApis
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.remote import RemoteStatus
+from ray_multicluster_scheduler.policy.views import World, cluster_views
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.showing import show_cluster
+from ray_multicluster_scheduler.service.views import ClusterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What our own store says of the clusters."""
+
+    #: Jobs that hold an attempt on a cluster.
+    live: Sequence[Job] = ()
+    #: Marks made by `raymc drain` and `undrain`: (drained, reason).
+    drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: JobStore) -> Books:
+        """Read an open store."""
+        return cls(live=store.live(), drains=store.drained())
+
+
+class ClusterLook:
+    """Looks at all clusters: once with `step`, or again and again with `run`."""
+
+    def __init__(
+        self, config: Config, watch: ClusterWatch, clock: Clock, read_books: Callable[[], Books]
+    ) -> None:
+        self._config = config
+        self._watch = watch
+        self._clock = clock
+        self._read_books = read_books
+
+    @property
+    def interval_s(self) -> float:
+        """How often there is something new to see."""
+        return self._config.settings.probe_interval_s
+
+    async def step(self) -> None:
+        """Look at every cluster once."""
+        await self._watch.step()
+
+    async def run(self) -> None:
+        """Look at each cluster at its own pace, until cancelled."""
+        await self._watch.run()
+
+    def views(self) -> tuple[ClusterView, ...]:
+        """Return what was last seen of every cluster."""
+        books = self._read_books()
+        world = World(
+            specs=self._config.clusters,
+            snapshots=self._watch.snapshots(),
+            live=books.live,
+            drains=books.drains,
+            now=self._clock.now(),
+        )
+        return tuple(
+            show_cluster(planned, now=world.now, running_jobs=self._running(planned.spec.name))
+            for planned in cluster_views(world)
+        )
+
+    def _running(self, name: str) -> int | None:
+        listing = self._watch.listing(name)
+        if listing is None:
+            return None
+        return sum(job.status is RemoteStatus.RUNNING for job in listing.jobs)
+
+
+@asynccontextmanager
+async def looking(
+    config: Config, open_apis: OpenApis, clock: Clock, read_books: Callable[[], Books]
+) -> AsyncIterator[ClusterLook]:
+    """Open all clusters of a configuration, and close them again."""
+    apis = open_apis()
+    try:
+        watch = ClusterWatch(
+            apis, clock=clock, settings=config.settings, jitter=random.random, lists_jobs=True
+        )
+        yield ClusterLook(config, watch, clock, read_books)
+    finally:
+        await asyncio.gather(*(api.close() for api in apis.values()))
