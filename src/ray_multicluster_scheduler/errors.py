@@ -136,6 +136,10 @@ class Forbidden(SchedulerError, PermissionError):
     """The caller is known, and may not do this."""
 
 
+class TooManyRequests(SchedulerError, RuntimeError):
+    """The caller asks a server more often, or for more at once, than one user may. Nothing was done."""
+
+
 class QuotaExceeded(InvalidRequest):
     """The user has as many jobs, or claims as much, as one user may have at once."""
 

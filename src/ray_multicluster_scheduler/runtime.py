@@ -37,7 +37,7 @@ from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.diagnosis import Check
 from ray_multicluster_scheduler.policy.job_address import with_address
 from ray_multicluster_scheduler.policy.waits import Wait
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import AccessStore, RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
 from ray_multicluster_scheduler.service.access import Caller
 from ray_multicluster_scheduler.service.explain import Explainer
@@ -160,6 +160,11 @@ class Scheduler:
     def tokens(self) -> Tokens:
         """Who is let in by a server of this store."""
         return self.parts.tokens
+
+    @property
+    def access(self) -> AccessStore:
+        """Where tokens and the audit trail are kept."""
+        return self.parts.store.access
 
     @property
     def explainer(self) -> Explainer:

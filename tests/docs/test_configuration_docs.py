@@ -8,11 +8,12 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from ray_multicluster_scheduler.config import ClusterEntry, Settings, load_config, parse_config
+from ray_multicluster_scheduler.config.schema import ServerSettings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("configuration.md", "configuration.zh-CN.md")]
 ENGLISH = PAGES[0]
-FIELDS = {**ClusterEntry.model_fields, **Settings.model_fields}
+FIELDS = {**ClusterEntry.model_fields, **Settings.model_fields, **ServerSettings.model_fields}
 SECONDS = {"configuration.md": "seconds", "configuration.zh-CN.md": "秒"}
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -66,7 +67,7 @@ def test_the_english_page_uses_the_words_of_the_schema(name: str, field: FieldIn
 @each_page
 def test_every_example_on_the_page_loads(page: Path) -> None:
     blocks = yaml_blocks(page)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         assert parse_config(block, page).clusters
 

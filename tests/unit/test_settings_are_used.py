@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import ray_multicluster_scheduler
-from ray_multicluster_scheduler.config.schema import ClusterEntry, Settings
+from ray_multicluster_scheduler.config.schema import ClusterEntry, ServerSettings, Settings
 
 SRC = Path(ray_multicluster_scheduler.__file__).parent
 
@@ -21,4 +21,8 @@ def read_names() -> set[str]:
 
 
 def test_every_setting_is_read_by_something() -> None:
-    assert {*Settings.model_fields, *ClusterEntry.model_fields} - read_names() == set()
+    assert {
+        *Settings.model_fields,
+        *ClusterEntry.model_fields,
+        *ServerSettings.model_fields,
+    } - read_names() == set()

@@ -43,6 +43,14 @@ def serve(
             "--insecure-http", help="Listen beyond this machine without TLS: a proxy in front has it."
         ),
     ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that clients use for this server, beside its own."),
+    ] = None,
+    allowed_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="A page elsewhere that may call this server from a browser."),
+    ] = None,
 ) -> None:
     """Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.
 
@@ -60,6 +68,8 @@ def serve(
         ssl_certfile=ssl_certfile,
         ssl_keyfile=ssl_keyfile,
         insecure_http=insecure_http,
+        allowed_hosts=tuple(allowed_host or ()),
+        allowed_origins=tuple(allowed_origin or ()),
     )
     scheduler = late.Scheduler.open(config, directory=store)
     late.serve(scheduler, options, say=lambda line: typer.echo(line, err=True))

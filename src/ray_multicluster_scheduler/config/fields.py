@@ -113,5 +113,13 @@ def quota_resources(value: dict[str, Any]) -> dict[str, float]:
     return {**{str(name): 0.0 for name in value}, **parse_requirements(value, name="resources")}
 
 
+def origin(value: str) -> str:
+    """Accept the origin of a page: scheme, host and port, as browsers send it."""
+    found = _URL.fullmatch(value)
+    if not found or found["path"] not in {None, "/"}:
+        raise ValueError(f"expected an origin such as https://ui.example.org, found {shown(value)}")
+    return value.rstrip("/").lower()
+
+
 def _is_port(port: str | int) -> bool:
     return 1 <= int(port) <= 65535

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,13 +12,13 @@ from pydantic import BaseModel, ValidationError
 from ray_multicluster_scheduler.config.document import Document, read_document
 from ray_multicluster_scheduler.config.fields import cluster_name
 from ray_multicluster_scheduler.config.problems import Problem, Where, explain, shown
-from ray_multicluster_scheduler.config.schema import ClusterEntry, Settings
+from ray_multicluster_scheduler.config.schema import ClusterEntry, ServerSettings, Settings
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.policy.guess import did_you_mean
 
 MAX_BYTES = 2**20
-SECTIONS = ("clusters", "scheduler")
+SECTIONS = ("clusters", "scheduler", "server")
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
@@ -29,6 +29,7 @@ class Config:
     path: Path
     clusters: tuple[ClusterSpec, ...]
     settings: Settings
+    server: ServerSettings = field(default_factory=ServerSettings)
 
     def cluster(self, name: str) -> ClusterSpec:
         """Return the cluster of this name, or raise `InvalidRequest` with the nearest one."""
@@ -81,17 +82,18 @@ class _Reading:
     def config(self) -> Config:
         sections = self.sections()
         settings = self.validated(Settings, sections["scheduler"], ("scheduler",))
+        server = self.validated(ServerSettings, sections["server"], ("server",))
         elsewhere = settings is not None and settings.address is not None and sections["clusters"] is None
         specs = [] if elsewhere else self.distinct(list(self.specs(sections["clusters"])))
-        if self.problems or settings is None:
+        if self.problems or settings is None or server is None:
             raise ConfigInvalid(str(self.path), [str(problem) for problem in sorted(self.problems)])
-        return Config(path=self.path, clusters=tuple(specs), settings=settings)
+        return Config(path=self.path, clusters=tuple(specs), settings=settings, server=server)
 
     def note(self, where: Where, text: str) -> None:
         self.problems.append(self.document.problem(where, text))
 
     def sections(self) -> dict[str, Any]:
-        """Return the two parts of the file, an absent one as None."""
+        """Return the parts of the file, an absent one as None."""
         value = self.document.value
         if value is not None and not isinstance(value, dict):
             self.note((), f"expected `clusters:` with the clusters indented below it, found {shown(value)}")

@@ -152,6 +152,37 @@ class Settings(_Section):
     )
 
 
+class ServerSettings(_Section):
+    """The `server:` section: what `raymc serve` lets in."""
+
+    allowed_hosts: list[str] = Field(
+        [],
+        description=(
+            "Names beside its own by which clients reach the server, such as a proxy's; `*.example.org` "
+            "for all below one."
+        ),
+    )
+    allowed_origins: list[Annotated[str, AfterValidator(fields.origin)]] = Field(
+        [],
+        description="Pages elsewhere that may call the server from a browser, such as `https://ui.example.org`.",
+    )
+    changes_per_second: float = Field(
+        200.0,
+        gt=0,
+        le=10**6,
+        description="Submits, stops and other changes of one user; ten seconds' worth at once.",
+    )
+    lists_per_second: float = Field(
+        100.0, gt=0, le=10**6, description="Lists and searches of one user; ten seconds' worth at once."
+    )
+    logs_per_second: float = Field(
+        100.0, gt=0, le=10**6, description="Logs that one user opens; ten seconds' worth at once."
+    )
+    open_requests_per_user: int = Field(
+        5000, ge=1, le=10**6, description="Requests, streams and websockets that one user has open at once."
+    )
+
+
 class ClusterEntry(_Section):
     """One entry under `clusters:`."""
 

@@ -16,17 +16,18 @@ from ray_multicluster_scheduler.server import (
     docs_page,
     errors,
     health,
+    ray_auth,
     ray_jobs,
     ray_logs,
     ray_packages,
     ray_version,
 )
 from ray_multicluster_scheduler.server.body_limit import LimitedBody
-from ray_multicluster_scheduler.server.local_caller import LocalCaller
 from ray_multicluster_scheduler.server.metrics import add_metrics
 from ray_multicluster_scheduler.server.options import ServerOptions
+from ray_multicluster_scheduler.server.protect import protect
 from ray_multicluster_scheduler.server.request_log import RequestLog
-from ray_multicluster_scheduler.server.v1 import clusters, events, job, jobs, streams
+from ray_multicluster_scheduler.server.v1 import clusters, events, job, jobs, streams, tokens
 from ray_multicluster_scheduler.server.watching import watching
 
 #: The first that matches answers: words like `find` come before ids.
@@ -42,6 +43,8 @@ ROUTERS = (
     ray_logs.router,
     ray_packages.router,
     ray_version.router,
+    tokens.router,
+    ray_auth.router,
 )
 
 
@@ -65,7 +68,7 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
     errors.install(app)
     # The last one added is the first to see a request.
     app.add_middleware(LimitedBody)
-    app.add_middleware(LocalCaller)
+    protect(app, scheduler, options)
     app.add_middleware(RequestLog)
     add_metrics(app, scheduler)
     return app

@@ -33,6 +33,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.PackageProblem: 422,
     errors.DuplicateSubmission: 409,
     errors.QuotaExceeded: 429,
+    errors.TooManyRequests: 429,
     errors.NotAuthenticated: 401,
     errors.Forbidden: 403,
     errors.JobNotFound: 404,

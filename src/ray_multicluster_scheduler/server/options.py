@@ -26,6 +26,9 @@ class ServerOptions:
     ssl_keyfile: Path | None = None
     #: Listen beyond this machine without TLS, because a proxy in front of this server has it.
     insecure_http: bool = False
+    #: Besides those in clusters.yaml: names that clients use for this server, and pages that may call it.
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     #: Threads that answer requests from the store, and those that may wait for a cluster.
     threads: int = 32
     cluster_threads: int = 8

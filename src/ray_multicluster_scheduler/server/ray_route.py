@@ -39,7 +39,7 @@ _BROWSER_HEADERS = (
 _STATUS: tuple[tuple[type[SchedulerError], int], ...] = (
     (JobNotFound, 404),
     (NotAuthenticated, 401),
-    (Forbidden, 403),
+    (Forbidden, 405),  # a role that is too low; Ray has it for browsers, which may only look
     (QuotaExceeded, 429),
     (InvalidRequest, 400),
     (SchedulerError, 503),

@@ -33,7 +33,12 @@ Say = Callable[[str], None]
 
 def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
     """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
-    check_may_bind(options.host, has_tokens=False, tls=options.tls, insecure_http=options.insecure_http)
+    check_may_bind(
+        options.host,
+        has_tokens=scheduler.tokens.required(),
+        tls=options.tls,
+        insecure_http=options.insecure_http,
+    )
     with _listening(options) as listener, _logging():
         try:
             scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
@@ -55,7 +60,10 @@ def doors(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[s
     yield f"  REST               {at}/api/v1"
     yield f"  its reference      {at}/docs"
     yield f"  health             {at}/healthz {at}/readyz"
-    yield f"  authentication     none: whoever connects on this machine acts as {this_user()}"
+    if scheduler.tokens.required():
+        yield "  authentication     by token (raymc token create); Ray's clients need RAY_AUTH_MODE=token"
+    else:
+        yield f"  authentication     none: whoever connects on this machine acts as {this_user()}"
     yield f"process {os.getpid()}: SIGTERM or Ctrl-C ends it (jobs go on), SIGHUP reads clusters.yaml again"
 
 

@@ -362,8 +362,9 @@ class LocalService:
 
     def _check_visible(self, submission_ids: Sequence[str]) -> None:
         if self._only is not None:
-            for submission_id, job in self._store.get_many(submission_ids).items():
-                if not self._caller.sees(job.spec.user):
+            found = self._store.get_many(submission_ids)
+            for submission_id in submission_ids:  # one that is unknown and one that is hidden are alike
+                if submission_id not in found or not self._caller.sees(found[submission_id].spec.user):
                     raise JobNotFound(submission_id)
 
     def _show(self, jobs: Sequence[Job]) -> tuple[JobView, ...]:

@@ -41,6 +41,9 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 class Authenticator(Protocol):
     """Tells who a caller is. Another one (OIDC, say) would stand in for `Tokens` here and nowhere else."""
 
+    def ready(self, credential: str | None = None) -> bool:
+        """Tell whether `authenticate`, or `required` without a credential, answers at once, from memory."""
+
     def required(self) -> bool:
         """Tell whether callers have to show credentials at all."""
 
@@ -106,6 +109,18 @@ class Tokens:
             self._known.pop(token_id, None)
         return revoked
 
+    def ready(self, credential: str | None = None) -> bool:
+        """Tell whether `authenticate`, or `required` without a credential, answers without the store."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if credential is None:
+                asked_at = self._asked_at
+                return self._required or (asked_at is not None and now - asked_at < BELIEVED_S)
+            if (parsed := _TOKEN.fullmatch(credential)) is None:
+                return True
+            token, until = self._known.get(parsed["id"], (None, 0.0))
+        return now < until and (token is None or not self._unnoted(token))
+
     def required(self) -> bool:
         """Tell whether callers have to show a token: as soon as there is one, and then for good.
 
@@ -145,12 +160,18 @@ class Tokens:
         return found
 
     def _note_use(self, token: Token) -> None:
-        hour = self._clock.now() // USED_EVERY_S * USED_EVERY_S
-        if token.used_at is None or token.used_at < hour:
+        if self._unnoted(token):
+            used_at = self._hour()
             with suppress(StoreError):  # a courtesy to whoever reads the list; a full disk bars nobody's way
-                self._store.touch_token(token.id, used_at=hour)
+                self._store.touch_token(token.id, used_at=used_at)
             with self._lock:
                 self._known.pop(token.id, None)
+
+    def _unnoted(self, token: Token) -> bool:
+        return token.used_at is None or token.used_at < self._hour()
+
+    def _hour(self) -> float:
+        return self._clock.now() // USED_EVERY_S * USED_EVERY_S
 
 
 def _digest(secret: str) -> str:

@@ -20,6 +20,7 @@ EXAMPLES = [
     errors.DependencyProblem("no"),
     errors.PackageProblem("no"),
     errors.QuotaExceeded("no"),
+    errors.TooManyRequests("later"),
     errors.JobNotFound("tran", nearest="train"),
     errors.NotAuthenticated("who are you?"),
     errors.Forbidden("no"),

@@ -1,0 +1,113 @@
+"""How often one user may ask, and how much of that at once: nobody can take the server away from others."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ray_multicluster_scheduler.config.schema import ServerSettings
+from ray_multicluster_scheduler.server.refusals import answer, refused
+from ray_multicluster_scheduler.service.access import Caller
+
+CHANGE, LIST, LOG = "changes", "lists", "logs"
+#: A bucket holds what fills it in this time: a user may come with a burst.
+BURST_S = 10.0
+#: Users that are told apart at once; who was not seen for longest is forgotten, with a full bucket.
+MOST_USERS = 10_000
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_LISTS = frozenset(
+    {
+        "/api/jobs",
+        "/api/jobs/",
+        "/api/v1/jobs",
+        "/api/v1/jobs/find",
+        "/api/v1/jobs/find-each",
+        "/api/v1/jobs/get-many",
+        "/api/v1/jobs/changes",
+        "/api/v1/plan",
+        "/api/v1/counts",
+        "/api/v1/queue",
+        "/api/v1/events",
+        "/api/v1/audit",
+    }
+)
+_LOGS = ("/logs", "/logs/tail")
+
+
+class Limits:
+    """ASGI middleware behind `Authentication`. Callers that need no token are one user, and not limited."""
+
+    def __init__(
+        self, app: ASGIApp, *, settings: ServerSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._app = app
+        self._rates = {
+            CHANGE: settings.changes_per_second,
+            LIST: settings.lists_per_second,
+            LOG: settings.logs_per_second,
+        }
+        self._most_open = settings.open_requests_per_user
+        self._clock = clock
+        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._open: dict[str, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or say when to try again."""
+        caller: Caller | None = scope.get("state", {}).get("caller")
+        if caller is None or caller.token_id is None:
+            await self._app(scope, receive, send)
+            return
+        user = caller.user
+        wait_s = self._wait_s(user, kind_of(scope))
+        if wait_s > 0:
+            sentence = f"{user!r} asks more often than this server allows; try again in {wait_s} s"
+        elif self._open.get(user, 0) >= self._most_open:
+            wait_s = 1
+            sentence = f"{user!r} has {self._most_open} requests and streams open, which is the most at once"
+        else:
+            await self._pass(user, scope, receive, send)
+            return
+        response = refused(scope, 429, "TooManyRequests", sentence, {"Retry-After": str(wait_s)})
+        await answer(response, scope, receive, send)
+
+    async def _pass(self, user: str, scope: Scope, receive: Receive, send: Send) -> None:
+        self._open[user] = self._open.get(user, 0) + 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+
+    def _wait_s(self, user: str, kind: str | None) -> int:
+        """Take one from the user's bucket; return 0, or after how many seconds there is one."""
+        if kind is None:
+            return 0
+        rate, now = self._rates[kind], self._clock()
+        full = max(1.0, rate * BURST_S)
+        left, at = self._buckets.pop((user, kind), (full, now))
+        left = min(full, left + (now - at) * rate)
+        taken = left >= 1.0
+        self._buckets[user, kind] = left - 1.0 if taken else left, now
+        if len(self._buckets) > MOST_USERS:
+            self._buckets.popitem(last=False)
+        return 0 if taken else max(1, math.ceil((1.0 - left) / rate))
+
+
+def kind_of(scope: Scope) -> str | None:
+    """Return by which rate a request counts; None: by none."""
+    path: str = scope["path"]
+    if path in _LISTS and (path not in {"/api/jobs", "/api/jobs/", "/api/v1/jobs"} or _reads(scope)):
+        return LIST
+    if path.endswith(_LOGS):
+        return LOG
+    return None if _reads(scope) else CHANGE
+
+
+def _reads(scope: Scope) -> bool:
+    return scope["type"] == "websocket" or scope["method"] in _READS

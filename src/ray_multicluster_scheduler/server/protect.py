@@ -1,0 +1,38 @@
+"""What stands before all routes: names and origins, who calls, and how often."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from ray_multicluster_scheduler.runtime import Scheduler, this_user
+from ray_multicluster_scheduler.server.allow_list import AllowList
+from ray_multicluster_scheduler.server.auth import Authentication
+from ray_multicluster_scheduler.server.limits import Limits
+from ray_multicluster_scheduler.server.options import ServerOptions
+from ray_multicluster_scheduler.server.refused_logins import RefusedLogins
+from ray_multicluster_scheduler.service.access import Caller, Role
+
+
+def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
+    """Add the middleware; what is added after it sees requests before it, those that it refuses as well."""
+    settings = scheduler.config.server
+    origins = (*settings.allowed_origins, *options.allowed_origins)
+    app.add_middleware(Limits, settings=settings)
+    app.add_middleware(
+        Authentication,
+        authenticator=scheduler.tokens,
+        allow_list=AllowList(
+            bind=options.host, hosts=(*settings.allowed_hosts, *options.allowed_hosts), origins=origins
+        ),
+        always=not options.loopback,
+        local=Caller(user=this_user(), role=Role.ADMIN),
+        logins=RefusedLogins(scheduler.access, scheduler.clock),
+    )
+    if origins:  # before authentication: a browser asks beforehand, without credentials
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+        )
