@@ -15,6 +15,9 @@ class Cable:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._open: set[asyncio.StreamWriter] = set()
         self._cut = False
+        self._to_lose = 0
+        #: How many answers were lost.
+        self.lost = 0
         self.address = ""
 
     def __enter__(self) -> "Cable":
@@ -42,6 +45,10 @@ class Cable:
     def mend(self) -> None:
         self._cut = False
 
+    def lose_answers(self, count: int) -> None:
+        """Pass the next requests on, and break their connections when the answers come."""
+        self._to_lose, self.lost = count, 0
+
     def _close_all(self) -> None:
         for writer in self._open:
             writer.transport.abort()
@@ -52,12 +59,18 @@ class Cable:
             return
         far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         self._open |= {writer, far_writer}
-        await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer, answers=True))
         self._open -= {writer, far_writer}
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool = False
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(2**16):
+                if answers and self._to_lose:
+                    self._to_lose, self.lost = self._to_lose - 1, self.lost + 1
+                    sink.transport.abort()
+                    return
                 sink.write(data)
                 await sink.drain()
         sink.close()

@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.client.events import Event
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.transport import Call, pauses
 from ray_multicluster_scheduler.errors import ServerError, WaitTimeout
-from ray_multicluster_scheduler.service.views import JobView
+from ray_multicluster_scheduler.service.views import EventView, JobView
 
 #: How long a server that has gone away may take to come back before those who wait for it give up.
 RECONNECT_S = 300.0
@@ -90,17 +90,17 @@ class Changes:
 
     def _left_s(self) -> float | None:
         """Return how long to wait still; `WaitTimeout`: that is over, and the server does not answer."""
-        if self._ends_at is None:
-            return None
+        if self._ends_at is None or not self._begun:
+            return self._timeout_s
         left = self._ends_at - time.monotonic()
-        if left <= 0 and self._begun:
+        if left <= 0:
             raise WaitTimeout(
                 f"not all jobs have ended within {self._timeout_s:g} s, as far as the server has told; "
                 "they go on: " + ", ".join(self._open),
                 self._open,
                 failed=[each for each, job in self._jobs.items() if job.final and job.status != "SUCCEEDED"],
             )
-        return max(0.0, left)
+        return left
 
 
 class Tail:
@@ -123,6 +123,27 @@ class Tail:
         self.over = event.name == "end"
         if not self.over and (piece := parsed(server, lambda told: str(told["text"]), data)):
             yield piece
+
+
+class Events:
+    """What happens to all jobs; it has no end."""
+
+    over = False
+
+    def __init__(self, path: str, after: int | None) -> None:
+        self._path = path
+        self._after = None if after is None else str(after)
+
+    def call(self) -> Call:
+        """Ask for what follows after the last event that is here."""
+        resume = {} if self._after is None else {"Last-Event-ID": self._after}
+        return Call(method="GET", path=self._path, headers={**_EVENTS, **resume})
+
+    def take(self, server: ServerAddress, event: Event) -> Iterator[EventView]:
+        """Yield the move that an event tells of."""
+        view = parsed(server, EventView.model_validate, _data(server, self._path, event))
+        self._after = str(view.id)
+        yield view
 
 
 def _data(server: ServerAddress, path: str, event: Event) -> Any:

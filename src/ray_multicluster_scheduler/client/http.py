@@ -18,20 +18,22 @@ from pydantic_core import to_json
 
 from ray_multicluster_scheduler.client import transport_async
 from ray_multicluster_scheduler.client.answers import parsed
-from ray_multicluster_scheduler.client.following import Changes, Following, Patience, Tail
+from ray_multicluster_scheduler.client.following import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
+    JobNotFound,
     ServerError,
     ServerLost,
     ServerTimeout,
     ServerUnreachable,
 )
+from ray_multicluster_scheduler.model.job import SUBMISSION_ID
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.redact import REDACTED
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.query import JobQuery
+from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
     ClusterView,
@@ -42,12 +44,15 @@ from ray_multicluster_scheduler.service.views import (
     JobView,
     LeaderView,
     PlanView,
+    PruneView,
 )
 
 T = TypeVar("T")
 ROOT = "/api/v1"
 #: Events of one answer when nothing is said.
 EVENTS = 1000
+#: One question for news takes no longer than this: an answer must come within a transport's patience.
+NEWS_S = 30.0
 _ALL = JobQuery()
 #: What a job's view repeats of a request as it was written.
 _SHOWN_AS_ASKED = (
@@ -170,7 +175,7 @@ class HttpService:
             "tag": arguments.text_or_none("tag", query.tag),
             "since": query.since,
             "text": arguments.text_or_none("text", query.text),
-            "limit": arguments.whole("limit", query.limit, least=0),
+            "limit": query.page_limit(),
             "cursor": query.cursor,
         }
         if asked["state"] == []:  # in a URL, none of the states would mean any
@@ -184,12 +189,22 @@ class HttpService:
         found = _get("/counts", state=sorted(state.value for state in states))
         return self._ask(_counts, found)
 
+    def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
+        """Return what waits: what may start now, the next one first, then what waits for something."""
+        return self._ask(_jobs, _get("/queue", limit=limit))
+
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
     ) -> tuple[EventView, ...]:
         """Return what has happened, in order: to one job, or to all that this caller sees."""
         path = "/events" if submission_id is None else f"{_job(submission_id)}/events"
         return self._ask(_events, _get(path, after=after, limit=limit))
+
+    async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
+        """Yield what happens, live, after this event (None: from now on), to all that this caller sees."""
+        async with aclosing(self._follow_async(Events(_path("/events/stream"), after))) as found:
+            async for event in found:
+                yield event
 
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the log of an attempt (the last one by default), from its cluster while it runs."""
@@ -221,6 +236,15 @@ class HttpService:
             async for jobs in found:
                 yield jobs
 
+    def news(self, after: int, *, timeout_s: float) -> int:
+        """Wait, at most this long, until something happens after an event; return the newest event's id."""
+        ends_at = time.monotonic() + timeout_s
+        while True:
+            left = max(0.0, ends_at - time.monotonic())
+            newest = self._ask(_newest, _get("/news", after=after, timeout_s=min(left, NEWS_S)))
+            if newest > after or left <= NEWS_S:
+                return newest
+
     def explain(self, submission_id: str) -> Explanation:
         """Say why a job is where it is, and what would let it start."""
         return self._ask(Explanation.model_validate, _get(f"{_job(submission_id)}/explain"))
@@ -242,6 +266,13 @@ class HttpService:
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""
         return self._ask(_leader, _get("/leader"))
+
+    def prune(
+        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> PruneView:
+        """Remove history that need not be kept, by the settings or these; or say what would go."""
+        asked = {"older_than_s": older_than_s, "keep": keep, "dry_run": dry_run}
+        return self._ask(PruneView.model_validate, _post("/prune", asked))
 
     def _body(self, request: JobRequest) -> dict[str, Any]:
         """Return a request as JSON; `InvalidRequest` names what no JSON can hold."""
@@ -314,7 +345,9 @@ def _path(path: str) -> str:
 
 
 def _job(submission_id: str) -> str:
-    return f"/jobs/{part(arguments.text('submission_id', submission_id))}"
+    if not SUBMISSION_ID.fullmatch(arguments.text("submission_id", submission_id, empty=True)):
+        raise JobNotFound(submission_id)  # no job can have it, and a path may not
+    return f"/jobs/{part(submission_id)}"
 
 
 def _package(name: str) -> str:
@@ -331,6 +364,10 @@ def _jobs_by_id(answer: Mapping[str, Any]) -> dict[str, JobView]:
 
 def _events(answer: Mapping[str, Any]) -> tuple[EventView, ...]:
     return tuple(map(EventView.model_validate, answer["events"]))
+
+
+def _newest(answer: Mapping[str, Any]) -> int:
+    return int(answer["newest"])
 
 
 def _clusters(answer: Mapping[str, Any]) -> tuple[ClusterView, ...]:

@@ -32,7 +32,7 @@ SILENCE_S = 60.0
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _IDLE_CONNECTIONS = 8
 #: Less than a server keeps a connection open that nobody uses.
-_IDLE_S = 4.0
+_IDLE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

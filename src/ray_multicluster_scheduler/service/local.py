@@ -176,11 +176,7 @@ class LocalService:
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
-        limit = arguments.whole("limit", query.limit, least=0)
-        if limit > MOST_PAGE_JOBS:
-            raise InvalidRequest(
-                f"limit: a page has {MOST_PAGE_JOBS} jobs at most; next_cursor gets the others"
-            )
+        limit = query.page_limit()
         if self._only is not None and query.user not in {None, self._only}:
             return JobPage(jobs=(), next_cursor=None)
         found = self._store.list_jobs(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import arguments
 
@@ -37,6 +38,15 @@ class JobQuery:
     limit: int = PAGE_JOBS
     #: `next_cursor` of the page before.
     cursor: str | None = None
+
+    def page_limit(self) -> int:
+        """Return `limit`, checked."""
+        limit = arguments.whole("limit", self.limit, least=0)
+        if limit > MOST_PAGE_JOBS:
+            raise InvalidRequest(
+                f"limit: a page has {MOST_PAGE_JOBS} jobs at most; next_cursor gets the others"
+            )
+        return limit
 
 
 def one_job(service: Service, word: str) -> JobView:

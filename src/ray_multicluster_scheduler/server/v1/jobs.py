@@ -32,6 +32,7 @@ def list_jobs(
     job_id: str | None = None,
     group: str | None = None,
     tag: str | None = None,
+    parent: Annotated[str | None, Query(description="Submitted by the program of this job.")] = None,
     since: Annotated[
         float | None, Query(allow_inf_nan=False, description="Accepted at or after this time (epoch).")
     ] = None,
@@ -48,6 +49,7 @@ def list_jobs(
             job_id=job_id,
             group=group,
             tag=tag,
+            parent=parent,
             since=since,
             text=text,
             limit=limit,
