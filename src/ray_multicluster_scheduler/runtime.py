@@ -251,6 +251,10 @@ class Scheduler:
         """Return what runs inside the clusters, and for each that cannot be looked at, why."""
         return asyncio.run(processes(self.config, self._environ))
 
+    def cluster_names(self) -> list[str]:
+        """Return the names of the configured clusters."""
+        return [spec.name for spec in self.config.clusters]
+
     def list_clusters(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]

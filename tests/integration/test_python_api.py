@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.doors import DOORS, OVER_HTTP, opened
 from tests.integration.raymc import write_config
 from tests.oracle import eventually
 from tests.system import FAST, fake
@@ -22,16 +23,29 @@ from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, Jo
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 
+#: What is about the process that schedules, and so is not the same for a program that asks a server.
+ONLY_IN_PROCESS = {
+    "test_inside_a_job_nothing_is_opened_or_started": "the server, which is no job, has opened its store",
+    "test_a_forked_process_begins_anew_and_leaves_its_parent_alone": "a server's client has no store; below",
+    "test_the_jobs_of_a_cluster_that_is_no_longer_configured_can_still_be_read": "a server has its own file",
+}
 
-@pytest.fixture
-async def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, FakeRay]]:
-    """Two fake clusters in the configuration of this process."""
+
+@pytest.fixture(params=DOORS)
+async def clusters(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[dict[str, FakeRay]]:
+    """Two fake clusters in the configuration of this process, or of a server that it asks."""
+    if request.param == OVER_HTTP and request.node.originalname in ONLY_IN_PROCESS:
+        pytest.skip(ONLY_IN_PROCESS[request.node.originalname])
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "home"))
     async with fake("a", 4) as a, fake("b", 2) as b:
         config = write_config(tmp_path, [a.spec(), b.spec()], **FAST)
-        monkeypatch.setenv("RAY_MULTICLUSTER_CONFIG", str(config))
-        yield {"a": a, "b": b}
-        await asyncio.to_thread(raymc.get_unified_scheduler().stop)
+        async with opened(request.param, config) as variables:
+            for name, value in variables.items():
+                monkeypatch.setenv(name, value)
+            yield {"a": a, "b": b}
+            await asyncio.to_thread(raymc.get_unified_scheduler().stop)
 
 
 async def test_the_first_call_initialises_from_the_default_places(clusters: dict[str, FakeRay]) -> None:
@@ -213,7 +227,11 @@ async def test_no_secret_is_in_events_reasons_or_errors(clusters: dict[str, Fake
     with pytest.raises(RuntimeError) as caught:
         await aio.wait_for_all_jobs([job_id])
     scheduler = raymc.get_unified_scheduler()
-    told = [repr(scheduler.store.events(job_id)), str(caught.value), repr(await aio.explain(job_id))]
+    told = [
+        repr(await asyncio.to_thread(scheduler.service.events, job_id)),
+        str(caught.value),
+        repr(await aio.explain(job_id)),
+    ]
     assert not any("very-secret-2" in text for text in told)
 
 

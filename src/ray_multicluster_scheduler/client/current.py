@@ -1,4 +1,7 @@
-"""The scheduler that the plain functions of the API use, made when it is first needed."""
+"""The scheduler that the plain functions of the API use, made when it is first needed.
+
+It is one of this process, or, where an address says so, that of a server.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,21 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from ray_multicluster_scheduler.config.find import expanded
+from ray_multicluster_scheduler.client.remote import RemoteScheduler
+from ray_multicluster_scheduler.client.server_address import server_at, server_in
+from ray_multicluster_scheduler.config import find_config
+from ray_multicluster_scheduler.config.find import expanded, state_dir
 from ray_multicluster_scheduler.config.older import ignored_settings
-from ray_multicluster_scheduler.runtime import Scheduler
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.runtime import Scheduler
 
 log = logging.getLogger(__name__)
+
+#: A scheduler of this process, or a server's.
+Handle: TypeAlias = "Scheduler | RemoteScheduler"
 
 #: Set by us in the environment of every job.
 INSIDE_A_JOB = "RAY_MULTICLUSTER_SUBMISSION_ID"
@@ -22,13 +34,13 @@ class _Current:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.scheduler: Scheduler | None = None
+        self.scheduler: Handle | None = None
 
 
 _current = _Current()
 #: Schedulers of the process that this one was forked from. They are kept because even closing a connection to
 #: SQLite that the parent has opened would take the parent's locks away.
-_inherited: list[Scheduler] = []
+_inherited: list[Handle] = []
 
 
 def _begin_anew_in_a_fork() -> None:
@@ -41,8 +53,11 @@ def _begin_anew_in_a_fork() -> None:
 os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
 
 
-def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> Scheduler:
+def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> Handle:
     """Read the configuration and start scheduling in this process.
+
+    Where `RAY_MULTICLUSTER_ADDRESS` or `scheduler.address` in clusters.yaml names a server, that one
+    schedules, and nothing is started here.
 
     Without a path the usual places are searched (docs/configuration.md). Returns a handle with `.stop()`.
     Calling it again with the same file returns the same handle; with another file, that one is used from
@@ -50,15 +65,15 @@ def initialize_scheduler_environment(config_file_path: str | Path | None = None)
 
     Raises `ConfigNotFound` (a RuntimeError) or `ConfigInvalid` (a ValueError).
     """
-    fresh = Scheduler.open(config_file_path)
+    fresh = open_scheduler(config_file_path)
     for sentence in ignored_settings(os.environ, home=expanded("~")):
         log.warning("%s", sentence)
     with _current.lock:
         known = _current.scheduler
         if known is not None and not known.stopped:
-            if known.config == fresh.config and known.directory == fresh.directory:
+            if _same(known, fresh):
                 return known
-            log.warning("using %s from now on, no longer %s", fresh.config.path, known.config.path)
+            log.warning("using %s from now on, no longer %s", _name(fresh), _name(known))
             known.stop()
         _current.scheduler = fresh
     if INSIDE_A_JOB not in os.environ:
@@ -66,7 +81,34 @@ def initialize_scheduler_environment(config_file_path: str | Path | None = None)
     return fresh
 
 
-def get_unified_scheduler() -> Scheduler:
+def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
+    """Return the scheduler that the environment and the configuration mean; starts nothing."""
+    environ = os.environ
+    if server := server_in(environ):
+        return RemoteScheduler(server, environ=environ, config_file_path=config_file_path)
+    path = find_config(config_file_path, environ=environ, cwd=Path.cwd())
+    from ray_multicluster_scheduler.config.load import load_config  # noqa: PLC0415 - see below
+
+    config = load_config(path)
+    if url := config.settings.address:
+        server = server_at(url, named_by=f"`address` in {path}", environ=environ)
+        return RemoteScheduler(server, environ=environ, config_file_path=config_file_path)
+    from ray_multicluster_scheduler.runtime import Scheduler  # noqa: PLC0415 - a server's client needs no store
+
+    return Scheduler(config, directory=state_dir(path, environ), environ=environ)
+
+
+def _same(one: Handle, other: Handle) -> bool:
+    if isinstance(one, RemoteScheduler) or isinstance(other, RemoteScheduler):
+        return _name(one) == _name(other)
+    return one.config == other.config and one.directory == other.directory
+
+
+def _name(scheduler: Handle) -> str:
+    return scheduler.server.url if isinstance(scheduler, RemoteScheduler) else str(scheduler.config.path)
+
+
+def get_unified_scheduler() -> Handle:
     """Return the scheduler of this process, initialising it from the default places when needed.
 
     Raises `ConfigNotFound`, a RuntimeError that lists where it looked, when there is no configuration.
@@ -78,7 +120,7 @@ def get_unified_scheduler() -> Scheduler:
     return known
 
 
-def working_scheduler() -> Scheduler:
+def working_scheduler() -> Handle:
     """Return the scheduler of this process with its engine running."""
     scheduler = get_unified_scheduler()
     scheduler.start()

@@ -9,10 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.visible import visible
 
@@ -44,6 +40,17 @@ def progress_display(total: int) -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield _Lines()
         return
+    # Nobody else pays for its import.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (
         TextColumn("jobs"),
         BarColumn(),

@@ -98,6 +98,10 @@ class RemoteScheduler:
             if self._own is not None:
                 self._own.stop()
 
+    def cluster_names(self) -> list[str]:
+        """Return the names of the configured clusters."""
+        return [cluster.name for cluster in self.service.clusters()]
+
     def list_clusters(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]

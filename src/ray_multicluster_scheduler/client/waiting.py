@@ -7,11 +7,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 
-from ray_multicluster_scheduler.client.current import working_scheduler
+from ray_multicluster_scheduler.client.current import Handle, working_scheduler
 from ray_multicluster_scheduler.client.progress import progress_display
 from ray_multicluster_scheduler.client.scope import inside_a_scope
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.arguments import amount, words
 from ray_multicluster_scheduler.service.outcome import failed, raise_if_failed
@@ -101,7 +100,7 @@ def _ids(service: Service, asked: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _watching(
-    scheduler: Scheduler, ids: Sequence[str], *, fail_fast: bool
+    scheduler: Handle, ids: Sequence[str], *, fail_fast: bool
 ) -> Iterator[Callable[[Mapping[str, JobView]], bool]]:
     """Yield what is to be called with the jobs after each change; it tells whether to raise for one."""
     with progress_display(len(ids)) as show:

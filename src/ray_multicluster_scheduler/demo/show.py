@@ -15,11 +15,11 @@ from ray_multicluster_scheduler import (
     submit_jobs,
     wait_for_all_jobs,
 )
+from ray_multicluster_scheduler.client.current import Handle
 from ray_multicluster_scheduler.demo.narrator import Narrator
 from ray_multicluster_scheduler.demo.programs import BROKEN, LONG, PREDICTIONS, SHARD, SPREAD
 from ray_multicluster_scheduler.demo.stage import CPUS, Stage
 from ray_multicluster_scheduler.errors import JobsFailed
-from ray_multicluster_scheduler.runtime import Scheduler
 
 SHARDS = 12
 
@@ -32,7 +32,7 @@ class Show:
         self._say = narrator
         #: A user sits at the Mac, so the paths that she submits are the Mac's.
         self._here = stage.home("mac")
-        self._scheduler: Scheduler | None = None
+        self._scheduler: Handle | None = None
         self._ran: list[str] = []
 
     def run(self) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.client import current
-from ray_multicluster_scheduler.client.current import initialize_scheduler_environment
+from ray_multicluster_scheduler.client.current import Handle, initialize_scheduler_environment
 from ray_multicluster_scheduler.client.jobs import submit_job
 from ray_multicluster_scheduler.client.tasks import submit_actor, submit_task
-from ray_multicluster_scheduler.runtime import Scheduler
 
 __all__ = [
     "UnifiedScheduler",
@@ -32,12 +31,12 @@ class UnifiedScheduler:
     submit_job = staticmethod(submit_job)
     submit_task = staticmethod(submit_task)
 
-    def initialize_environment(self, config_file_path: str | Path | None = None) -> Scheduler:
+    def initialize_environment(self, config_file_path: str | Path | None = None) -> Handle:
         """Read the configuration and start scheduling; see `initialize_scheduler_environment`."""
         return initialize_scheduler_environment(config_file_path)
 
     @property
-    def task_lifecycle_manager(self) -> Scheduler:
+    def task_lifecycle_manager(self) -> Handle:
         """The handle with `.start()` and `.stop()`."""
         return current.get_unified_scheduler()
 
@@ -46,7 +45,7 @@ class UnifiedScheduler:
 
         The one of `ray_multicluster_scheduler.get_unified_scheduler()` returns what is known of each.
         """
-        return [cluster.name for cluster in self.task_lifecycle_manager.config.clusters]
+        return self.task_lifecycle_manager.cluster_names()
 
     def cleanup(self) -> None:
         """Stop scheduling in this process; jobs go on."""
@@ -65,6 +64,6 @@ def get_unified_scheduler() -> UnifiedScheduler:
     return UnifiedScheduler()
 
 
-def initialize_scheduler(task_lifecycle_manager: Scheduler) -> None:
+def initialize_scheduler(task_lifecycle_manager: Handle) -> None:
     """Start the handle that `initialize_scheduler_environment` returned, unless it runs."""
     task_lifecycle_manager.start()
