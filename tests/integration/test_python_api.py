@@ -7,10 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.doors import DOORS, OVER_HTTP, opened
+from tests.integration.programs import run_program
 from tests.integration.raymc import write_config
 from tests.oracle import eventually
 from tests.system import FAST, fake
@@ -26,7 +28,7 @@ from ray_multicluster_scheduler.testing import FakeRay
 #: What is about the process that schedules, and so is not the same for a program that asks a server.
 ONLY_IN_PROCESS = {
     "test_inside_a_job_nothing_is_opened_or_started": "the server, which is no job, has opened its store",
-    "test_a_forked_process_begins_anew_and_leaves_its_parent_alone": "a server's client has no store; below",
+    "test_a_forked_process_begins_anew_and_leaves_its_parent_alone": "the next test is for both",
     "test_the_jobs_of_a_cluster_that_is_no_longer_configured_can_still_be_read": "a server has its own file",
 }
 
@@ -250,17 +252,21 @@ def interrupted(number: signal.Signals) -> list[str]:
     return ids
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_function_stops_what_it_submitted_queued_or_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, door: str
 ) -> None:
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "home"))
     loop = asyncio.new_event_loop()
     runner = threading.Thread(target=loop.run_forever)
     runner.start()
-    ray = fake("a", 2)
-    asyncio.run_coroutine_threadsafe(ray.__aenter__(), loop).result()
-    monkeypatch.setenv("RAY_MULTICLUSTER_CONFIG", str(write_config(tmp_path, [ray.spec()], **FAST)))
+    ray, stack = fake("a", 2), AsyncExitStack()
+    asyncio.run_coroutine_threadsafe(stack.enter_async_context(ray), loop).result()
+    config = write_config(tmp_path, [ray.spec()], **FAST)
+    opening = stack.enter_async_context(opened(door, config))
+    for name, value in asyncio.run_coroutine_threadsafe(opening, loop).result().items():
+        monkeypatch.setenv(name, value)
     try:
         other = raymc.submit_job("sleep 1000")
         ids = interrupted(number)
@@ -269,7 +275,7 @@ def test_an_interrupted_function_stops_what_it_submitted_queued_or_running(
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         raymc.get_unified_scheduler().stop()
-        asyncio.run_coroutine_threadsafe(ray.__aexit__(), loop).result()
+        asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         runner.join()
         loop.close()
@@ -326,6 +332,34 @@ async def test_a_forked_process_begins_anew_and_leaves_its_parent_alone(
     assert program.returncode == 0
     assert "this scheduler belongs to the process that was forked; call initialize" in said
     assert "exit code 7" in said
+    assert sum(len(ray.runs) for ray in clusters.values()) == 3
+
+
+FORKING_CLIENT = """
+import os, sys
+import ray_multicluster_scheduler as raymc
+
+scheduler = raymc.initialize_scheduler_environment()
+raymc.wait_for_all_jobs([raymc.submit_job("echo parent")])
+child = os.fork()
+if child == 0:
+    try:
+        scheduler.service
+    except RuntimeError as error:
+        print(error, flush=True)
+    raymc.wait_for_all_jobs([raymc.submit_job("echo child")])
+    sys.exit(7)
+_, status = os.waitpid(child, 0)
+print("exit code", os.waitstatus_to_exitcode(status), flush=True)
+raymc.wait_for_all_jobs([raymc.submit_job("echo parent again")])
+"""
+
+
+async def test_a_forked_client_of_a_server_has_connections_of_its_own(clusters: dict[str, FakeRay]) -> None:
+    ended = await run_program(FORKING_CLIENT, dict(os.environ))
+    assert ended.code == 0, ended.err
+    assert "this scheduler belongs to the process that was forked; call initialize" in ended.out
+    assert "exit code 7" in ended.out
     assert sum(len(ray.runs) for ray in clusters.values()) == 3
 
 

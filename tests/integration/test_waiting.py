@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.doors import DOORS, opened
 from tests.integration.programs import run_program
 from tests.integration.raymc import write_config
 from tests.system import FAST, fake, waited
@@ -19,19 +20,20 @@ from ray_multicluster_scheduler.errors import JobsFailed, WaitTimeout
 MANY = 4 * ((os.cpu_count() or 1) + 4)
 
 
-@pytest.fixture
-async def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, str]]:
+@pytest.fixture(params=DOORS)
+async def variables(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[dict[str, str]]:
     """One fake cluster in the configuration of this process and of those with these variables."""
+    home = {"RAY_MULTICLUSTER_HOME": str(tmp_path / "home")}
+    monkeypatch.setenv("RAY_MULTICLUSTER_HOME", home["RAY_MULTICLUSTER_HOME"])
     async with fake("a", 200) as ray:
         config = write_config(tmp_path, [ray.spec()], **FAST)
-        variables = {
-            "RAY_MULTICLUSTER_HOME": str(tmp_path / "home"),
-            "RAY_MULTICLUSTER_CONFIG": str(config),
-        }
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        yield variables
-        await asyncio.to_thread(raymc.get_unified_scheduler().stop)
+        async with opened(request.param, config) as variables:
+            for name, value in variables.items():
+                monkeypatch.setenv(name, value)
+            yield {**home, **variables}
+            await asyncio.to_thread(raymc.get_unified_scheduler().stop)
 
 
 @pytest.mark.parametrize("wait", [aio.wait_for_all_jobs, raymc.wait_for_all_jobs])
