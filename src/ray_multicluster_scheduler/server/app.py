@@ -20,6 +20,7 @@ from ray_multicluster_scheduler.server import (
     ray_jobs,
     ray_logs,
     ray_packages,
+    ray_unknown,
     ray_version,
 )
 from ray_multicluster_scheduler.server.body_limit import LimitedBody
@@ -45,6 +46,7 @@ ROUTERS = (
     ray_version.router,
     tokens.router,
     ray_auth.router,
+    ray_unknown.router,
 )
 
 

@@ -7,11 +7,12 @@ from typing import cast
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from ray_multicluster_scheduler.server.auth import BEARER, COOKIE, INVALID, MISSING
 from ray_multicluster_scheduler.server.callers import scheduler_of
 from ray_multicluster_scheduler.server.options import ServerOptions
+from ray_multicluster_scheduler.server.ray_route import RayJSON
 
 #: As Ray has it.
 COOKIE_S = 30 * 86400
@@ -24,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 def authentication_mode(request: Request) -> Response:
     """Tell whether this server wants a token."""
     wanted = _wanted(request)
-    answer = JSONResponse({"authentication_mode": "token" if wanted else "disabled"})
+    answer = RayJSON({"authentication_mode": "token" if wanted else "disabled"})
     if not wanted:
         answer.delete_cookie(COOKIE, path="/")
     return answer
@@ -42,7 +43,7 @@ def authenticate(request: Request) -> Response:
     known = shown.startswith(BEARER) and scheduler_of(request).tokens.authenticate(credential)
     if not known:
         return PlainTextResponse(INVALID, HTTPStatus.FORBIDDEN)
-    answer = JSONResponse({"status": "authenticated", "message": "Token is valid"})
+    answer = RayJSON({"status": "authenticated", "message": "Token is valid"})
     answer.set_cookie(
         COOKIE,
         credential,

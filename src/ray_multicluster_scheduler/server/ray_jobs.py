@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.errors import DuplicateSubmission, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.callers import allowed, caller_of
 from ray_multicluster_scheduler.server.ray_details import job_details
-from ray_multicluster_scheduler.server.ray_packages import TOO_LARGE
 from ray_multicluster_scheduler.server.ray_route import (
     RayJSON,
     is_browser,
@@ -31,8 +30,6 @@ from ray_multicluster_scheduler.service.local import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
 from ray_multicluster_scheduler.service.views import JobView
 
-#: Ray refuses a larger specification at about this size; environments and commands have limits below it.
-MAX_BODY_BYTES = 2 * 2**20
 #: Ray's list has no pages: this is how many jobs of the caller it shows, the newest.
 MOST_LISTED = 10_000
 
@@ -43,25 +40,15 @@ router = ray_router()
 _whys = Whys()
 
 
-async def _body(request: Request) -> bytes | None:
-    """Read the body; None: it is too large, or broke off."""
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                return None
-    except ClientDisconnect:
-        return None
-    return bytes(body)
+async def _body(request: Request) -> bytes:
+    """Read the body, whose size was looked at before it came here."""
+    return await request.body()
 
 
 @router.post("/api/jobs")
 @router.post("/api/jobs/")
-def submit(request: Request, service: Submitter, body: Annotated[bytes | None, Depends(_body)]) -> Response:
+def submit(request: Request, service: Submitter, body: Annotated[bytes, Depends(_body)]) -> Response:
     """Accept a job; it is on disk when this answers."""
-    if body is None:
-        return refusal(413, TOO_LARGE)
     asked = request_of(body, user=caller_of(request).user)
     try:
         (job,) = service.submit([asked])

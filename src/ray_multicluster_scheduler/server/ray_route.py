@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.errors import (
 from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.service.access import Role
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Browsers send at least one of these; Ray's clients send none.
 _BROWSER_HEADERS = (
@@ -104,7 +104,7 @@ def refuse_other_methods(router: APIRouter, *paths: str) -> None:
     for path in paths:
         routes = [route for route in router.routes if isinstance(route, APIRoute) and route.path == path]
         known = sorted({method for route in routes for method in route.methods or ()})
-        others = [method for method in _METHODS if method not in known]
+        others = [method for method in METHODS if method not in known]
         _refuse(router, path, others, allow=",".join(known))
 
 

@@ -1,7 +1,7 @@
-"""The routes for Ray's clients on a real port, in front of fake clusters; no authentication but a header."""
+"""The server on a real port in front of fake clusters."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.system import System
 
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_version
+from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_unknown, ray_version
+from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service.access import Caller, Role
 from ray_multicluster_scheduler.testing import FakeRay
 
@@ -36,11 +37,11 @@ class Recognise:
         await self._app(scope, receive, send)
 
 
-def application(scheduler: Scheduler) -> FastAPI:
-    """Return the routes, and nothing else of the server."""
+def several_users(scheduler: Scheduler) -> FastAPI:
+    """Return the routes for Ray's clients, and nothing else of the server."""
     app = FastAPI()
     app.state.scheduler = scheduler
-    for module in (ray_version, ray_packages, ray_jobs, ray_logs):
+    for module in (ray_version, ray_packages, ray_jobs, ray_logs, ray_unknown):
         app.include_router(module.router)
     app.add_middleware(Recognise)
     return app
@@ -55,10 +56,15 @@ class Gateway:
 
 
 @asynccontextmanager
-async def serving(directory: Path, *fakes: FakeRay, **settings: Any) -> AsyncIterator[Gateway]:
-    """Start the server in the test's own loop."""
+async def serving(
+    directory: Path,
+    *fakes: FakeRay,
+    application: Callable[[Scheduler], FastAPI] = create_app,
+    **settings: Any,
+) -> AsyncIterator[Gateway]:
+    """Start the server in the test's own loop: as it is, or for several users."""
     async with System(directory, *fakes, **settings) as system:
-        config = uvicorn.Config(application(system.scheduler), port=0, log_level="warning", lifespan="off")
+        config = uvicorn.Config(application(system.scheduler), port=0, log_config=None)
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         running = asyncio.create_task(server.serve())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ray.job_submission import JobStatus, JobSubmissionClient
-from tests.contract.ray_jobs.gateway import USER_HEADER, Gateway, serving
+from tests.contract.ray_jobs.gateway import USER_HEADER, Gateway, serving, several_users
 from tests.system import fake
 from tests.unit.packages.trees import make_tree
 
@@ -44,7 +44,8 @@ async def client_of(gateway: Gateway, user: str = "ann") -> Client:
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with serving(tmp_path, fake("a", 1), fake("b", 1)) as running:
+    clusters = fake("a", 1), fake("b", 1)
+    async with serving(tmp_path, *clusters, application=several_users) as running:
         yield running
 
 
