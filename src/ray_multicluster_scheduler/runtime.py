@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.config import Config, find_config, load_config
+from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
+from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
@@ -31,6 +32,7 @@ from ray_multicluster_scheduler.inspection.clusters import Books, ClusterLook, l
 from ray_multicluster_scheduler.inspection.doctor import diagnose_all
 from ray_multicluster_scheduler.inspection.fresh import FreshLook
 from ray_multicluster_scheduler.inspection.processes import Item, processes
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.runtime_env import localise
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
@@ -98,6 +100,7 @@ class Scheduler:
         self.holder = holder_name()
         self._process = os.getpid()
         self._lock = threading.RLock()
+        self._reloading = threading.Lock()
         self._parts: Parts | None = None
         self._engine: EngineThread | None = None
         self._tasks: TaskRunner | None = None
@@ -218,6 +221,35 @@ class Scheduler:
                 self._parts.hub.close()
                 self._parts.store.close()
 
+    def reload(self) -> ConfigChange:
+        """Read clusters.yaml again, and go on with what it says now; jobs go on.
+
+        Raises `ConfigInvalid` or `ConfigNotFound` for a wrong file, and then nothing has changed.
+        """
+        with self._reloading:
+            former, fresh, parts = self.config, load_config(self.config.path), self.parts
+            change = config_change(former, fresh)
+            furnished = self._furnish(fresh, parts.store, parts.packages, parts.hub, parts.tokens)
+            with self._usable():
+                engine = self._engine
+            if engine is not None:
+                engine.change(lambda context: self._changed(context, former, fresh, furnished.config))
+            with self._usable():
+                self.config, self._parts = fresh, furnished
+            return change
+
+    def _changed(
+        self, context: EngineContext, former: Config, fresh: Config, packed: Config
+    ) -> EngineContext:
+        """Return the surroundings of an engine by a new configuration; what did not change is kept."""
+        same = former.clusters if former.settings == fresh.settings else ()
+        apis = {
+            spec.name: context.apis[spec.name] if spec in same else self._open_api(spec, fresh.settings)
+            for spec in fresh.clusters
+        }
+        watch = ClusterWatch(apis, clock=self.clock, settings=fresh.settings, jitter=random.random)
+        return replace(context, config=packed, apis=apis, watch=watch)
+
     def check(self) -> None:
         """Raise what ended the engine, if something did."""
         if self._engine is not None:
@@ -281,11 +313,16 @@ class Scheduler:
     def _open(self) -> Parts:
         store = open_store(self.directory)
         packages = PackageStore(self.directory / "packages")
-        config = _with_packed_environments(self.config, packages)
-        config = replace(config, clusters=with_address(config.clusters, self.job_address))
         hub = EventHub(store, self.clock)
+        return self._furnish(self.config, store, packages, hub, Tokens(store.access, self.clock))
+
+    def _furnish(
+        self, raw: Config, store: SqlStore, packages: PackageStore, hub: EventHub, tokens: Tokens
+    ) -> Parts:
+        """Put together what works by one configuration on what outlives it."""
+        config = _with_packed_environments(raw, packages)
+        config = replace(config, clusters=with_address(config.clusters, self.job_address))
         jobs = JobService(config, store, self.clock, hub)
-        tokens = Tokens(store.access, self.clock)
         explainer = Explainer(config, store, self.clock, plan_rules(config.settings))
         rooms = Rooms(
             config=config,
@@ -329,16 +366,15 @@ class Scheduler:
             return Books()
 
     def _open_apis(self) -> dict[str, RayApi]:
-        settings = self.config.settings
-        return {
-            spec.name: open_ray_api(
-                spec,
-                self._environ,
-                request_timeout_s=settings.request_timeout_s,
-                upload_timeout_s=settings.upload_timeout_s,
-            )
-            for spec in self.config.clusters
-        }
+        return {spec.name: self._open_api(spec, self.config.settings) for spec in self.config.clusters}
+
+    def _open_api(self, spec: ClusterSpec, settings: Settings) -> RayApi:
+        return open_ray_api(
+            spec,
+            self._environ,
+            request_timeout_s=settings.request_timeout_s,
+            upload_timeout_s=settings.upload_timeout_s,
+        )
 
     def _context(self, parts: Parts) -> EngineContext:
         settings, apis = parts.config.settings, self._open_apis()

@@ -121,7 +121,11 @@ class Commands(LazyGroup):
             panel=_CLUSTERS,
             about="Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.",
         ),
-        "config": Entry(where="config_cmd:config_app", panel=_CLUSTERS, about="Look at the configuration."),
+        "config": Entry(
+            where="config_cmd:config_app",
+            panel=_CLUSTERS,
+            about="Check the configuration, or let a server read it again.",
+        ),
         "token": Entry(
             where="token_cmd:token_app",
             panel=_SERVER,

@@ -1,7 +1,9 @@
-"""`raymc config check`: is this clusters.yaml right, and what does it say?"""
+"""`raymc config`: is this clusters.yaml right, and let a server take it over."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,10 +11,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, open_config
 from ray_multicluster_scheduler.cli.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.render import plain_signs, sign, stdout_console, write_json
-from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound
+from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
 
 
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+config_app = typer.Typer(help="Check the configuration, or let a server read it again.", no_args_is_help=True)
 
 
 @config_app.command(cls=PlainCommand)
@@ -45,6 +48,29 @@ def check(
         write_json(_summary(checked))
     else:
         _show(checked)
+
+
+@config_app.command(cls=PlainCommand)
+def reload(config: ConfigOption = None) -> None:
+    """Let `raymc serve` read its clusters.yaml again; jobs go on, and a wrong file changes nothing.
+
+    With RAY_MULTICLUSTER_ADDRESS set it is that server, which wants the role admin; else those of this file
+    on this machine.
+    """
+    if (server := late.server_in(os.environ)) is not None:
+        told = late.HttpService(server, user="").reload_config()
+        changed = [f"{what}: {', '.join(names)}" for what, names in told.items() if names]
+        typer.echo(f"{server.url}: {'; '.join(changed) or 'nothing has changed'}")
+        return
+    path = open_config(config).path
+    servers = late.running_servers(late.state_dir(path, os.environ))
+    if not servers:
+        raise InvalidRequest(
+            f"no `raymc serve` of {path} runs on this machine; other programs read the file when they start"
+        )
+    for process in servers:
+        os.kill(process, signal.SIGHUP)
+        typer.echo(f"process {process} reads {path} again; its log says what has changed")
 
 
 def _summary(config: Config) -> dict[str, Any]:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.cli.signals import held
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over
+    from ray_multicluster_scheduler.client.server_address import server_in
     from ray_multicluster_scheduler.config import find_config, load_config
+    from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.runtime import Scheduler, this_user
     from ray_multicluster_scheduler.server.options import ServerOptions
+    from ray_multicluster_scheduler.server.running import running_servers
     from ray_multicluster_scheduler.server.serve import serve
     from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_LOG_LINES",
+    "HttpService",
     "JobQuery",
     "JobRequest",
     "Scheduler",
@@ -32,12 +37,16 @@ __all__ = [
     "handed_over",
     "how_it_failed",
     "load_config",
+    "running_servers",
     "serve",
+    "server_in",
+    "state_dir",
     "this_user",
 ]
 
 _HOMES = {
     "LAST_LOG_LINES": "service.outcome",
+    "HttpService": "client.http",
     "JobQuery": "service.query",
     "JobRequest": "service.request",
     "Scheduler": "runtime",
@@ -47,7 +56,10 @@ _HOMES = {
     "handed_over": "client.packing",
     "how_it_failed": "service.outcome",
     "load_config": "config",
+    "running_servers": "server.running",
     "serve": "server.serve",
+    "server_in": "client.server_address",
+    "state_dir": "config.find",
     "this_user": "runtime",
 }
 

@@ -274,6 +274,10 @@ class HttpService:
         asked = {"older_than_s": older_than_s, "keep": keep, "dry_run": dry_run}
         return self._ask(PruneView.model_validate, _post("/prune", asked))
 
+    def reload_config(self) -> dict[str, list[str]]:
+        """Let the server read its clusters.yaml again; returns the names of what has changed."""
+        return self._ask(dict, _post("/config/reload", {}))
+
     def _body(self, request: JobRequest) -> dict[str, Any]:
         """Return a request as JSON; `InvalidRequest` names what no JSON can hold."""
         given = request.model_dump(exclude_defaults=True)

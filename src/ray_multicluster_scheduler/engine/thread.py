@@ -6,11 +6,11 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures.thread import ThreadPoolExecutor  # now: while a program ends, it cannot be imported
 from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.asyncio_tools import wait_for
+from ray_multicluster_scheduler.asyncio_tools import together, wait_for
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.engine import Engine
 from ray_multicluster_scheduler.errors import SchedulerError
@@ -39,6 +39,12 @@ class EngineThread:
         self._ready: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, EngineContext, Engine]] = (
             concurrent.futures.Future()
         )
+        self._apis = LiveApis()
+        self._threads: ThreadPoolExecutor | None = None
+        #: With what the next engine works, once this one has stopped.
+        self._next: EngineContext | None = None
+        #: Set when that is so.
+        self._followed = asyncio.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="raymc-engine", daemon=True)
         self._thread.start()
@@ -47,9 +53,31 @@ class EngineThread:
         """End the engine, giving up its lease so that another one can lead at once."""
         if not self._thread.is_alive():
             return
-        loop, _, engine = self._ready.result()
-        loop.call_soon_threadsafe(engine.stop)
+        loop, _, _ = self._ready.result()
+        loop.call_soon_threadsafe(self._stop)
         self._thread.join(STOP_TIMEOUT_S)
+
+    def _stop(self) -> None:
+        self._next = None
+        self._ready.result()[2].stop()
+
+    def change(self, build: Callable[[EngineContext], EngineContext]) -> None:
+        """Let an engine with other surroundings follow this one; if they cannot be built, nothing changes.
+
+        The loop goes on, and with it the tails of logs. Jobs go on as when another process takes the lead.
+        """
+        loop, _, _ = self._ready.result()
+        try:
+            asyncio.run_coroutine_threadsafe(self._change(build), loop).result()
+        except concurrent.futures.CancelledError:
+            self.check()  # it ended meanwhile; of itself, or because the program ends
+            raise
+
+    async def _change(self, build: Callable[[EngineContext], EngineContext]) -> None:
+        _, context, engine = self._ready.result()
+        self._next, self._followed = build(context), asyncio.Event()
+        engine.stop()
+        await self._followed.wait()
 
     def check(self) -> None:
         """Raise when the engine has ended by itself: waiting for it would be in vain."""
@@ -64,8 +92,8 @@ class EngineThread:
         self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]
     ) -> concurrent.futures.Future[T]:
         """Run a coroutine that talks to clusters on the engine's loop."""
-        loop, context, _ = self._ready.result()
-        return asyncio.run_coroutine_threadsafe(function(context.apis), loop)
+        loop, _, _ = self._ready.result()
+        return asyncio.run_coroutine_threadsafe(function(self._apis), loop)
 
     def catch_up(self, timeout_s: float) -> bool:
         """Wait until this engine leads and has looked at the jobs of all clusters; tell whether it has."""
@@ -95,10 +123,32 @@ class EngineThread:
 
     async def _main(self) -> None:
         loop, context = asyncio.get_running_loop(), self._build()
+        try:
+            while True:
+                await self._lead(loop, context)
+                if self._next is None:
+                    return
+                former, context, self._next = context, self._next, None
+                kept = {id(api) for api in context.apis.values()}
+                await together(api.close() for api in former.apis.values() if id(api) not in kept)
+        finally:
+            for api in context.apis.values():
+                await api.close()
+            context.offload.close()
+
+    async def _lead(self, loop: asyncio.AbstractEventLoop, context: EngineContext) -> None:
+        """Run an engine until it is told to stop."""
         # Host names are looked up on these threads: one that hangs must not keep the others waiting.
-        loop.set_default_executor(ThreadPoolExecutor(2 * len(context.apis) + SPARE_THREADS))
+        former, self._threads = self._threads, ThreadPoolExecutor(2 * len(context.apis) + SPARE_THREADS)
+        loop.set_default_executor(self._threads)
+        if former is not None:
+            former.shutdown(wait=False)
         engine = Engine(context, holder=self._holder)
+        self._apis.now = context.apis
+        if self._ready.done():
+            self._ready = concurrent.futures.Future()
         self._ready.set_result((loop, context, engine))
+        self._followed.set()
 
         def ring() -> None:
             if not loop.is_closed() and not context.offload.is_here():  # what we wrote ourselves, we know
@@ -109,6 +159,19 @@ class EngineThread:
             await engine.run()
         finally:
             unsubscribe()
-            for api in context.apis.values():
-                await api.close()
-            context.offload.close()
+
+
+class LiveApis(Mapping[str, RayApi]):
+    """The clusters of now, for what outlives a change of the configuration."""
+
+    def __init__(self) -> None:
+        self.now: Mapping[str, RayApi] = {}
+
+    def __getitem__(self, name: str) -> RayApi:
+        return self.now[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.now)
+
+    def __len__(self) -> int:
+        return len(self.now)

@@ -299,7 +299,7 @@ class HttpRayApi:
     def _open_session(self) -> aiohttp.ClientSession:
         """Return the session, made at the first call because it belongs to the running loop."""
         if self._closed:
-            raise RuntimeError(f"{self!r} was closed")
+            raise ClusterUnreachable(self._spec.name, "its connections were closed, and nothing was sent")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # No limit on connections: a tail holds one as long as its job runs.

@@ -28,7 +28,7 @@ from ray_multicluster_scheduler.server.metrics import add_metrics
 from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.server.protect import protect
 from ray_multicluster_scheduler.server.request_log import RequestLog
-from ray_multicluster_scheduler.server.v1 import clusters, events, job, jobs, streams, tokens
+from ray_multicluster_scheduler.server.v1 import clusters, config, events, job, jobs, streams, tokens
 from ray_multicluster_scheduler.server.watching import watching
 
 #: The first that matches answers: words like `find` come before ids.
@@ -46,6 +46,7 @@ ROUTERS = (
     ray_version.router,
     tokens.router,
     ray_auth.router,
+    config.router,
     ray_unknown.router,
 )
 

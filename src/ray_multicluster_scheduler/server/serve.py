@@ -10,16 +10,19 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
+from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler, this_user
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
 from ray_multicluster_scheduler.server.request_log import JsonLines
+from ray_multicluster_scheduler.server.running import announced
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +36,15 @@ Say = Callable[[str], None]
 
 def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
     """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
-    check_may_bind(
-        options.host,
-        has_tokens=scheduler.tokens.required(),
-        tls=options.tls,
-        insecure_http=options.insecure_http,
-    )
-    with _listening(options) as listener, _logging():
+    with _listening(options) as listener, _logging(), announced(_announced_in(scheduler)):
         try:
             scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
+            check_may_bind(
+                options.host,
+                has_tokens=scheduler.tokens.required(),
+                tls=options.tls,
+                insecure_http=options.insecure_http,
+            )
             scheduler.start()
             for line in doors(scheduler, options, listener.getsockname()[1]):
                 say(line)
@@ -50,6 +53,11 @@ def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
         finally:
             scheduler.stop()
     say("stopped; jobs go on, and the next server or command takes over")
+
+
+def _announced_in(scheduler: Scheduler) -> Path:
+    """Return where servers of this clusters.yaml are looked for, wherever their jobs are kept."""
+    return state_dir(scheduler.config.path, os.environ)
 
 
 def doors(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[str]:
@@ -73,6 +81,7 @@ class _Server:
     def __init__(self, app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
         self._app = app
         self._scheduler = scheduler
+        self._reloads: set[asyncio.Task[None]] = set()
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
@@ -94,6 +103,7 @@ class _Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number, say)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         watching = asyncio.create_task(self._watch())
         try:
             await self._uvicorn.serve(sockets=[listener])
@@ -106,6 +116,11 @@ class _Server:
             os._exit(128 + number)
         say("stopping; once more ends it at once")
         self._end()
+
+    def _reload(self) -> None:
+        """Read clusters.yaml again, off the loop; a wrong file changes nothing."""
+        self._reloads.add(task := asyncio.create_task(asyncio.to_thread(reload, self._scheduler)))
+        task.add_done_callback(self._reloads.discard)
 
     def _end(self) -> None:
         self._app.state.stopping.set()
@@ -120,6 +135,17 @@ class _Server:
             except SchedulerError:
                 self._end()
                 return
+
+
+def reload(scheduler: Scheduler) -> None:
+    """Read clusters.yaml again, and log what that has changed, or why it has changed nothing."""
+    path = str(scheduler.config.path)
+    try:
+        change = scheduler.reload()
+    except SchedulerError as problem:
+        log.error("clusters.yaml was not taken over", extra={"file": path, "why": str(problem)})  # noqa: TRY400
+    else:
+        log.info("clusters.yaml was read again", extra={"file": path, "change": str(change)})
 
 
 class _Uvicorn(uvicorn.Server):

@@ -114,7 +114,7 @@ class _Follower:
             await self._rest(job)
         elif api is not None and job.remote_id is not None and self._tailing is None:
             self._tailed = job.remote_id
-            self._tailing = asyncio.create_task(self._read_on(api, job.remote_id))
+            self._tailing = asyncio.create_task(self._read_on(job))
             self._tailing.add_done_callback(lambda _: when_it_ends())
 
     def _end_tail(self) -> None:
@@ -123,12 +123,14 @@ class _Follower:
             self._tailing.cancel()
         self._tailed = self._tailing = None
 
-    async def _read_on(self, api: RayApi, remote_id: str) -> None:
+    async def _read_on(self, job: Job) -> None:
         """Read the log as it grows, again and again from where it broke off, until cancelled."""
+        assert job.remote_id is not None
         while True:
             passed = 0
+            api = self._api_of(job)  # another one when clusters.yaml has changed
             with suppress(ClusterError):  # the job's state tells what is going on
-                async for piece in api.tail_job_logs(remote_id):
+                async for piece in api.tail_job_logs(job.remote_id) if api is not None else _nothing():
                     fresh = piece[max(0, self._offset - passed) :]
                     passed += len(piece)
                     self._out(fresh)
@@ -181,3 +183,8 @@ class _Follower:
             self._offset += len(piece)
             self._bytes += len(piece.encode(errors="replace"))
             self._pipe.put(piece)
+
+
+async def _nothing() -> AsyncGenerator[str, None]:
+    return
+    yield ""

@@ -158,3 +158,5 @@ class Reloaded(View):
     added: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
+    #: Names of settings with another value.
+    settings: tuple[str, ...]
