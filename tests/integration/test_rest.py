@@ -217,3 +217,20 @@ async def test_the_same_request_twice_makes_one_job(rest: Rest) -> None:
     answers = await asyncio.gather(*(rest.ask("POST", "/jobs", status=201, json=job) for _ in range(10)))
     assert len({answer["submission_id"] for answer in answers}) == 1
     assert len((await rest.ask("GET", "/jobs"))["jobs"]) == 1
+
+
+async def test_it_is_ready_while_somebody_schedules(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a")) as system:
+        await asyncio.to_thread(system.scheduler.stop)
+        alone = system.another_scheduler()
+        with live(create_app(alone)) as address:
+            async with aiohttp.ClientSession(address) as http:
+                async with http.get("/readyz") as answer:
+                    assert answer.status == 503
+                    assert (await answer.json())["leader"] == "nobody schedules now"
+                async with http.get("/healthz") as answer:
+                    assert answer.status == 200
+                assert await asyncio.to_thread(alone.catch_up, timeout_s=60)
+                async with http.get("/readyz") as answer:
+                    assert answer.status == 200
+        await asyncio.to_thread(alone.stop)

@@ -1,0 +1,250 @@
+"""`raymc serve` as a process: how it starts, stops, is killed, and reads its configuration again."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.contract.test_ray_api_tls import write_certificate
+from tests.integration.raymc import COMMAND, environment, raymc, write_config
+from tests.system import FAST, fake
+
+from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.server.running import running_servers
+from ray_multicluster_scheduler.testing import FakeRay
+
+
+class Served:
+    """A `raymc serve` in a process of its own, and a client of it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.address = ""
+        self.http: aiohttp.ClientSession
+
+    async def until(self, words: str) -> str:
+        """Read what the server says until a line holds these words."""
+        assert self.process.stderr is not None
+        while line := (await self.process.stderr.readline()).decode():
+            self.lines.append(line.rstrip("\n"))
+            if words in line:
+                return line
+        raise AssertionError("\n".join(self.lines))
+
+    async def rest_of_it(self) -> str:
+        assert self.process.stderr is not None
+        return (await self.process.stderr.read()).decode()
+
+    async def ask(self, method: str, path: str, **options: Any) -> Any:
+        async with self.http.request(method, f"{self.address}{path}", **options) as answer:
+            return await answer.json()
+
+
+class World:
+    """Fake clusters and a clusters.yaml of them."""
+
+    def __init__(self, folder: Path, *rays: FakeRay) -> None:
+        self.folder = folder
+        self.rays = rays
+        self.path = self.write()
+        self.environ = environment(RAY_MULTICLUSTER_HOME=str(folder / "home"), RAY_MULTICLUSTER_USER="ann")
+
+    def write(self, *names: str) -> Path:
+        specs = [ray.spec() for ray in self.rays if not names or ray.name in names]
+        return write_config(self.folder, specs, **FAST)
+
+    @asynccontextmanager
+    async def serving(self, *options: str | Path) -> AsyncIterator[Served]:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "serve", "--config", self.path, "--port", "0", *options,
+            env=self.environ, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        served = Served(process)
+        try:
+            rest = await served.until("  REST ")
+            served.address = rest.split()[1].removesuffix("/api/v1")
+            await served.until("SIGTERM or Ctrl-C")
+            async with aiohttp.ClientSession() as http:
+                served.http = http
+                yield served
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with fake("a") as a, fake("b") as b:
+        yield World(tmp_path, a, b)
+
+
+async def running(served: Served, name: str) -> None:
+    while (await served.ask("GET", f"/api/v1/jobs/{name}"))["state"] != "RUNNING":  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+async def test_sigterm_ends_it_at_once_and_jobs_go_on(world: World) -> None:
+    async with world.serving() as served:
+        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "sleep 5", "submission_id": "long"})
+        await running(served, "long")
+        changes = await served.http.post(
+            f"{served.address}/api/v1/jobs/changes", json={"submission_ids": ["long"]}
+        )
+        await changes.content.readline()
+        served.process.send_signal(signal.SIGTERM)
+        assert b"error" not in await changes.content.read()
+        assert await served.process.wait() == 0
+        assert "jobs go on" in await served.rest_of_it()
+    assert running_servers(state_dir(world.path, world.environ)) == []
+    async with world.serving() as again:  # leads at once: the lease was given back
+        assert (await again.ask("GET", "/api/v1/jobs/long"))["state"] != "FAILED"
+        body = {"submission_ids": ["long"]}
+        async with again.http.post(f"{again.address}/api/v1/jobs/changes", json=body) as answer:
+            told = (await answer.text()).split("\n\n")
+        assert '"SUCCEEDED"' in told[-2]
+    assert sum(len(ray.runs) for ray in world.rays) == 1
+
+
+async def test_it_says_where_its_doors_are_and_logs_each_request_without_secrets(world: World) -> None:
+    async with world.serving() as served:
+        spoken = "\n".join(served.lines)
+        for words in (
+            "/api/v1",
+            "/docs",
+            "/healthz",
+            "/readyz",
+            "authentication",
+            f"process {served.process.pid}",
+        ):
+            assert words in spoken
+        assert "0.0.0.0" not in spoken
+        headers = {"X-Request-ID": "my-id", "Authorization": "Bearer swordfish"}
+        await served.ask("GET", "/api/v1/jobs?text=swordfish", headers=headers)
+        body = {
+            "entrypoint": "echo",
+            "metadata": {"key": "swordfish"},
+            "runtime_env": {"env_vars": {"K": "swordfish"}},
+        }
+        await served.ask("POST", "/api/v1/jobs", json=body)
+        logged = json.loads(await served.until('"/api/v1/jobs"'))
+        assert logged["request_id"] == "my-id"
+        assert {**logged, "at": 0, "ms": 0} == {
+            "at": 0, "level": "info", "what": "request", "method": "GET", "route": "/api/v1/jobs",
+            "status": 200, "ms": 0, "user": "ann", "request_id": "my-id",
+        }  # fmt: skip
+        served.process.send_signal(signal.SIGINT)
+        rest = await served.rest_of_it()
+        assert await served.process.wait() == 0
+        assert "swordfish" not in "\n".join(served.lines) + rest
+        for line in rest.splitlines():
+            assert line.startswith(("{", "stop")), line
+
+
+async def test_a_second_signal_ends_it_whatever_is_under_way(world: World) -> None:
+    async with world.serving() as served:
+        host, port = served.address.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        # A body that never comes: the server would wait for it, but not for ever.
+        writer.write(b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        await writer.drain()
+        await served.ask("GET", "/healthz")
+        served.process.send_signal(signal.SIGTERM)
+        await served.until("stopping")
+        served.process.send_signal(signal.SIGTERM)
+        assert await served.process.wait() in {0, 143}
+        writer.close()
+
+
+async def test_a_killed_server_loses_nothing_and_whoever_repeats_makes_no_second_job(world: World) -> None:
+    names = [f"job-{n}" for n in range(60)]
+    async with world.serving() as served:
+        accepted: set[str] = set()
+
+        async def submit(server: Served, name: str) -> None:
+            job = {"entrypoint": "sleep 0.05", "submission_id": name, "idempotency_key": name}
+            async with server.http.post(f"{server.address}/api/v1/jobs", json=job) as answer:
+                assert answer.status == 201, await answer.text()
+                accepted.add((await answer.json())["submission_id"])
+                if len(accepted) == len(names) // 3:
+                    os.kill(server.process.pid, signal.SIGKILL)
+
+        answers = await asyncio.gather(*(submit(served, name) for name in names), return_exceptions=True)
+        assert await served.process.wait() == -signal.SIGKILL
+        assert any(isinstance(each, aiohttp.ClientError) for each in answers), "it was killed too late"
+        known = set(accepted)
+    async with world.serving() as again:
+        found = await again.ask("POST", "/api/v1/jobs/get-many", json={"submission_ids": names})
+        assert known <= set(found["jobs"]), "an accepted job is lost"
+        await asyncio.gather(*(submit(again, name) for name in names))
+        body = {"submission_ids": names}
+        async with again.http.post(f"{again.address}/api/v1/jobs/changes", json=body) as answer:
+            await answer.read()
+        page = await again.ask("GET", "/api/v1/jobs?limit=1000")
+        assert sorted(job["submission_id"] for job in page["jobs"]) == sorted(names)
+        assert {job["state"] for job in page["jobs"]} == {"SUCCEEDED"}
+    assert sorted(run.submission_id for ray in world.rays for run in ray.runs) == sorted(names)
+
+
+async def test_sighup_and_the_command_read_the_configuration_again(world: World) -> None:
+    world.write("a")
+    async with world.serving() as served:
+        world.write("a", "b")
+        done = await raymc("config", "reload", "--config", world.path, environ=world.environ)
+        assert (done.code, f"process {served.process.pid} reads") == (
+            0,
+            done.out[: len(f"process {served.process.pid} reads")],
+        )
+        assert "added: b" in await served.until("was read again")
+        world.path.write_text("clusters: {a: {haed: 1}}")
+        os.kill(served.process.pid, signal.SIGHUP)
+        assert "haed" in await served.until("was not taken over")
+        clusters = await served.ask("GET", "/api/v1/clusters")
+        assert [each["name"] for each in clusters["clusters"]] == ["a", "b"]
+        world.write("b")
+        environ = {**world.environ, "RAY_MULTICLUSTER_ADDRESS": served.address}
+        done = await raymc("config", "reload", environ=environ)
+        assert done.out == f"{served.address}: removed: a\n"
+    done = await raymc("config", "reload", "--config", world.path, environ=world.environ)
+    assert done.code == 2
+    assert "no `raymc serve`" in done.err
+
+
+async def test_where_it_cannot_or_must_not_listen_it_says_why(world: World) -> None:
+    serve = ("serve", "--config", world.path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = await raymc(*serve, "--port", str(taken.getsockname()[1]), environ=world.environ)
+    assert done.code == 2
+    assert "server there already" in done.err
+    done = await raymc(*serve, "--host", "0.0.0.0", environ=world.environ)
+    assert done.code == 2
+    assert "raymc token create" in done.err
+    done = await raymc(*serve, "--ssl-certfile", "/nonexistent", environ=world.environ)
+    assert done.code == 2
+    assert "/nonexistent" in done.err
+
+
+async def test_its_jobs_are_kept_where_it_is_told(world: World, tmp_path: Path) -> None:
+    async with world.serving("--store", tmp_path / "elsewhere") as served:
+        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "echo"})
+    assert list((tmp_path / "elsewhere").glob("*.db")) or list((tmp_path / "elsewhere").glob("*.sqlite*"))
+
+
+async def test_over_tls_it_is_reached_by_who_trusts_its_certificate(world: World, tmp_path: Path) -> None:
+    write_certificate(tmp_path / "own.pem")
+    pem = tmp_path / "own.pem"
+    async with world.serving("--ssl-certfile", pem, "--ssl-keyfile", pem) as served:
+        assert served.address.startswith("https://")
+        trusting = ssl.create_default_context(cafile=str(pem))
+        assert (await served.ask("GET", "/healthz", ssl=trusting)) == {"status": "ok"}
+        with pytest.raises(aiohttp.ClientSSLError):
+            await served.ask("GET", "/healthz")
