@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
     """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
-    with _listening(options) as listener, _logging(), announced(_announced_in(scheduler)):
+    with _listening(options) as listener, _logging():
         try:
             scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
             check_may_bind(
@@ -106,7 +106,8 @@ class _Server:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         watching = asyncio.create_task(self._watch())
         try:
-            await self._uvicorn.serve(sockets=[listener])
+            with announced(_announced_in(self._scheduler)):  # from here on SIGHUP does no harm
+                await self._uvicorn.serve(sockets=[listener])
         finally:
             watching.cancel()
 
