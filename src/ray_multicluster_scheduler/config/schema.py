@@ -167,7 +167,7 @@ class ServerSettings(_Section):
         description="Pages elsewhere that may call the server from a browser, such as `https://ui.example.org`.",
     )
     changes_per_second: float = Field(
-        200.0,
+        500.0,
         gt=0,
         le=10**6,
         description="Submits, stops and other changes of one user; ten seconds' worth at once.",

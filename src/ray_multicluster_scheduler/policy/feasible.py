@@ -121,10 +121,7 @@ def is_not_kept_for_another(job: QueuedJob, room: Room, _rules: PlanRules) -> Re
     lack = shortfall(job.claim, room.free_for_others())
     if not lack and room.slots > 1:
         return None
-    # Ids of other users' jobs are nobody's business; explain shows this sentence.
-    mine = room.kept_for.user == job.user
-    whose = f"job {room.kept_for.submission_id!r}" if mine else "a job of another user"
-    kept = f"kept for {whose}, which has waited too long"
+    kept = "kept for a job that has waited too long"  # not which: it may be somebody else's
     sentence = f"{_needs(job, room, lack)}, but {kept}" if lack else f"its last place for a job is {kept}"
     return Refusal(cause=Cause.RESERVED, sentence=sentence, missing=lack)
 
