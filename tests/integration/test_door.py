@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.door import CLUSTERS, HERS, Door, door
+from tests.door import CLUSTERS, HERS, Door, door, routes
 
 from ray_multicluster_scheduler.runtime import this_user
 from ray_multicluster_scheduler.server.auth import COOKIE, INVALID, MISSING
+from ray_multicluster_scheduler.server.limits import LISTS
 from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.service.access import Role
 
@@ -227,3 +228,52 @@ async def test_no_token_gets_into_logs_errors_or_what_is_stored_of_a_job(
     assert secret not in repr(job)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())
     assert secret.encode() not in kept
+
+
+async def test_a_websocket_is_held_to_the_same_rules(served: Door) -> None:
+    served.submit("ann", HERS)
+    hers, his = served.token("ann", Role.READ), served.token("bob", Role.READ)
+    tail = f"/api/jobs/{HERS}/logs/tail"
+    own = str(served.http._base_url).rstrip("/")
+
+    async def code(token: str | None, **headers: str) -> int:
+        return (await served.ask("WEBSOCKET", tail, token, headers=headers))[0]
+
+    assert await code(None) == 401
+    assert await code(WRONG) == 403
+    assert await code(his) == 404
+    assert await code(hers, Origin="http://evil.example") == 403
+    assert await code(hers, Origin="null") == 403
+    assert await code(hers, Host="evil.example") == 421
+    assert await code(hers, Origin=own) == 101
+    assert await code(None, Cookie=f"{COOKIE}={hers}") == 101
+
+
+async def test_browsers_change_nothing_by_ray_s_paths(served: Door) -> None:
+    token = served.token("ann", Role.SUBMIT)
+    own = str(served.http._base_url).rstrip("/")
+    for browser in ({"User-Agent": "Mozilla/5.0"}, {"Origin": own}, {"Sec-Fetch-Site": "same-origin"}):
+        for method, path in (("POST", "/api/jobs/"), ("POST", "/api/jobs/x/stop"), ("DELETE", "/api/jobs/x")):
+            answer = await served.ask(method, path, token, headers=browser, json={"entrypoint": "true"})
+            assert answer[:2] == (405, f"'{method}' method not allowed for browser traffic."), (browser, path)
+    assert served.scheduler.store.list_jobs() == ()
+
+
+async def test_news_of_others_are_not_told(served: Door) -> None:
+    token = served.token("bob", Role.READ)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with served.http.get("/api/v1/events/stream", headers=headers, params={"after": 0}) as stream:
+        served.submit("ann", HERS)
+        served.submit("bob", "his")
+        told = b""
+        async for line in stream.content:
+            told += line
+            if b"his" in told:
+                break
+
+    assert HERS.encode() not in told
+    assert b"ann" not in told
+
+
+async def test_the_rates_are_for_paths_that_exist(served: Door) -> None:
+    assert {asked.path for asked in routes(served.app)} >= LISTS

@@ -20,7 +20,7 @@ BURST_S = 10.0
 MOST_USERS = 10_000
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LISTS = frozenset(
+LISTS = frozenset(
     {
         "/api/jobs",
         "/api/jobs/",
@@ -102,7 +102,7 @@ class Limits:
 def kind_of(scope: Scope) -> str | None:
     """Return by which rate a request counts; None: by none."""
     path: str = scope["path"]
-    if path in _LISTS and (path not in {"/api/jobs", "/api/jobs/", "/api/v1/jobs"} or _reads(scope)):
+    if path in LISTS and (path not in {"/api/jobs", "/api/jobs/", "/api/v1/jobs"} or _reads(scope)):
         return LIST
     if path.endswith(_LOGS):
         return LOG
