@@ -6,15 +6,11 @@ measured is how jobs are accepted, not how the machine copes with a hundred of t
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +18,7 @@ from ray.job_submission import JobSubmissionClient
 
 from benchmarks.measure import Line, Report, Size, main, percentile, ratio, summary
 from benchmarks.real import CPUS, two_clusters
+from ray_multicluster_scheduler.local.server import served
 
 COMMAND = "sleep 600"
 CLIENTS = {Size.SMOKE: 4, Size.QUICK: 50, Size.FULL: 50}
@@ -29,8 +26,6 @@ CLIENTS = {Size.SMOKE: 4, Size.QUICK: 50, Size.FULL: 50}
 OURS = {Size.SMOKE: 8, Size.QUICK: 1_000, Size.FULL: 1_000}
 THEIRS = {Size.SMOKE: 4, Size.QUICK: 100, Size.FULL: 100}
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 2, Size.FULL: 3}
-START_S = 60.0
-STOP_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,32 +69,12 @@ def submit_all(address: str, jobs: int, clients: int) -> Outcome:
     )
 
 
-@contextmanager
-def server_for(config_path: Path) -> Iterator[str]:
-    """Run `raymc serve` on these clusters in a process of its own, with a new store; yield its address."""
-    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as told:
-        options = ["--config", str(config_path), "--port", "0", "--store", f"{folder}/store"]
-        command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", "serve", *options]
-        process = subprocess.Popen(command, stderr=told)
-        try:
-            yield _address(process, Path(told.name))
-        finally:
-            process.terminate()
-            process.wait(STOP_S)
-
-
-def _address(process: subprocess.Popen[bytes], told: Path) -> str:
-    ends_at = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < ends_at:
-        if found := re.search(r"stock Ray clients +(\S+)", told.read_text()):
-            return found[1]
-        time.sleep(0.1)
-    raise RuntimeError(f"the server did not start: {told.read_text()}")
-
-
 def through_us(config_path: Path, jobs: int, clients: int) -> Outcome:
     """Submit to a server of ours over both clusters."""
-    with server_for(config_path) as address:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(config_path, log=Path(folder) / "log", store=Path(folder) / "store") as address,
+    ):
         submit_all(address, clients, clients)  # as the head is, it is warm
         return submit_all(address, jobs, clients)
 

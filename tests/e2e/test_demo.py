@@ -75,6 +75,10 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
         r"survivor +SUCCEEDED +(mac, then centos +…/home|centos, then mac +…/Users)", demo.printed
     )
     assert re.search(r"broken +FAILED", demo.printed)
+    assert "$ ray job submit --address http://127.0.0.1:" in demo.printed
+    assert re.search(r"shard 99 on centos|shard 99 on mac", demo.printed)
+    assert "Job 'stock' succeeded" in demo.printed
+    assert re.search(r"stock +SUCCEEDED", demo.printed)
     assert re.search(r"endless +STOPPED", demo.printed)
     assert_nothing_is_left(demo, clusters)
 

@@ -18,6 +18,8 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.local import Phase
 
+#: Ray's command line would go there, whatever it is told.
+_OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 _INDENT = (0, 0, 0, 3)
 _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "STOPPED": "yellow"}
 
@@ -60,13 +62,22 @@ class Narrator:
 
     def raymc(self, *arguments: str) -> None:
         """Run the command line as a user would, and show what it prints."""
-        self._console.print(Text("   $ raymc " + " ".join(arguments), style="bold"))
+        self._run("raymc", "ray_multicluster_scheduler.cli.main", arguments)
+
+    def ray(self, *arguments: str) -> None:
+        """Run Ray's own command line, and show what it prints."""
+        self._run("ray", "ray.scripts.scripts", arguments)
+
+    def _run(self, name: str, module: str, arguments: Sequence[str]) -> None:
+        self._console.print(Text(f"   $ {name} {' '.join(arguments)}", style="bold"), soft_wrap=True)
         environ = {**os.environ, "COLUMNS": str(self._console.width - 3)}
+        for other in _OTHER_ADDRESSES:
+            environ.pop(other, None)
         if self._console.is_terminal:
             environ["FORCE_COLOR"] = "1"
         else:  # a recording shows what a person sees, without colours
             environ |= {"TTY_COMPATIBLE": "1", "TERM": "dumb", "LINES": "50"}
-        command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", *arguments]
+        command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(
             command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )

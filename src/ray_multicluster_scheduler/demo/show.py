@@ -17,9 +17,10 @@ from ray_multicluster_scheduler import (
 )
 from ray_multicluster_scheduler.client.current import Handle
 from ray_multicluster_scheduler.demo.narrator import Narrator
-from ray_multicluster_scheduler.demo.programs import BROKEN, LONG, PREDICTIONS, SHARD, SPREAD
+from ray_multicluster_scheduler.demo.programs import BROKEN, FUND, LONG, PREDICTIONS, SHARD, SPREAD
 from ray_multicluster_scheduler.demo.stage import CPUS, Stage
 from ray_multicluster_scheduler.errors import JobsFailed
+from ray_multicluster_scheduler.local.server import served
 
 SHARDS = 12
 
@@ -154,6 +155,20 @@ class Show:
         self._say.raymc("events", survivor)
         self._say.raymc("clusters")
 
+    def serve_stock_clients(self) -> None:
+        """Submit with Ray's own command line to a server that stands for all clusters."""
+        self._say.line(
+            "`raymc serve` answers as a Ray dashboard does. Whoever has Ray needs nothing of ours: not the "
+            "package, not clusters.yaml. The directory is packed by Ray's client and goes where the job goes."
+        )
+        with served(self._stage.config, log=self._stage.folder / "server.log") as address:
+            folder, program = self._here / FUND, SHARD.rpartition("/")[2]
+            self._say.fact(f"raymc serve listens on {address}")
+            job = ["--submission-id", "stock", "--working-dir", str(folder)]
+            self._say.ray("job", "submit", "--address", address, *job, "--", "python", program, "99")
+            self._say.raymc("status", "stock")
+        self._ran.append("stock")
+
     def _finish(self, ids: Sequence[str]) -> None:
         self._ran.extend(ids)
         wait_for_all_jobs(ids)
@@ -174,4 +189,5 @@ STEPS: tuple[tuple[str, Callable[[Show], None]], ...] = (
     ("A job that fails: the error says where, why, and its last words", Show.let_one_fail),
     ("A job that is stopped: its id is enough, wherever it runs", Show.stop_one),
     ("A head is killed under a job, which then finishes elsewhere", Show.kill_a_head),
+    ("A stock `ray job submit` to one address for all clusters", Show.serve_stock_clients),
 )
