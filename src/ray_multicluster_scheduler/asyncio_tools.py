@@ -66,10 +66,18 @@ async def wait_for(event: asyncio.Event, timeout_s: float) -> bool:
 
 
 async def repeat(
-    step: Callable[[], Coroutine[Any, Any, object]], wake: asyncio.Event, pause_s: Callable[[], float]
+    step: Callable[[], Coroutine[Any, Any, object]],
+    wake: asyncio.Event,
+    pause_s: Callable[[], float],
+    *,
+    rest_s: float = 0.0,
 ) -> None:
-    """Call `step` when woken, and at least after `pause_s()` seconds. A bug in it ends the loop, loudly."""
+    """Call `step` when woken, and at least after `pause_s()` seconds. A bug in it ends the loop, loudly.
+
+    After each call it rests for `rest_s`: who wakes it all the time is served in larger pieces.
+    """
     while True:
         wake.clear()
         await step()
+        await asyncio.sleep(rest_s)
         await wait_for(wake, pause_s())

@@ -39,6 +39,8 @@ RENEWALS = 3
 LOOK_AT_LEADER_S = 1.0
 #: It rings for each commit of the leader too: not each of them is worth a look.
 LEAST_BETWEEN_LOOKS_S = 0.1
+#: Between two looks at what others wrote: a hundred who submit in a second cost a few looks, not a hundred.
+REST_S = 0.03
 #: Nothing happens for this long: look again all the same.
 IDLE_PLACE_S = 5.0
 #: What was seen of a cluster is published this often at most, unless it can change a decision.
@@ -198,7 +200,7 @@ class Leadership:
             await together(
                 [
                     self._watch(),
-                    repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S),
+                    repeat(self._refresh, self._bell, lambda: IDLE_PLACE_S, rest_s=REST_S),
                     repeat(self._place, self._plan, lambda: self._place_pause_s),
                     repeat(self._publish_snapshots, self._publish, lambda: context.settings.probe_interval_s),
                     self._collect_packages(),

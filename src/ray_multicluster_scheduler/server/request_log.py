@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
@@ -13,6 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
+#: Ids of our own: this process and a number. Random ones would ask the system for each request.
+_PROCESS, _NUMBERS = uuid.uuid4().hex[:16], itertools.count(1)
 #: A caller's own id for a request is taken over if it is a plain word.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 #: What a client that went away before its answer began is logged as.
@@ -58,7 +61,7 @@ class RequestLog:
 
 def _id_of(scope: Scope) -> str:
     given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return given.decode() if _REQUEST_ID.fullmatch(given) else f"{_PROCESS}{next(_NUMBERS):016x}"
 
 
 def _facts(scope: Scope, status: int, took_s: float) -> dict[str, Any]:

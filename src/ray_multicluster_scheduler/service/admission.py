@@ -21,6 +21,9 @@ FIRST_LOOK_S = 0.05
 #: Kinds of jobs that are remembered with a cluster that can take them.
 MOST_KINDS = 1000
 
+#: A cluster that could take a kind of job is not asked again for this long: less than snapshots are apart.
+SURE_FOR_S = 0.5
+
 #: What a job claims, and what has to be set up for it.
 _Kind = tuple[frozenset[tuple[str, float]], str]
 
@@ -33,7 +36,8 @@ class Admission:
         self._store = store
         self._clock = clock
         self._fits = fits
-        self._could: dict[_Kind, ClusterSpec] = {}
+        #: A cluster that could take them, and until when that is not asked again.
+        self._could: dict[_Kind, tuple[ClusterSpec, float]] = {}
 
     def check(self, specs: Sequence[JobSpec]) -> None:
         """Raise `NeverFits` or `InvalidRuntimeEnv` for a job that no cluster could ever take."""
@@ -47,11 +51,16 @@ class Admission:
             if could is not None:
                 if len(self._could) >= MOST_KINDS:
                     self._could.clear()
-                self._could[kind] = could
+                self._could[kind] = could, self._clock.monotonic() + SURE_FOR_S
 
     def _still_can(self, kind: _Kind, spec: JobSpec) -> bool:
-        cluster = self._could.get(kind)
-        return cluster is not None and self._could_take(spec, self._views([cluster])[0])
+        cluster, until = self._could.get(kind, (None, 0.0))
+        if cluster is None or self._clock.monotonic() < until:
+            return cluster is not None
+        if not self._could_take(spec, self._views([cluster])[0]):
+            return False
+        self._could[kind] = cluster, self._clock.monotonic() + SURE_FOR_S
+        return True
 
     def _could_take(self, spec: JobSpec, view: ClusterView) -> bool:
         """Tell whether a cluster is known to be large enough for a job, and can set up its environment."""

@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
 from ray_multicluster_scheduler.model.job import Target
+from ray_multicluster_scheduler.service.admission import SURE_FOR_S
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -26,10 +27,25 @@ def store() -> SqlStore:
     return store
 
 
+class Clock(SystemClock):
+    """Goes as time does, and further when a test says so."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+
 @pytest.fixture
-def service(store: SqlStore, tmp_path: Path) -> JobService:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def service(store: SqlStore, tmp_path: Path, clock: Clock) -> JobService:
     config = Config(path=tmp_path / "clusters.yaml", clusters=(a_cluster("a"),), settings=Settings())
-    return JobService(config, store, SystemClock(), EventHub(store, SystemClock()))
+    return JobService(config, store, clock, EventHub(store, clock))
 
 
 def asks_for(cpus: float) -> JobRequest:
@@ -158,12 +174,12 @@ def lease_epoch(store: SqlStore) -> int:
 
 
 def test_a_job_like_one_before_asks_only_a_cluster_that_could_take_that(
-    store: SqlStore, lease_epoch: int, tmp_path: Path
+    store: SqlStore, lease_epoch: int, tmp_path: Path, clock: Clock
 ) -> None:
     clusters = tuple(a_cluster(f"c{number}") for number in range(20))
     store.save_snapshots([a_snapshot(each.name) for each in clusters], epoch=lease_epoch)
     config = Config(path=tmp_path / "clusters.yaml", clusters=clusters, settings=Settings())
-    many = JobService(config, store, SystemClock(), EventHub(store, SystemClock()))
+    many = JobService(config, store, clock, EventHub(store, clock))
     many.submit([asks_for(1)])
     asked: list[object] = []
     event.listen(
@@ -174,14 +190,18 @@ def test_a_job_like_one_before_asks_only_a_cluster_that_could_take_that(
         ),
     )
     many.submit([asks_for(1)])
+    assert asked == []  # just now it could
+    clock.ahead_s += SURE_FOR_S
+    many.submit([asks_for(1)])
     assert [len(values) for values in asked] == [1]  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_has_shrunk_since_is_no_reason_to_accept(
-    store: SqlStore, service: JobService, lease_epoch: int
+    store: SqlStore, service: JobService, lease_epoch: int, clock: Clock
 ) -> None:
     service.submit([asks_for(4)])
     store.save_snapshots([a_snapshot("a", {"CPU": 2.0})], epoch=lease_epoch)
+    clock.ahead_s += SURE_FOR_S
     with pytest.raises(NeverFits):
         service.submit([asks_for(4)])
 
