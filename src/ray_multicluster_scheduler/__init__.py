@@ -103,6 +103,8 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "init_ray":
+        importlib.import_module(f"{__name__}.config.installed").check_ray("programs that call init_ray")
     home = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'client.jobs')}")
     return getattr(home, name)
 

@@ -12,11 +12,13 @@ from ray_multicluster_scheduler.cli.commands import app
 
 #: What is neither ours nor Python's: why it is shown, and why it is not run here.
 OTHERS = {
+    "export RAY_MULTICLUSTER_ADDRESS=http://": "tells a server's address to the commands that follow",
     "curl -s http://": "asks a cluster of the reader's",
     "ls -t /tmp/ray/session_latest/logs/": "looks at a head of the reader's",
     "mkdir -p hello && echo ": "makes the directory of the next command; the quickstart is run as a whole",
     "pip install 'ray-multicluster-scheduler[pipeline]'": "part of what `make setup` does",
-    "pip install .": "`make setup` does the same, and CI does that first",
+    "pip install '.[ray]'": "`make setup` does the same, and CI does that first",
+    "pip install ray-multicluster-scheduler": "part of what `make setup` does",
     "ps ax | grep -c '[m]ode=specific-server'": "counts processes on a head of the reader's",
     "source .venv/bin/activate": "made by `make setup`",
     "ss -tnp state established": "looks at a head of the reader's",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ray_multicluster_scheduler.config.installed import check_ray
+
 
 def ray() -> Any:
-    """Return the `ray` module."""
+    """Return the `ray` module; where it is not installed, say how to get it."""
+    check_ray("tasks and actors")
     return importlib.import_module("ray")
 
 

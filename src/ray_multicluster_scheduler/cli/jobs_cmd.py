@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.completion import complete_clusters
+from ray_multicluster_scheduler.cli.completion import complete_clusters, complete_ids
 from ray_multicluster_scheduler.cli.jobs_view import jobs_table
 from ray_multicluster_scheduler.cli.leading import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options import (
@@ -56,6 +56,10 @@ def jobs(
     name: Annotated[str | None, typer.Option(help="With this name.", metavar="NAME")] = None,
     group: GroupOption = None,
     tag: Annotated[str | None, typer.Option(help="With this tag.", metavar="WORD")] = None,
+    parent: Annotated[
+        str | None,
+        typer.Option(help="Submitted by the program of this job.", metavar="ID", autocompletion=complete_ids),
+    ] = None,
     text: Annotated[
         str | None, typer.Option(help="With this in the id, name, group or command.", metavar="TEXT")
     ] = None,
@@ -80,6 +84,7 @@ def jobs(
             job_id=name,
             group=group,
             tag=tag,
+            parent=parent,
             text=text,
             since=None if since is None else SystemClock().now() - seconds_of("--since", since),
         )

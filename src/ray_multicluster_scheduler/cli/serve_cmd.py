@@ -9,6 +9,7 @@ import typer
 
 from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption
+from ray_multicluster_scheduler.config.installed import check_server
 from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import InvalidRequest
 
@@ -56,6 +57,7 @@ def serve(
 
     SIGTERM ends it as well; jobs go on. SIGHUP, or `raymc config reload`, reads clusters.yaml again.
     """
+    check_server()
     for file in (ssl_certfile, ssl_keyfile):
         if file is not None and not file.is_file():
             raise InvalidRequest(f"there is no file {file}; --ssl-certfile and --ssl-keyfile want PEM files")

@@ -7,9 +7,9 @@ import platform
 import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from importlib import metadata
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.config.installed import ray_version
 from ray_multicluster_scheduler.engine.doctor import examine
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
@@ -43,7 +43,7 @@ async def _examine(
             {spec.name: api}, clock=clock, settings=config.settings, jitter=random.random, lists_jobs=True
         ),
         token_set=bool(spec.auth_token_env and environ.get(spec.auth_token_env)),
-        ours=Versions(ray=metadata.version("ray"), python=platform.python_version()),
+        ours=Versions(ray=ray_version(), python=platform.python_version()),
         timeout_s=timeout_s,
         folder=config.path.resolve().parent,
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from ray_multicluster_scheduler.config.installed import check_ray
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local import clusters_file, processes
 from ray_multicluster_scheduler.local.head import answers, last_words, launch
@@ -102,6 +103,7 @@ class Sandbox:
 
         When one fails, those that this call has started are stopped again.
         """
+        check_ray("local clusters")
         with self._dir.lock(lambda: self._tell_all(progress)), PortClaims() as claims, ExitStack() as undo:
             saved = self._dir.read()
             if saved is None:

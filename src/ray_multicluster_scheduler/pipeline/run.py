@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ray_multicluster_scheduler.config.installed import check_ray
 from ray_multicluster_scheduler.pipeline.loopback import expect_loopback_head
 from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
 from ray_multicluster_scheduler.pipeline.plan import Plan
@@ -38,6 +39,7 @@ def with_own_code(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _on_ray(plan: Plan, target: RayTarget) -> RunReport:
+    check_ray("pipelines with --engine ray")
     expect_loopback_head(target.address)
     import ray  # noqa: PLC0415 - takes seconds, and the pandas engine does without
     from ray.exceptions import RayTaskError  # noqa: PLC0415

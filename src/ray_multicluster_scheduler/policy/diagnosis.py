@@ -63,7 +63,8 @@ class Check:
 class Versions:
     """A Ray and a Python version that must match for tasks and actors."""
 
-    ray: str
+    #: None: Ray is not installed.
+    ray: str | None
     python: str
 
     def matches(self, other: Versions) -> bool:
@@ -203,6 +204,13 @@ def _tasks_and_actors(seen: Evidence) -> Check:
             verdict=Verdict.NOTE,
             says=f"Ray {seen.snapshot.ray_version} there, but it does not tell its Python version",
             advice=f"jobs work; tasks and actors need Ray {seen.ours.ray} and Python {seen.ours.python}",
+        )
+    if seen.ours.ray is None:
+        return Check(
+            name="tasks and actors",
+            verdict=Verdict.NOTE,
+            says=f"Ray {seen.snapshot.ray_version} there, and no Ray here",
+            advice="jobs work; for tasks and actors: pip install 'ray-multicluster-scheduler[ray]'",
         )
     theirs = Versions(ray=seen.snapshot.ray_version, python=seen.snapshot.python_version)
     says = f"Ray {theirs.ray} and Python {theirs.python} there"

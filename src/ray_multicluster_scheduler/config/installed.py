@@ -1,0 +1,33 @@
+"""What is installed beside this package: jobs need no Ray here, tasks, actors, pipelines and sandboxes do."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from importlib.util import find_spec
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+
+_SERVER = ("fastapi", "httptools", "prometheus_client", "uvicorn", "websockets")
+GET_RAY = "pip install 'ray-multicluster-scheduler[ray]'"
+
+
+def check_ray(what: str) -> None:
+    """Refuse to go on without Ray, and say how to get it; `what` needs it."""
+    if find_spec("ray") is None:
+        raise InvalidRequest(f"{what} need Ray on this machine, and it is not installed: {GET_RAY}")
+
+
+def check_server() -> None:
+    """Refuse to serve without the libraries of the extra, and say how to get them."""
+    if missing := [name for name in _SERVER if find_spec(name) is None]:
+        raise InvalidRequest(
+            f"a server needs {', '.join(missing)}: pip install 'ray-multicluster-scheduler[server]'"
+        )
+
+
+def ray_version() -> str | None:
+    """Return the version of the Ray that is installed here, without importing it; None: there is none."""
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return None
