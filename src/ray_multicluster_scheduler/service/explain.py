@@ -90,7 +90,7 @@ class Explainer:
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
         snapshots = self._after_first_look() if snapshots is None else snapshots
-        world = self._look([*self._store.runnable(now=now), job], snapshots)
+        world = self._look([*self._ready(now), job], snapshots)
         decided = world.decide(submission_id, self._rules)
         return PlanView(
             cluster=decided.cluster if isinstance(decided, Placement) else None,
@@ -111,7 +111,7 @@ class Explainer:
 
     def _waiting(self, job: Job, snapshots: Snapshots | None) -> dict[str, Any]:
         now = self._clock.now()
-        ready = self._store.runnable(now=now)
+        ready = self._ready(now)
         if job.submission_id not in {other.submission_id for other in ready}:
             return {"waits_for": self._waits_for(job, now)}
         world = self._look(ready, snapshots)
@@ -127,7 +127,15 @@ class Explainer:
         )
         return {"position": decided.position, "suggestions": tuple(each.sentence for each in found)}
 
+    def _ready(self, now: float) -> list[Job]:
+        """Return what the leader plans for: it first ends what can never start."""
+        ended = {job.submission_id for job, _ in self._store.blocked(now=now)}
+        return [job for job in self._store.runnable(now=now) if job.submission_id not in ended]
+
     def _waits_for(self, job: Job, now: float) -> str:
+        for blocked, reason in self._store.blocked(now=now):
+            if blocked.submission_id == job.submission_id:
+                return f"its end: {reason}"
         if job.not_before > now:
             return f"its next attempt, in {job.not_before - now:.0f} s"
         known = self._store.get_many(job.spec.depends_on)

@@ -1,0 +1,269 @@
+"""`explain` and the dry run say before a pass of the leader what the pass then does, in any state."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import NOW, a_spec
+from tests.contract.store.leader import WAY, Leader
+from tests.strategies import CLUSTERS, THOROUGH, mostly, resources, views
+
+from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.engine.board import Board
+from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.engine.offload import Offload
+from ray_multicluster_scheduler.engine.paces import Paces
+from ray_multicluster_scheduler.engine.place import Placer
+from ray_multicluster_scheduler.engine.rules import plan_rules
+from ray_multicluster_scheduler.engine.waiting import WaitingJobs
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.decision import ClusterView, Waiting
+from ray_multicluster_scheduler.model.environment import FailedSetup
+from ray_multicluster_scheduler.model.job import JobSpec
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.failed_setups import setup_digest
+from ray_multicluster_scheduler.policy.plan import plan
+from ray_multicluster_scheduler.policy.views import QueuedJobs, World, cluster_views, held_by_user
+from ray_multicluster_scheduler.service.explain import Explainer
+from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+
+S = JobState
+EMOJI: dict[str, Any] = {"pip": ["emoji"]}
+ENVIRONMENTS: tuple[dict[str, Any], ...] = ({}, EMOJI, {"pip": ["ray==2.60.0"]}, {"env_vars": {"A": "1"}})
+RULES = plan_rules(Settings())
+
+
+class StandingClock:
+    """It is always the same moment."""
+
+    def now(self) -> float:
+        return NOW
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def uptime(self) -> float:
+        return 0.0
+
+    def boot(self) -> str:
+        return "boot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Put:
+    """One job, and what has become of it."""
+
+    spec: JobSpec
+    at: float
+    state: JobState
+    cluster: str
+    #: It has failed before: when it may be tried again, and where not.
+    again: tuple[float, tuple[str, ...]] | None
+    stop: bool
+
+
+@st.composite
+def clusters(draw: st.DrawFn, name: str) -> ClusterView:
+    """Draw a cluster with what its leader knows besides what was seen."""
+    view = draw(views(name))
+    cannot = FailedSetup(
+        reason="no such package",
+        until=NOW + draw(st.sampled_from((-1.0, 100.0))),
+        session_name=draw(mostly(view.snapshot.session_name, "an older one")),
+        cluster_env=setup_digest(view.spec.runtime_env),
+    )
+    snapshot = replace(
+        view.snapshot,
+        start_limit=draw(mostly(None, 0, 1, 3)),
+        warm=draw(mostly((), (setup_digest(EMOJI),))),
+        failed_setups=draw(mostly({}, {setup_digest(EMOJI): cannot})),
+    )
+    return replace(view, snapshot=snapshot)
+
+
+@st.composite
+def specs(draw: st.DrawFn, number: int = 0) -> JobSpec:
+    return a_spec(
+        user=draw(st.sampled_from(("ann", "bob"))),
+        name=f"name-{number}",
+        requirements=draw(resources()),
+        tags=tuple(draw(st.sets(st.sampled_from(("cpu", "gpu"))))),
+        priority=draw(st.integers(0, 1)),
+        preferred_cluster=draw(mostly(None, *CLUSTERS, "gone")),
+        runtime_env=draw(st.sampled_from(ENVIRONMENTS)),
+        depends_on=tuple(
+            f"job-{draw(st.integers(0, number - 1))}" for _ in range(draw(mostly(0, 1))) if number
+        ),
+        queue_timeout_s=draw(mostly(None, 10.0)),
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[Put]:
+    states = (S.PLACED, S.SUBMITTED, S.RUNNING, S.UNREACHABLE, S.SUCCEEDED, S.FAILED)
+    return [
+        Put(
+            spec=draw(specs(number)),
+            at=NOW - draw(st.sampled_from((0.0, 5.0, 2_000.0))),
+            state=draw(mostly(S.QUEUED, *states)),
+            cluster=draw(st.sampled_from(CLUSTERS)),
+            again=draw(mostly(None, (NOW + 5, ()), (0.0, ("a",)), (NOW, ("a", "b", "c")))),
+            stop=draw(mostly(False, True)),
+        )
+        for number in range(draw(st.integers(1, 8)))
+    ]
+
+
+def put_all(store: SqlStore, leader: Leader, drawn: list[Put]) -> list[str]:
+    """Bring every job to its state; return those that wait."""
+    for number, put in enumerate(drawn):
+        job_id = f"job-{number}"
+        store.add([(job_id, put.spec)], now=put.at)
+        if put.state is not S.QUEUED:
+            leader.move(job_id, S.PLACED, now=put.at, cluster=put.cluster)
+            leader.move(job_id, *WAY[put.state][1:], now=put.at)
+        elif put.again is not None:
+            not_before, avoid = put.again
+            leader.move(job_id, S.PLACED, now=put.at, cluster=put.cluster)
+            leader.move(job_id, S.QUEUED, now=put.at, not_before=not_before, avoid=avoid)
+        if put.stop:
+            store.request_stop([job_id], now=NOW, reason="no longer needed")
+    return [job.submission_id for job in store.list_jobs(states=[S.QUEUED], limit=None)]
+
+
+class PublishedOutlook:
+    """What this leader decides by, and has published."""
+
+    def __init__(self, snapshots: Mapping[str, ClusterSnapshot]) -> None:
+        self._snapshots = dict(snapshots)
+
+    def snapshots(self) -> dict[str, ClusterSnapshot]:
+        return self._snapshots
+
+
+class Scene:
+    """A store with one leader's clusters and jobs in it."""
+
+    def __init__(self, store: SqlStore, drawn: list[ClusterView]) -> None:
+        self.store = store
+        self.leader = Leader(store)
+        self.config = Config(
+            path=Path("clusters.yaml"), clusters=tuple(view.spec for view in drawn), settings=Settings()
+        )
+        self.snapshots = {view.spec.name: view.snapshot for view in drawn}
+        store.save_snapshots(list(self.snapshots.values()), epoch=self.leader.lease.epoch)
+        for view in drawn:
+            if view.drained:
+                store.set_drained(view.spec.name, drained=True, reason="new disks", now=NOW)
+        self.explainer = Explainer(self.config, store, StandingClock(), RULES)
+
+    def causes(self) -> dict[str, tuple[dict[str, str], int]]:
+        """For each job that the leader leaves waiting: what each cluster says, and its place."""
+        world = World(
+            specs=self.config.clusters,
+            snapshots=self.snapshots,
+            live=self.store.live(),
+            drains=self.store.drained(),
+            now=NOW,
+        )
+        ended = {job.submission_id for job, _ in self.store.blocked(now=NOW)}
+        ready = [job for job in self.store.runnable(now=NOW) if job.submission_id not in ended]
+        planned = plan(
+            [QueuedJobs(self.config.clusters).of(job) for job in ready],
+            cluster_views(world),
+            now=NOW,
+            rules=RULES,
+            in_use=held_by_user(world.live),
+        )
+        return {each.submission_id: (causes_of(each), each.position) for each in planned.waiting}
+
+    def one_pass(self) -> None:
+        """Let the engine's own placing do one step."""
+        asyncio.run(self._one_pass())
+
+    async def _one_pass(self) -> None:
+        with closing(Offload()) as offload:
+            context = EngineContext(
+                config=self.config,
+                store=self.store,
+                clock=StandingClock(),
+                jitter=lambda: 0.5,
+                offload=offload,
+                **cast(Any, {"packages": None, "apis": {}, "watch": None}),  # placing asks none of them
+            )
+            waiting = WaitingJobs(context)
+            board = Board(context, self.leader.lease, moved=waiting.moved)
+            await board.load()
+            await waiting.refresh()
+            paces = Paces([spec.name for spec in self.config.clusters], StandingClock(), most=1000)
+            outlook = cast(Any, PublishedOutlook(self.snapshots))
+            await Placer(context, board, waiting, outlook, paces, RULES).step()
+            await board.close()
+
+
+def causes_of(waiting: Waiting) -> dict[str, str]:
+    return {name: refusal.cause.value for name, refusal in waiting.refusals.items()}
+
+
+@THOROUGH
+@given(st.tuples(*(clusters(name) for name in CLUSTERS)), st.integers(1, 3), jobs())
+def test_what_explain_says_is_what_the_next_pass_does(
+    drawn: tuple[ClusterView, ...], count: int, put: list[Put]
+) -> None:
+    with closing(open_memory_store()) as store:
+        scene = Scene(store, list(drawn[:count]))
+        ids = put_all(store, scene.leader, put)
+        said = {job_id: scene.explainer.explain(job_id) for job_id in ids}
+        causes = scene.causes()
+        scene.one_pass()
+        for job_id, job in store.get_many(ids).items():
+            decision = said[job_id].decision
+            if job.state is S.PLACED:
+                assert decision is not None, said[job_id]
+                assert decision.cluster == job.cluster
+                assert decision == scene.explainer.explain(job_id).decision
+                assert said[job_id].why == f"next on {job.cluster!r}: {decision.sentence}"
+            elif job_id in causes:
+                assert decision is not None, said[job_id]
+                told = {name: refusal.cause.value for name, refusal in decision.refusals.items()}
+                assert (decision.cluster, told, decision.position) == (None, *causes[job_id])
+            else:  # it waits for something else than room, or the pass has ended it
+                assert decision is None, said[job_id]
+                assert said[job_id].waits_for
+
+
+@THOROUGH
+@given(st.tuples(*(clusters(name) for name in CLUSTERS)), st.integers(1, 3), jobs(), specs())
+def test_what_the_dry_run_says_is_where_the_job_goes(
+    drawn: tuple[ClusterView, ...], count: int, put: list[Put], asked: JobSpec
+) -> None:
+    with closing(open_memory_store()) as store:
+        scene = Scene(store, list(drawn[:count]))
+        put_all(store, scene.leader, put)
+        request = JobRequest(
+            submission_id="new",
+            entrypoint=asked.entrypoint,
+            user=asked.user,
+            runtime_env=dict(asked.runtime_env),
+            tags=asked.tags,
+            priority=asked.priority,
+            preferred_cluster=asked.preferred_cluster,
+            resource_requirements=dict(asked.requirements),
+        )
+        try:
+            planned = scene.explainer.plan(request, snapshots=store.load_snapshots())
+        except InvalidRequest:
+            return  # no cluster can take it at all
+        store.add([("new", asked)], now=NOW)
+        said = scene.explainer.explain("new")
+        scene.one_pass()
+        assert said.decision == planned.decision
+        assert said.suggestions == planned.suggestions
+        assert store.get("new").cluster == planned.cluster
