@@ -90,10 +90,11 @@ class PackageStore:
         self._keep(file, packed)
         return packed
 
-    def remove(self, name: str) -> None:
-        """Remove a package that nobody needs any more."""
+    def remove(self, name: str, *, unused_for_s: float) -> None:
+        """Remove a package that nobody needs any more, unless it has come once more this long ago."""
         with self._locked():
-            if (path := self.path(name)) is not None:
+            path = self.path(name)
+            if path is not None and path.stat().st_mtime < self._now() - unused_for_s:
                 path.unlink()
 
     def path(self, name: str) -> Path | None:

@@ -86,7 +86,11 @@ class Uploads:
         file.seek(0, os.SEEK_END)
         self._make_room(user, name, file.tell())
         packed = self._packages.keep(file, name)
-        self._write(self._folder_of(user), name, {"content": packed.name, "size": packed.size})
+        folder = self._folder_of(user)
+        former = _read(folder / name)
+        if former is not None and former.content != packed.name:  # it still counts, until it makes room
+            self._write(folder, former.content, former.content, former.size)
+        self._write(folder, name, packed.name, packed.size)
         return packed.name
 
     def localised(self, user: str, runtime_env: Any) -> Any:
@@ -136,7 +140,7 @@ class Uploads:
         note.path.unlink(missing_ok=True)
         others = (each for folder in self._folders() for each in _notes_in(folder))
         if all(each.content != note.content for each in others):
-            self._packages.remove(note.content)
+            self._packages.remove(note.content, unused_for_s=FRESH_S)
 
     def _folders(self) -> list[Path]:
         return [path for path in self._folder.iterdir() if path.is_dir()] if self._folder.is_dir() else []
@@ -154,11 +158,11 @@ class Uploads:
         except FileNotFoundError:
             return  # made room for another one this moment: whoever submits it is told
 
-    def _write(self, folder: Path, name: str, note: Mapping[str, Any]) -> None:
+    def _write(self, folder: Path, name: str, content: str, size: int) -> None:
         """Write a note so that it is whole and on disk, or not there."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._packages.receive() as file:
-            file.write(json.dumps(note).encode())
+            file.write(json.dumps({"content": content, "size": size}).encode())
             file.flush()
             os.fsync(file.fileno())
             Path(file.name).replace(folder / name)

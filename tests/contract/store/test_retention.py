@@ -7,9 +7,9 @@ import pytest
 from tests.builders import NOW, a_spec
 from tests.contract.store.leader import Leader
 
-from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, LeaseLost
+from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound, LeaseLost
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
-from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.policy.redact import REDACTED
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.retention import prune_all
@@ -226,3 +226,44 @@ def test_the_key_of_a_job_that_is_gone_makes_a_new_one(leader: Leader) -> None:
     (job,) = leader.store.add([("new", a_spec(idempotency_key="nightly"))], now=NOW)
 
     assert job.submission_id == "new"
+
+
+def test_a_deleted_job_is_gone_with_all_that_is_about_it_and_its_id_is_free(leader: Leader) -> None:
+    store = leader.store
+    ended(leader, "gone", days_ago=0, tags=("nightly",))
+    ended(leader, "stays", days_ago=0, tags=("nightly",))
+    before = store.get("gone").seq
+
+    store.delete(["gone"])
+
+    assert ids(store) == ["stays"]
+    assert (store.attempts("gone"), store.events("gone"), store.load_log("gone")) == ((), (), None)
+    assert [job.submission_id for job in store.list_jobs(tag="nightly")] == ["stays"]
+    (again,) = store.add([("gone", a_spec())], now=NOW)
+    assert again.seq > before
+
+
+@pytest.mark.parametrize("state", [state for state in S if state not in FINAL])
+def test_a_job_that_has_not_ended_is_not_deleted(leader: Leader, state: JobState) -> None:
+    ended(leader, "old", days_ago=0)
+    leader.add("open", state)
+    with pytest.raises(InvalidRequest, match=f"'open' is {state.value} and can be deleted when it has ended"):
+        leader.store.delete(["old", "open"])
+    assert ids(leader.store) == ["old", "open"]
+
+
+def test_a_job_that_others_wait_for_is_not_deleted(leader: Leader) -> None:
+    leader.add("first", S.FAILED)
+    leader.add("second", depends_on=("first",))
+    with pytest.raises(DependencyProblem, match="'first' cannot be deleted while other jobs wait for it"):
+        leader.store.delete(["first"])
+    leader.move("second", S.STOPPED)
+    leader.store.delete(["first"])
+    assert ids(leader.store) == ["second"]
+
+
+def test_of_several_of_which_one_is_unknown_none_is_deleted(leader: Leader) -> None:
+    ended(leader, "old", days_ago=0)
+    with pytest.raises(JobNotFound, match="nope"):
+        leader.store.delete(["old", "nope"])
+    assert ids(leader.store) == ["old"]
