@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -122,7 +123,8 @@ class Server:
         self.address = next(
             found[1] for line in lines if (found := re.search(r"stock Ray clients +(http\S+)", line))
         )
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()  # nobody lets it wait
+        self._reading = threading.Thread(target=self.process.stderr.read)  # or a full pipe would stop it
+        self._reading.start()
 
     def shell(self, command: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
         """Run a line of the document with the server's address."""
@@ -139,19 +141,16 @@ class Server:
 
     def cluster_of(self, job: str) -> str:
         """Ask the queue behind the server where a job ran."""
-        info = subprocess.run(
-            [*RAYMC, "info", job, "--json"],
-            env={**self.environ, "RAY_MULTICLUSTER_ADDRESS": self.address},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PATIENCE_S,
-        )
-        return str(json.loads(info.stdout)["cluster"])
+        with urlopen(f"{self.address}/api/v1/jobs/{job}", timeout=60) as answer:
+            return str(json.load(answer)["cluster"])
 
     def stop(self) -> None:
         self.process.terminate()
-        assert self.process.wait(60) == 0
+        code = self.process.wait(60)
+        self._reading.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        assert code == 0
 
 
 @pytest.fixture(scope="module")
