@@ -30,7 +30,7 @@ from ray_multicluster_scheduler.service.subscription import (
 #: Events of one query.
 PAGE = 1000
 #: Events that are kept for those who hear all of them; who lags further behind reads the store.
-KEPT_EVENTS = 2 * PAGE
+KEPT_EVENTS = PAGE
 #: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
 SHORTEST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.2
