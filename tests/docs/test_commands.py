@@ -19,6 +19,8 @@ OTHERS = {
     "pip install 'ray-multicluster-scheduler[pipeline]'": "part of what `make setup` does",
     "pip install '.[ray]'": "`make setup` does the same, and CI does that first",
     "pip install ray-multicluster-scheduler": "part of what `make setup` does",
+    "export RAY_ADDRESS=http://": "tells a server's address to Ray's own commands",
+    "ray job ": "Ray's own command; the page about plain Ray is run as a whole",
     "ps ax | grep -c '[m]ode=specific-server'": "counts processes on a head of the reader's",
     "source .venv/bin/activate": "made by `make setup`",
     "ss -tnp state established": "looks at a head of the reader's",
