@@ -20,6 +20,8 @@ def to_repeat(jobs: Sequence[Job]) -> list[Job]:
     found = [job for job in jobs if job.state in REPEATABLE]
     if found:
         return found
+    if not jobs:
+        raise InvalidRequest("no job was named; say which ones are to be repeated")
     only = jobs[0]
     if len(jobs) > 1:
         raise InvalidRequest(f"none of these {len(jobs)} jobs has failed or was stopped")

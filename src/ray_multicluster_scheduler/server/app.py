@@ -51,9 +51,8 @@ ROUTERS = (
 )
 
 
-def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> FastAPI:
-    """Return the web application over one scheduler, which its caller starts and stops."""
-    options = options or ServerOptions()
+def routes_alone() -> FastAPI:
+    """Return the routes with nothing behind them: enough to say what there is."""
     app = FastAPI(
         title="ray_multicluster_scheduler",
         version=__version__,
@@ -62,13 +61,20 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
         responses={"default": {"model": errors.ErrorAnswer, "description": "Something went wrong."}},
         lifespan=_lifespan,
     )
+    for router in ROUTERS:
+        app.include_router(router)
+    errors.install(app)
+    return app
+
+
+def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> FastAPI:
+    """Return the web application over one scheduler, which its caller starts and stops."""
+    options = options or ServerOptions()
+    app = routes_alone()
     app.state.scheduler = scheduler
     app.state.options = options
     #: Set when the server is about to end: what streams ends, so that clients go on elsewhere.
     app.state.stopping = asyncio.Event()
-    for router in ROUTERS:
-        app.include_router(router)
-    errors.install(app)
     # The last one added is the first to see a request.
     app.add_middleware(LimitedBody)
     protect(app, scheduler, options)

@@ -49,3 +49,8 @@ def test_only_what_failed_or_was_stopped_is_repeated() -> None:
 def test_a_name_that_grows_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="too long"):
         repeats([failed("x" * 128)], user="bob", taken=lambda _: False)
+
+
+def test_to_repeat_none_is_a_slip_that_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="no job was named"):
+        to_repeat([])

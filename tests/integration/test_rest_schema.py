@@ -1,0 +1,56 @@
+"""Whatever is sent to the routes of our own interface, no bug of the server is the answer."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+from tests.builders import a_cluster
+from tests.live_server import live
+
+from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server.app import create_app, routes_alone
+
+#: They wait, by design: tests of their own follow them.
+STREAMS = {
+    "/api/v1/events/stream",
+    "/api/v1/news",
+    "/api/v1/jobs/changes",
+    "/api/v1/jobs/{submission_id}/logs/tail",
+}
+
+
+OPERATIONS = {
+    found.ok().label: found.ok()
+    for found in schemathesis.openapi.from_dict(routes_alone().openapi()).get_all_operations()
+    if found.ok().path.startswith("/api/v1/") and found.ok().path not in STREAMS
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("schema")
+    # Nobody schedules: what is accepted waits, and no cluster is asked for anything.
+    config = Config(path=folder / "clusters.yaml", clusters=(a_cluster(),), settings=Settings())
+    scheduler = Scheduler(config, directory=folder / "state", environ={})
+    with live(create_app(scheduler)) as found:
+        yield found
+    scheduler.stop()
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_no_request_finds_a_bug(address: str, label: str) -> None:
+    @settings(max_examples=15, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=OPERATIONS[label].as_strategy())
+    def send(case: Any) -> None:
+        answer = case.call(base_url=address)
+        assert answer.status_code < 500, answer.text
+        if answer.status_code >= 400:
+            assert set(answer.json()) == {"error"}, answer.text
+        case.validate_response(answer, checks=[content_type_conformance, response_schema_conformance])
+
+    send()
