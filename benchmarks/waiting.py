@@ -11,7 +11,7 @@ import asyncio
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,8 @@ PAUSE_S = 0.01
 ASKING_PAUSE_S = 0.2
 ASKING_SHARE = 4
 
-#: Yields when its job has changed.
-Watch = Callable[[str], AsyncIterator[object]]
+#: Yields its job when that has changed, and maybe from time to time.
+Watch = Callable[[str], AsyncIterator[Mapping[str, Job]]]
 
 
 class Waiters:
@@ -72,16 +72,17 @@ class Waiters:
         await asyncio.gather(*(self._wait(each) for each in ids), asyncio.Event().wait())
 
     async def _wait(self, submission_id: str) -> None:
-        first = True
-        async for _ in self._watch(submission_id):
-            self.told_at[submission_id] = time.perf_counter()
-            if first:
-                first, self._left = False, self._left - 1
+        known: Job | None = None
+        async for jobs in self._watch(submission_id):
+            if known is None:
+                self._left -= 1
                 if not self._left:
                     self._ready.set()
+            if jobs[submission_id] is not known:
+                known, self.told_at[submission_id] = jobs[submission_id], time.perf_counter()
 
 
-async def asking(store: SqlStore, submission_id: str) -> AsyncIterator[object]:
+async def asking(store: SqlStore, submission_id: str) -> AsyncIterator[Mapping[str, Job]]:
     """Look at the store after each change of any job, as waiters did before the hub."""
     loop, news, seen = asyncio.get_running_loop(), asyncio.Event(), 0
     unsubscribe = store.subscribe(lambda: loop.call_soon_threadsafe(news.set))
@@ -158,10 +159,10 @@ def measure(size: Size) -> Report:
     with a_store() as store:
         hub, made = EventHub(store, clock), Changes(store)
 
-        def told(submission_id: str) -> AsyncIterator[object]:
+        def told(submission_id: str) -> AsyncIterator[Mapping[str, Job]]:
             return changes_async(hub, Waiting(clock, [submission_id], timeout_s=None), tick_s=3600.0)
 
-        def ask(submission_id: str) -> AsyncIterator[object]:
+        def ask(submission_id: str) -> AsyncIterator[Mapping[str, Job]]:
             return asking(store, submission_id)
 
         def side(waiters: int) -> float:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
+from ray_multicluster_scheduler.store.prepared import Fixed, ForIds, Prepared
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get, require
 from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
 from ray_multicluster_scheduler.store.tables import attempts, events, jobs, logs
@@ -26,6 +26,7 @@ _LAST_EVENTS = ForIds(
         .group_by(events.c.submission_id)
     )
 )
+_NEWEST = Fixed(select(func.max(events.c.id)))
 _KEEP_LOG = Prepared(insert(logs))
 _KEPT_ENDS = ForIds(
     lambda ids: (
@@ -159,7 +160,7 @@ def changed_since(tx: Connection, submission_ids: Sequence[str], *, after: int) 
 
 def last_event(tx: Connection) -> int:
     """Return the id of the newest event; 0: there is none."""
-    return tx.scalar(select(func.max(events.c.id))) or 0
+    return _NEWEST.run(tx).scalar() or 0
 
 
 def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:
