@@ -6,12 +6,10 @@ import asyncio
 import atexit
 import os
 import random
-import socket
 import threading
-import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +20,7 @@ from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
+from ray_multicluster_scheduler.engine.holder import holder_name
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.engine.thread import EngineThread
@@ -33,7 +32,7 @@ from ray_multicluster_scheduler.inspection.doctor import diagnose_all
 from ray_multicluster_scheduler.inspection.fresh import FreshLook
 from ray_multicluster_scheduler.inspection.processes import Item, processes
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.packages.runtime_env import localise
+from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.diagnosis import Check
@@ -54,7 +53,6 @@ from ray_multicluster_scheduler.store import SqlStore, open_store
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.bridge.runner import TaskRunner
 
-__all__ = ["Parts", "Scheduler", "holder_name", "this_user"]
 T = TypeVar("T")
 
 
@@ -68,8 +66,6 @@ class Parts:
     packages: PackageStore
     #: Tells whoever waits in this process what has changed.
     hub: EventHub
-    jobs: JobService
-    explainer: Explainer
     service: LocalService
     tokens: Tokens
 
@@ -150,11 +146,6 @@ class Scheduler:
         return self.parts.store
 
     @property
-    def jobs(self) -> JobService:
-        """The use cases around jobs."""
-        return self.parts.jobs
-
-    @property
     def service(self) -> LocalService:
         """The one door: all that callers may ask for."""
         return self.parts.service
@@ -168,11 +159,6 @@ class Scheduler:
     def access(self) -> AccessStore:
         """Where tokens and the audit trail are kept."""
         return self.parts.store.access
-
-    @property
-    def explainer(self) -> Explainer:
-        """Answers "why?"."""
-        return self.parts.explainer
 
     @property
     def tasks(self) -> TaskRunner:
@@ -267,6 +253,15 @@ class Scheduler:
             engine = self._engine
         return None if engine is None else engine.waits(timeout_s)
 
+    @property
+    def store_id(self) -> str:
+        """Which queue and history this is, wherever its directory is."""
+        return self.store.store_id
+
+    def tell_store_times(self, tell: Callable[[str, float], None]) -> None:
+        """Call `tell` with how long each "read", "write" and "commit" of the store lasts, from any thread."""
+        self.store.tell_times(tell)
+
     def follow_moves(self, listener: Listener) -> MoveFollower:
         """Tell `listener` what happens to jobs from now on, whoever does it; close what this returns."""
         return MoveFollower(self.store, listener)
@@ -320,18 +315,16 @@ class Scheduler:
         self, raw: Config, store: SqlStore, packages: PackageStore, hub: EventHub, tokens: Tokens
     ) -> Parts:
         """Put together what works by one configuration on what outlives it."""
-        config = _with_packed_environments(raw, packages)
+        config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
-        jobs = JobService(config, store, self.clock, hub)
-        explainer = Explainer(config, store, self.clock, plan_rules(config.settings))
         rooms = Rooms(
             config=config,
             store=store,
             packages=packages,
             clock=self.clock,
             hub=hub,
-            jobs=jobs,
-            explainer=explainer,
+            jobs=JobService(config, store, self.clock, hub),
+            explainer=Explainer(config, store, self.clock, plan_rules(config.settings)),
             look=FreshLook(
                 config,
                 self._open_apis,
@@ -349,21 +342,12 @@ class Scheduler:
             store=store,
             packages=packages,
             hub=hub,
-            jobs=jobs,
-            explainer=explainer,
             service=LocalService(rooms, Caller(user=this_user())),
             tokens=tokens,
         )
 
     def _read_books(self) -> Books:
-        """Read the store; where none can be read, nothing is drained or claimed."""
-        if self._parts is not None:
-            return Books.of(self._parts.store)
-        try:
-            with closing(open_store(self.directory, create=False)) as store:
-                return Books.of(store)
-        except StoreError:
-            return Books()
+        return Books.read(self.directory) if self._parts is None else Books.of(self._parts.store)
 
     def _open_apis(self) -> dict[str, RayApi]:
         return {spec.name: self._open_api(spec, self.config.settings) for spec in self.config.clusters}
@@ -389,18 +373,3 @@ class Scheduler:
             offload=Offload(),
             crash_point=self._crash_point,
         )
-
-
-def holder_name() -> str:
-    """Return a name for the lease that tells people which process leads."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-
-
-def _with_packed_environments(config: Config, packages: PackageStore) -> Config:
-    """Pack the local directories that a cluster's own environment names, as is done for a job's."""
-    folder = config.path.resolve().parent
-    clusters = tuple(
-        replace(spec, runtime_env=localise(spec.runtime_env, packages, cwd=folder))
-        for spec in config.clusters
-    )
-    return replace(config, clusters=clusters)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.door import CLUSTERS, HERS, Door, door, routes
 
-from ray_multicluster_scheduler.runtime import this_user
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.server.auth import COOKIE, INVALID, MISSING
 from ray_multicluster_scheduler.server.limits import LISTS
 from ray_multicluster_scheduler.server.options import ServerOptions

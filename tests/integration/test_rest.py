@@ -13,9 +13,9 @@ import pytest
 from tests.live_server import live
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import this_user
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service.error_json import error_from, error_json
 from ray_multicluster_scheduler.service.query import JobQuery

@@ -95,7 +95,7 @@ def test_no_module_imports_upward(path: Path) -> None:
 
 #: Who lets callers in, and what they reach only through `service`: what they did past it, no caller would
 #: get over HTTP.
-DOORS = {"client", "server", "cli"}
+DOORS = {"client", "app", "aio.py", "__init__.py", "server", "cli", "demo"}
 BEHIND_THE_SERVICE = {"store", "engine", "ray_api"}
 DOOR_MODULES = [path for path in MODULES if path.relative_to(SRC).parts[0] in DOORS]
 
@@ -104,6 +104,18 @@ DOOR_MODULES = [path for path in MODULES if path.relative_to(SRC).parts[0] in DO
 def test_the_doors_call_the_service_and_nothing_behind_it(path: Path) -> None:
     ours = {name for name in imports_of(path) if name.split(".")[0] == PACKAGE}
     assert not {layer_of(name) for name in ours} & BEHIND_THE_SERVICE
+
+
+@pytest.mark.parametrize("path", DOOR_MODULES, ids=lambda p: str(p.relative_to(SRC)))
+def test_the_doors_reach_past_the_service_in_no_other_way(path: Path) -> None:
+    reached = {
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"store", "parts"}
+        and ast.unparse(node.value).endswith("scheduler")
+    }
+    assert not reached
 
 
 def test_a_command_imports_nothing_behind_the_service_later_either() -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.server_address import server_in
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
-    from ray_multicluster_scheduler.runtime import Scheduler, this_user
+    from ray_multicluster_scheduler.config.user import this_user
+    from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.server.options import ServerOptions
     from ray_multicluster_scheduler.server.running import running_servers
     from ray_multicluster_scheduler.server.serve import serve
@@ -60,7 +61,7 @@ _HOMES = {
     "serve": "server.serve",
     "server_in": "client.server_address",
     "state_dir": "config.find",
-    "this_user": "runtime",
+    "this_user": "config.user",
 }
 
 

@@ -12,12 +12,12 @@ from ray_multicluster_scheduler.cli.render import say
 from ray_multicluster_scheduler.cli.request_options import json_object
 from ray_multicluster_scheduler.cli.waiting import follow, stopping_on_interrupt, tell_end
 from ray_multicluster_scheduler.client.packing import handed_over
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import PipelineFailed
 from ray_multicluster_scheduler.pipeline.on_cluster import REPORT_LINE
 from ray_multicluster_scheduler.pipeline.plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report
 from ray_multicluster_scheduler.pipeline.run import with_own_code
-from ray_multicluster_scheduler.runtime import this_user
 from ray_multicluster_scheduler.service.request import JobRequest
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.apart import OpenApis
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteStatus
@@ -17,6 +19,7 @@ from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.showing import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
+from ray_multicluster_scheduler.store import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,15 @@ class Books:
     def of(cls, store: JobStore) -> Books:
         """Read an open store."""
         return cls(live=store.live(), drains=store.drained())
+
+    @classmethod
+    def read(cls, directory: Path) -> Books:
+        """Read a store that is not open; where none can be read, nothing is drained or claimed."""
+        try:
+            with closing(open_store(directory, create=False)) as store:
+                return cls.of(store)
+        except StoreError:
+            return cls()
 
 
 class ClusterLook:

@@ -64,7 +64,7 @@ class Metrics:
     def start(self) -> None:
         """Begin to measure; call it on the loop of the server."""
         children = {name: self._store.labels(name) for name in ("read", "write", "commit")}
-        self._scheduler.store.tell_times(lambda kind, seconds: children[kind].observe(seconds))
+        self._scheduler.tell_store_times(lambda kind, seconds: children[kind].observe(seconds))
         self._http_lag = asyncio.create_task(self._watch_lag("http"))
         self.watch_engine()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from ray_multicluster_scheduler.runtime import Scheduler, this_user
+from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.allow_list import AllowList
 from ray_multicluster_scheduler.server.auth import Authentication
 from ray_multicluster_scheduler.server.limits import Limits

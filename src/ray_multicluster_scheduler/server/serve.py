@@ -16,8 +16,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
-from ray_multicluster_scheduler.runtime import Scheduler, this_user
+from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol

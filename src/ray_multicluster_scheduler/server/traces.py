@@ -44,7 +44,7 @@ class Traces:
     def export(self, moves: Sequence[PastMove]) -> None:
         """Export the traces of the jobs that have ended with these moves."""
         ended = [move.submission_id for move in moves if move.new in FINAL]
-        service, store_id = self._scheduler.service, self._scheduler.store.store_id
+        service, store_id = self._scheduler.service, self._scheduler.store_id
         for submission_id, job in service.get_many(ended).items():
             events = service.events(submission_id, limit=MOST_EVENTS)
             trace = trace_of(job, events, store_id=store_id)

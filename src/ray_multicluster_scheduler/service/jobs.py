@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.admission import Admission
-from ray_multicluster_scheduler.service.find import find, find_each
+from ray_multicluster_scheduler.service.find import find_each
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.waiting import Waiting, changes, changes_async
@@ -39,7 +39,7 @@ class JobService:
 
     def retry(self, submission_ids: Sequence[str], *, user: str, by: Caller | None = None) -> tuple[Job, ...]:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
-        jobs = to_repeat(list(self.find_each(submission_ids)))
+        jobs = to_repeat(list(find_each(self._store, submission_ids)))
         return self._add(repeats(jobs, user=user, taken=self._taken), "retry", by)
 
     def _add(self, jobs: Sequence[tuple[str, JobSpec]], action: str, by: Caller | None) -> tuple[Job, ...]:
@@ -54,20 +54,6 @@ class JobService:
 
     def _taken(self, word: str) -> bool:
         return bool(self._store.get_many([word]) or self._store.list_jobs(group=word, limit=1))
-
-    def find(self, word: str) -> tuple[Job, ...]:
-        """Return the jobs that a word on a command line means, oldest first: an id, a `job_id` or a group.
-
-        Raises `JobNotFound` with the nearest word that is known; see `service/find.py`.
-        """
-        return find(self._store, word)
-
-    def find_each(self, words: Sequence[str]) -> tuple[Job, ...]:
-        """Return for each word the job with this submission id, else the newest with this `job_id`.
-
-        Raises `JobNotFound`. A job that several words mean is returned once.
-        """
-        return find_each(self._store, words)
 
     def stop(
         self,
