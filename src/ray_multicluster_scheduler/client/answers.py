@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -35,6 +35,20 @@ class Answer:
     status: int
     content_type: str
     content: bytes
+    #: When a server that has refused to do something now may be asked again.
+    retry_after_s: float
+
+    @classmethod
+    def of(cls, status: int, headers: Mapping[str, str], content: bytes) -> Answer:
+        """Return an answer from what HTTP brings."""
+        given = {name.lower(): value for name, value in headers.items()}
+        wait = given.get("retry-after", "")
+        return cls(
+            status=status,
+            content_type=given.get("content-type", ""),
+            content=content,
+            retry_after_s=float(wait) if wait.isdecimal() else 1.0,
+        )
 
 
 def checked(server: ServerAddress, path: str, answer: Answer) -> Any:
@@ -57,6 +71,8 @@ def refused(server: ServerAddress, path: str, status: int, body: object) -> Sche
     error = error_from(body)
     if isinstance(error, NotAuthenticated):
         return NotAuthenticated(f"{error} {_about_token(server)}")
+    if error is None and status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:  # the paths of Ray
+        return NotAuthenticated(f"the server at {server.url} wants another token. {_about_token(server)}")
     if error is not None and (
         type(error) is not SchedulerError or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     ):

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.client.answers import parsed, refused
 from ray_multicluster_scheduler.client.events import Event
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.transport import Call, pauses
-from ray_multicluster_scheduler.errors import ServerError, WaitTimeout
+from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.service.views import EventView, JobView
 
 #: How long a server that has gone away may take to come back before those who wait for it give up.
@@ -47,7 +47,7 @@ class Patience:
         self._pauses = pauses()
         self._gone_at: float | None = None
 
-    def pause_s(self, error: ServerError | None) -> float:
+    def pause_s(self, error: SchedulerError | None) -> float:
         """Return how long to wait before the next try; raises the error when that was tried long enough."""
         now = time.monotonic()
         self._gone_at = now if self._gone_at is None else self._gone_at

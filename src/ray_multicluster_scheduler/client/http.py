@@ -24,10 +24,11 @@ from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, 
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
     JobNotFound,
-    ServerError,
+    SchedulerError,
     ServerLost,
     ServerTimeout,
     ServerUnreachable,
+    TooManyRequests,
 )
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID
 from ray_multicluster_scheduler.model.states import JobState
@@ -71,7 +72,7 @@ _SHOWN_AS_ASKED = (
     "stop_children",
 )
 #: A stream that ended so is taken up again.
-_GONE = (ServerUnreachable, ServerLost, ServerTimeout)
+_GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
 
 
 class ServerPackages:
@@ -300,7 +301,7 @@ class HttpService:
     def _follow(self, following: Following[T]) -> Iterator[T]:
         patience = Patience()
         while True:
-            error: ServerError | None = None
+            error: SchedulerError | None = None
             try:
                 with closing(self._transport.events(following.call())) as events:
                     for event in events:
@@ -309,13 +310,15 @@ class HttpService:
                         if following.over:
                             return
             except _GONE as gone:
+                if not self._transport.answered:
+                    raise  # nobody waits for a server that was never there
                 error = gone
             time.sleep(patience.pause_s(error))
 
     async def _follow_async(self, following: Following[T]) -> AsyncGenerator[T, None]:
         patience = Patience()
         while True:
-            error: ServerError | None = None
+            error: SchedulerError | None = None
             try:
                 async with aclosing(transport_async.events(self._transport, following.call())) as events:
                     async for event in events:
@@ -325,6 +328,8 @@ class HttpService:
                         if following.over:
                             return
             except _GONE as gone:
+                if not self._transport.answered:
+                    raise  # nobody waits for a server that was never there
                 error = gone
             await asyncio.sleep(patience.pause_s(error))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import os
 import threading
@@ -43,6 +44,7 @@ class RemoteScheduler:
         self._packages: PackageStore | None = None
         self._own: Scheduler | None = None
         self._stopped = False
+        atexit.register(self.stop)
 
     def anew(self) -> RemoteScheduler:
         """Return one for the same server that has no connection yet."""
@@ -94,6 +96,7 @@ class RemoteScheduler:
             return  # in a forked child: the connections are the parent's
         with self._lock:
             self._stopped = True
+            atexit.unregister(self.stop)
             self._service.close()
             if self._own is not None:
                 self._own.stop()

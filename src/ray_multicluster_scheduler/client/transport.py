@@ -19,7 +19,12 @@ from urllib.parse import quote, urlencode, urlsplit
 from ray_multicluster_scheduler.client.answers import Answer, broke_off, checked, late, mistaken, unreachable
 from ray_multicluster_scheduler.client.events import Event, EventReader
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.errors import ServerError, ServerLost, ServerUnreachable
+from ray_multicluster_scheduler.errors import (
+    ServerError,
+    ServerLost,
+    ServerUnreachable,
+    TooManyRequests,
+)
 
 #: How long an answer may take. A server asks a cluster for a log, which may be slow.
 ANSWER_TIMEOUT_S = 60.0
@@ -77,7 +82,7 @@ class Transport:
         self._idle: list[tuple[http.client.HTTPConnection, float]] = []
         self._tls: ssl.SSLContext | None = None
         #: Whether it has ever answered: the first call does not wait for a server that nobody has started.
-        self._answered = False
+        self.answered = False
 
     def close(self) -> None:
         """Close the connections that nobody uses."""
@@ -98,7 +103,15 @@ class Transport:
 
     def ask(self, call: Call, tries: Tries | None = None) -> Any:
         """Return the answer's JSON. Raises what the server's service raised, or a `ServerError`."""
-        return checked(self.server, call.path, self._answer(call, tries))
+        ends_at = time.monotonic() + PATIENCE_S
+        while True:
+            answer = self._answer(call, tries)
+            try:
+                return checked(self.server, call.path, answer)
+            except TooManyRequests:  # nothing was done, and the server says when there is room
+                if time.monotonic() + answer.retry_after_s > ends_at:
+                    raise
+            time.sleep(answer.retry_after_s)
 
     def exists(self, call: Call) -> bool:
         """Tell whether there is something at this path."""
@@ -123,7 +136,7 @@ class Transport:
 
     def _worth_another(self, call: Call, error: ServerError) -> bool:
         if isinstance(error, ServerUnreachable):
-            return self._answered
+            return self.answered
         return call.repeatable and isinstance(error, ServerLost)
 
     def _ask_once(self, call: Call) -> Answer:
@@ -137,8 +150,7 @@ class Transport:
     def _read(self, response: http.client.HTTPResponse) -> Answer:
         with self._reading():
             content = response.read()
-        kind = response.getheader("Content-Type") or ""
-        return Answer(status=response.status, content_type=kind, content=content)
+        return Answer.of(response.status, dict(response.headers.items()), content)
 
     def events(self, call: Call) -> Generator[Event, None, None]:
         """Send a request and yield the events of its answer as they come, on a connection of its own."""
@@ -168,7 +180,7 @@ class Transport:
             else:
                 connection.request(call.method, self._url.path + call.target, call.body, self.headers(call))
             response = connection.getresponse()
-        self._answered = True
+        self.answered = True
         return response
 
     @contextmanager

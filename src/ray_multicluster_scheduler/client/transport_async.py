@@ -33,10 +33,10 @@ async def events(transport: Transport, call: Call) -> AsyncGenerator[Event, None
                 allow_redirects=False,
             ) as response,
         ):
+            transport.answered = True
             if response.status != 200:
-                kind = response.headers.get("Content-Type", "")
                 content = await response.read()
-                checked(server, call.path, Answer(status=response.status, content_type=kind, content=content))
+                checked(server, call.path, Answer.of(response.status, response.headers, content))
             async for event in _events(response):
                 yield event
     except SchedulerError:  # some of them are kinds of OSError
