@@ -12,6 +12,8 @@ from ray_multicluster_scheduler.service.views import Explanation, JobView
 
 #: An explanation looks at the whole queue.
 GOOD_FOR_S = 5.0
+#: Who finds others asking gets the last known reason after this time.
+PATIENCE_S = 1.0
 MOST_KEPT = 1000
 
 
@@ -26,17 +28,21 @@ class Whys:
     def why(self, service: LocalService, job: JobView) -> str:
         """Return in one or two sentences why a queued job waits, and where it stands."""
         key = (job.submission_id, job.changed_at)
-        kept = self._told.get(key)
-        if kept is not None and kept[0] > self._now():
-            return kept[1]
-        with self._lock:  # one look at the queue at a time, however many clients ask
-            kept = self._told.get(key)
-            if kept is None or kept[0] <= self._now():
-                kept = self._now() + GOOD_FOR_S, self._look(service, job)
+        told = self._fresh(key)
+        # One look at the queue at a time, however many clients ask; and none of them waits for long.
+        if told is None and self._lock.acquire(timeout=PATIENCE_S):
+            try:
+                told = self._fresh(key) or self._look(service, job)
                 if len(self._told) >= MOST_KEPT:
                     self._told.clear()
-                self._told[key] = kept
-        return kept[1]
+                self._told[key] = self._now() + GOOD_FOR_S, told
+            finally:
+                self._lock.release()
+        return told or job.message
+
+    def _fresh(self, key: tuple[str, float]) -> str | None:
+        until, told = self._told.get(key, (0.0, None))
+        return told if until > self._now() else None
 
     def _look(self, service: LocalService, job: JobView) -> str:
         try:
