@@ -29,6 +29,7 @@ VALUES = {
     "action": "drain",
     "protocol": "gcs",
     "package": PACKAGE,
+    "rest:path": "no/such/path",
 }
 #: Routes that take ids of jobs in their body or their query: what is asked, and the answer to a stranger.
 NAMED: dict[str, tuple[dict[str, Any], int]] = {
