@@ -34,9 +34,9 @@ are searched. `--help` after any command shows the same as this page, which is w
 
 ## Who schedules
 
-There is no server. Of the processes that use one configuration, one leads: it places, sends and watches the
+No server is needed. Of the processes that use one configuration, one leads: it places, sends and watches the
 jobs of all. `submit`, `wait`, `logs -f`, `stop`, `top` and `jobs --watch` lead while they run, unless another
-process does.
+process does. `raymc serve` leads for as long as it runs ([the server](../server.md)).
 `submit --no-wait` leads for the few seconds that it takes to send what fits, and says what still waits.
 `jobs`, `status`, `info`, `events` and `explain` lead for a moment when nobody does and they show jobs on
 clusters, so that they show how these are now; where a cluster does not answer, they say how old their

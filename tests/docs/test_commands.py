@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.cli.commands import app
 OTHERS = {
     "export RAY_MULTICLUSTER_ADDRESS=http://": "tells a server's address to the commands that follow",
     "curl -s http://": "asks a cluster of the reader's",
+    "curl -sS": "asks the server; the page about curl is run as a whole",
     "ls -t /tmp/ray/session_latest/logs/": "looks at a head of the reader's",
     "mkdir -p hello && echo ": "makes the directory of the next command; the quickstart is run as a whole",
     "pip install 'ray-multicluster-scheduler[pipeline]'": "part of what `make setup` does",
@@ -93,7 +94,16 @@ def test_every_exception_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README", "docs/index", "docs/pipelines", "docs/quickstart", "docs/why-the-wrong-cluster"]
+    "name",
+    [
+        "README",
+        "docs/how-to/curl",
+        "docs/index",
+        "docs/pipelines",
+        "docs/quickstart",
+        "docs/server",
+        "docs/why-the-wrong-cluster",
+    ],
 )
 def test_both_languages_show_the_same_commands_and_programs(name: str) -> None:
     english, chinese = (

@@ -54,15 +54,22 @@ def check(
 def reload(config: ConfigOption = None) -> None:
     """Let `raymc serve` read its clusters.yaml again; jobs go on, and a wrong file changes nothing.
 
-    With RAY_MULTICLUSTER_ADDRESS set it is that server, which wants the role admin; else those of this file
-    on this machine.
+    With RAY_MULTICLUSTER_ADDRESS or `scheduler.address` set it is that server, which wants the role admin;
+    else those of this file on this machine.
     """
-    if (server := late.server_in(os.environ)) is not None:
+    server = late.server_in(os.environ)
+    found = None if server else open_config(config)
+    if found and found.settings.address:
+        server = late.server_at(found.settings.address, named_by=str(found.path), environ=os.environ)
+    if server is not None:
         told = late.HttpService(server, user="").reload_config()
         changed = [f"{what}: {', '.join(names)}" for what, names in told.items() if names]
         typer.echo(f"{server.url}: {'; '.join(changed) or 'nothing has changed'}")
-        return
-    path = open_config(config).path
+    elif found is not None:
+        _reload_here(found.path)
+
+
+def _reload_here(path: Path) -> None:
     servers = late.running_servers(late.state_dir(path, os.environ))
     if not servers:
         raise InvalidRequest(

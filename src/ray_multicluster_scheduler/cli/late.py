@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.cli.signals import held
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over
-    from ray_multicluster_scheduler.client.server_address import server_in
+    from ray_multicluster_scheduler.client.server_address import server_at, server_in
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
@@ -40,6 +40,7 @@ __all__ = [
     "load_config",
     "running_servers",
     "serve",
+    "server_at",
     "server_in",
     "state_dir",
     "this_user",
@@ -59,6 +60,7 @@ _HOMES = {
     "load_config": "config",
     "running_servers": "server.running",
     "serve": "server.serve",
+    "server_at": "client.server_address",
     "server_in": "client.server_address",
     "state_dir": "config.find",
     "this_user": "config.user",

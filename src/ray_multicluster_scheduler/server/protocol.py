@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 log = logging.getLogger(__name__)
 
 #: All of a request before its body: the line and the headers.
-MOST_HEAD_BYTES = 32 * 2**10
+MOST_HEAD_BYTES = 64 * 2**10
 #: How long a client may take for it, from connecting or from its first byte.
 HEAD_TIMEOUT_S = 20.0
 TOO_LONG = b"431 Request Header Fields Too Large"
