@@ -15,8 +15,8 @@ from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, Wat
 from ray_multicluster_scheduler.cli.render import stdout_console, write_json
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.inspection.clusters import ClusterLook
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.client.looking import ClusterLook
     from ray_multicluster_scheduler.service.views import ClusterView
 
 
@@ -37,14 +37,14 @@ def clusters(*, config: ConfigOption = None, watch: WatchOption = False, as_json
             asyncio.run(_live(scheduler, as_json=as_json))
 
 
-async def _once(scheduler: Scheduler, *, as_json: bool) -> None:
+async def _once(scheduler: Handle, *, as_json: bool) -> None:
     async with scheduler.looking() as look:
         await look.step()
         seen = look.views()
     _write(seen, stdout_console(), as_json=as_json)
 
 
-async def _live(scheduler: Scheduler, *, as_json: bool) -> None:
+async def _live(scheduler: Handle, *, as_json: bool) -> None:
     console = stdout_console()
     async with scheduler.looking() as look:
         if as_json or not console.is_terminal:

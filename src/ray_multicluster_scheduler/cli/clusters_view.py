@@ -132,6 +132,8 @@ def _tags(row: ClusterView) -> Text:
 
 
 def _running(row: ClusterView) -> Text:
+    if row.running_jobs is None and row.live_jobs:  # a server knows its own
+        return Text(f"{row.live_jobs} ours")
     return UNKNOWN if row.running_jobs is None else Text(str(row.running_jobs))
 
 

@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.repeat import RETRY_OF
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobDetail, JobView, View
 
 
@@ -98,7 +98,7 @@ def _show_info(console: Console, job: JobDetail) -> None:
         console.print(Text("\n".join(lines[-late.LAST_LOG_LINES :]), overflow="fold"))
 
 
-def _footer(console: Console, scheduler: Scheduler, jobs: Sequence[JobView]) -> None:
+def _footer(console: Console, scheduler: Handle, jobs: Sequence[JobView]) -> None:
     if (note := stale_note(scheduler, jobs)) is not None:
         console.print(note)
 

@@ -29,7 +29,7 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import JobView
 
 DEFAULT_LIMIT = 20
@@ -109,7 +109,7 @@ def _write(found: tuple[JobView, ...], *, one_line: bool = False) -> None:
     write_json([job.model_dump(mode="json") for job in found], one_line=one_line)
 
 
-def _view(scheduler: Scheduler, found: tuple[JobView, ...], limit: int, console: Console) -> RenderableType:
+def _view(scheduler: Handle, found: tuple[JobView, ...], limit: int, console: Console) -> RenderableType:
     if not found:
         return Text(_NO_MATCH if scheduler.service.list_jobs(late.JobQuery(limit=1)).jobs else _NO_JOB)
     notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
@@ -118,7 +118,7 @@ def _view(scheduler: Scheduler, found: tuple[JobView, ...], limit: int, console:
     return Group(jobs_table(found, console), *notes)
 
 
-def _live(scheduler: Scheduler, find: Find, limit: int, *, as_json: bool) -> None:
+def _live(scheduler: Handle, find: Find, limit: int, *, as_json: bool) -> None:
     """Draw at each change, and every second, until Ctrl-C; into a pipe only what has changed."""
     console = stdout_console()
     if as_json or not console.is_terminal:
@@ -129,7 +129,7 @@ def _live(scheduler: Scheduler, find: Find, limit: int, *, as_json: bool) -> Non
             live.update(_view(scheduler, find(), limit, console), refresh=True)
 
 
-def _append(scheduler: Scheduler, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
+def _append(scheduler: Handle, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
     said: tuple[JobView, ...] | None = None
     for _ in _ticks(scheduler):
         found = find()
@@ -142,7 +142,7 @@ def _append(scheduler: Scheduler, find: Find, limit: int, console: Console, *, a
             console.print(_view(scheduler, found, limit, console))
 
 
-def _ticks(scheduler: Scheduler) -> Iterator[None]:
+def _ticks(scheduler: Handle) -> Iterator[None]:
     newest = 0
     while True:
         scheduler.check()

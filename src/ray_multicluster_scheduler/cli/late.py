@@ -1,7 +1,7 @@
 """What takes long to import, and the store, HTTP and the engine with it: when a command first uses it.
 
 The modules of the commands import these names from here, so that a TAB, which needs the options of a command
-only, waits for none of them: `late.Scheduler.open(config)`.
+only, waits for none of them: `late.open_scheduler(config)`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.cli.signals import held
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import open_scheduler
     from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over
+<<<<<<< HEAD
     from ray_multicluster_scheduler.client.server_address import server_at, server_in
+=======
+    from ray_multicluster_scheduler.client.remote import RemoteScheduler
+    from ray_multicluster_scheduler.client.server_address import server_in
+>>>>>>> 05fe5d3 (Let every command use the server that an address names)
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
@@ -31,6 +37,7 @@ __all__ = [
     "HttpService",
     "JobQuery",
     "JobRequest",
+    "RemoteScheduler",
     "Scheduler",
     "ServerOptions",
     "all_jobs",
@@ -38,6 +45,7 @@ __all__ = [
     "handed_over",
     "how_it_failed",
     "load_config",
+    "open_scheduler",
     "running_servers",
     "serve",
     "server_at",
@@ -47,10 +55,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "LAST_LOG_LINES": "service.outcome",
     "HttpService": "client.http",
     "JobQuery": "service.query",
     "JobRequest": "service.request",
+    "LAST_LOG_LINES": "service.outcome",
+    "RemoteScheduler": "client.remote",
     "Scheduler": "runtime",
     "ServerOptions": "server.options",
     "all_jobs": "service.query",
@@ -58,6 +67,7 @@ _HOMES = {
     "handed_over": "client.packing",
     "how_it_failed": "service.outcome",
     "load_config": "config",
+    "open_scheduler": "client.current",
     "running_servers": "server.running",
     "serve": "server.serve",
     "server_at": "client.server_address",

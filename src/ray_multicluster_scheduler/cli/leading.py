@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import DecisionView, JobView, LeaderView
 
 
@@ -37,7 +37,7 @@ def leader_name(lease: LeaderView) -> str:
     return f"process {rest.partition(':')[0]} on {host}" if rest else lease.holder
 
 
-def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str], *, since: float) -> None:
+def send_what_fits(scheduler: Handle, submission_ids: Sequence[str], *, since: float) -> None:
     """Lead until these jobs are on their clusters or have no room there, a few seconds at most.
 
     `since` is when this process began to lead: what it knows from before may no longer be so.
@@ -57,7 +57,7 @@ def send_what_fits(scheduler: Scheduler, submission_ids: Sequence[str], *, since
         return
 
 
-def _has_no_room(scheduler: Scheduler, job: JobView, since: float) -> bool:
+def _has_no_room(scheduler: Handle, job: JobView, since: float) -> bool:
     looked_at = [cluster.observed_at for cluster in scheduler.service.clusters()]
     if any(at is None or at < since for at in looked_at):
         return False
@@ -70,13 +70,13 @@ def _passes_soon(decision: DecisionView) -> bool:
     return any(refusal.cause is Cause.PACED for refusal in decision.refusals.values())
 
 
-def bring_up_to_date(scheduler: Scheduler, jobs: Iterable[JobView]) -> None:
+def bring_up_to_date(scheduler: Handle, jobs: Iterable[JobView]) -> None:
     """Lead for a moment where nobody does and one of these jobs is on a cluster, where it may have ended."""
     if any(job.state in LIVE for job in jobs) and scheduler.service.leader() is None:
         scheduler.catch_up(timeout_s=CATCH_UP_S)
 
 
-def find_up_to_date(scheduler: Scheduler, word: str) -> tuple[JobView, ...]:
+def find_up_to_date(scheduler: Handle, word: str) -> tuple[JobView, ...]:
     """Return the jobs that a word means, as they are now."""
     found = scheduler.service.find(word)
     bring_up_to_date(scheduler, found)
@@ -84,7 +84,7 @@ def find_up_to_date(scheduler: Scheduler, word: str) -> tuple[JobView, ...]:
     return tuple(now[job.submission_id] for job in found)
 
 
-def stale_note(scheduler: Scheduler, jobs: Iterable[JobView]) -> Text | None:
+def stale_note(scheduler: Handle, jobs: Iterable[JobView]) -> Text | None:
     """Say what nobody does once this command has ended, and how old all this is if that matters."""
     open_jobs = [job for job in jobs if not job.final]
     leader = scheduler.service.leader()

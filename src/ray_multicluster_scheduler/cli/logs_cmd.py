@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.cli.waiting import follow, tell_end
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import JobView
 
 
@@ -57,7 +57,7 @@ def logs(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _write(scheduler: Scheduler, job: JobView, tail: int | None) -> None:
+def _write(scheduler: Handle, job: JobView, tail: int | None) -> None:
     text = scheduler.service.log(job.submission_id)
     if text is None:
         say(f"{job.submission_id} has no log yet: it is {job.state.value}, {job.message}.")

@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.policy.guess import did_you_mean, nearest
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.config import Config
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.service.views import JobView
@@ -69,16 +70,19 @@ def opened_here(config: Path | None) -> Iterator[Scheduler]:
 
 
 @contextmanager
-def opened(config: Path | None) -> Iterator[Scheduler]:
-    """Open the configuration and its store for one command. Starts no engine; ends one that was started."""
-    scheduler = late.Scheduler.open(config)
+def opened(config: Path | None) -> Iterator[Handle]:
+    """Open the store of the configuration, or the server that an address names, for one command.
+
+    Starts no engine; ends one that was started.
+    """
+    scheduler = late.open_scheduler(config)
     try:
         yield scheduler
     finally:
         scheduler.stop()
 
 
-def find_jobs(scheduler: Scheduler, words: Sequence[str], group: str | None) -> list[JobView]:
+def find_jobs(scheduler: Handle, words: Sequence[str], group: str | None) -> list[JobView]:
     """Return the jobs that a command was given: by ids, names or groups, or with --group."""
     if group is None:
         found = [job for word in words for job in scheduler.service.find(word)]
@@ -94,9 +98,9 @@ def find_jobs(scheduler: Scheduler, words: Sequence[str], group: str | None) -> 
     return in_group[::-1]
 
 
-def check_cluster(scheduler: Scheduler, name: str) -> None:
+def check_cluster(scheduler: Handle, name: str) -> None:
     """Refuse a cluster that nobody knows: on a command line it is a slip of the finger."""
-    known = [cluster.name for cluster in scheduler.service.clusters()]
+    known = scheduler.cluster_names()
     if name not in known:
         raise InvalidRequest(
             f"no cluster is named {name!r} in {scheduler.where}; {did_you_mean(name, known)}"

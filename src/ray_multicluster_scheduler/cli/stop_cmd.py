@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import JobView
 
 
@@ -96,7 +96,7 @@ def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) 
         )
 
 
-def _mine(scheduler: Scheduler) -> list[JobView]:
+def _mine(scheduler: Handle) -> list[JobView]:
     states = tuple(state for state in JobState if state not in FINAL)
     query = late.JobQuery(states=states, user=late.this_user())
     return list(late.all_jobs(scheduler.service, query, limit=None))

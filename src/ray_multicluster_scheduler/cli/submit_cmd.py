@@ -37,7 +37,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.request import JobRequest
     from ray_multicluster_scheduler.service.views import JobView
 
@@ -128,7 +128,7 @@ def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
     return [request.replaced(submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
 
 
-def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
+def _with_known_names(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
     """Refuse names that nobody knows: on a command line they are slips of the finger.
 
     `--after` takes names and groups as well, and they become ids here.
@@ -140,14 +140,14 @@ def _with_known_names(scheduler: Scheduler, requests: Sequence[JobRequest]) -> l
     return [request.replaced(depends_on=needed) for request in requests]
 
 
-def _packed(scheduler: Scheduler, requests: Sequence[JobRequest]) -> list[JobRequest]:
+def _packed(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
     """Pack local directories once, not once per job of an array."""
     with packing_display() as progress:
         first = late.handed_over(requests[0], scheduler, progress=progress)
     return [request.replaced(runtime_env=first.runtime_env) for request in requests]
 
 
-def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: bool) -> None:
+def _dry_run(scheduler: Handle, requests: Sequence[JobRequest], *, as_json: bool) -> None:
     plan = scheduler.service.plan(requests[0])
     if as_json:
         write_json(plan.model_dump(mode="json"))
@@ -155,7 +155,7 @@ def _dry_run(scheduler: Scheduler, requests: Sequence[JobRequest], *, as_json: b
         show_plan(plan, requests)
 
 
-def hand_over(scheduler: Scheduler, accept: Accept, *, as_json: bool) -> None:
+def hand_over(scheduler: Handle, accept: Accept, *, as_json: bool) -> None:
     """Accept jobs and leave; where nobody schedules, first send what fits now."""
     leader, since = scheduler.service.leader(), SystemClock().now()
     if leader is None:
@@ -172,7 +172,7 @@ def hand_over(scheduler: Scheduler, accept: Accept, *, as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def wait_for(scheduler: Scheduler, ids: Sequence[str], accept: Accept) -> None:
+def wait_for(scheduler: Handle, ids: Sequence[str], accept: Accept) -> None:
     """Accept jobs under these ids and wait for them; one is shown with its log."""
     with stopping_on_interrupt(scheduler, ids):
         scheduler.start()

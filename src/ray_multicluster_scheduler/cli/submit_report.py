@@ -14,12 +14,12 @@ from ray_multicluster_scheduler.cli.whys import why_it_waits
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import JobView, LeaderView
 
 
 def tell_accepted(
-    scheduler: Scheduler, accepted: Sequence[JobView], leader: LeaderView | None, *, as_json: bool
+    scheduler: Handle, accepted: Sequence[JobView], leader: LeaderView | None, *, as_json: bool
 ) -> None:
     """Write the id (of an array, the group's) to stdout and the story to stderr; or all of it as JSON."""
     found = scheduler.service.get_many([job.submission_id for job in accepted])
@@ -38,7 +38,7 @@ def tell_accepted(
         say(line)
 
 
-def _what_was_done(scheduler: Scheduler, jobs: Sequence[JobView], group: str | None) -> list[Text]:
+def _what_was_done(scheduler: Handle, jobs: Sequence[JobView], group: str | None) -> list[Text]:
     sent = [job for job in jobs if job.state not in NOT_SENT]
     waiting = [job for job in jobs if job.state in NOT_SENT]
     one = len(jobs) == 1
@@ -62,7 +62,7 @@ def _what_was_done(scheduler: Scheduler, jobs: Sequence[JobView], group: str | N
     return lines
 
 
-def _why(scheduler: Scheduler, first: JobView) -> str:
+def _why(scheduler: Handle, first: JobView) -> str:
     """Say why the first of those that wait does; there may be room, but nobody sends any more."""
     explained = scheduler.service.explain(first.submission_id)
     if explained.decision is not None and explained.decision.cluster is not None:

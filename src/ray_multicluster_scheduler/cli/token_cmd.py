@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened_here
+from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened
 from ray_multicluster_scheduler.cli.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.render import say, stdout_console, write_json, write_line
 from ray_multicluster_scheduler.cli.time_spans import seconds
@@ -59,7 +59,7 @@ def create(
     expires: ExpiresOption = "90d",  # type: ignore[assignment]  # the parser makes a number of it
 ) -> None:
     """Make a token and write it to stdout. It is shown this once: only a digest of it is kept."""
-    with opened_here(config) as scheduler:
+    with opened(config) as scheduler:
         made = scheduler.service.admin.create_token(
             user or late.this_user(), role, expires_s=None if expires == float("inf") else expires
         )
@@ -71,7 +71,7 @@ def create(
 @token_app.command("list", cls=PlainCommand)
 def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List all tokens, those that are of no use any more as well; never their secrets."""
-    with opened_here(config) as scheduler:
+    with opened(config) as scheduler:
         tokens = scheduler.service.admin.list_tokens()
     if as_json:
         write_json([token.model_dump(mode="json") for token in tokens])
@@ -103,7 +103,7 @@ def revoke(
     config: ConfigOption = None,
 ) -> None:
     """Let tokens be of no use any more. A server that runs refuses them within a second."""
-    with opened_here(config) as scheduler:
+    with opened(config) as scheduler:
         for token_id in ids:
             revoked = scheduler.service.admin.revoke_token(token_id)
             write_line(f"{revoked.id}: revoked (user {revoked.user}, role {revoked.role})")
@@ -119,7 +119,7 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """List who has changed what, the newest first: jobs, clusters, tokens, configuration, refused logins."""
-    with opened_here(config) as scheduler:
+    with opened(config) as scheduler:
         admin = scheduler.service.admin
         entries = list(_entries(partial(admin.audit, user=user), limit))
     if as_json:

@@ -27,8 +27,8 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.inspection.clusters import ClusterLook
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.client.looking import ClusterLook
     from ray_multicluster_scheduler.service.api import Service
     from ray_multicluster_scheduler.service.views import JobView
 
@@ -77,7 +77,7 @@ class JobsOnScreen:
         return self.service.list_jobs(late.JobQuery(states=tuple(sorted(states)), limit=MOST_JOBS)).jobs
 
 
-async def _run(scheduler: Scheduler, console: Console) -> None:
+async def _run(scheduler: Handle, console: Console) -> None:
     quit_asked = asyncio.Event()
     jobs = JobsOnScreen(service=scheduler.service)
     async with scheduler.looking() as look:
@@ -118,7 +118,7 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-def _screen(scheduler: Scheduler, look: ClusterLook, jobs: JobsOnScreen, console: Console) -> RenderableType:
+def _screen(scheduler: Handle, look: ClusterLook, jobs: JobsOnScreen, console: Console) -> RenderableType:
     scheduler.check()
     jobs.refresh()
     upper = Group(
@@ -131,7 +131,7 @@ def _screen(scheduler: Scheduler, look: ClusterLook, jobs: JobsOnScreen, console
     return Group(upper, lower)
 
 
-def _header(scheduler: Scheduler, open_jobs: Mapping[JobState, int]) -> Text:
+def _header(scheduler: Handle, open_jobs: Mapping[JobState, int]) -> Text:
     leader = scheduler.service.leader()
     line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
     for state, count in sorted(open_jobs.items()):

@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import JobView
 
 #: Ray gives a program 3 s after SIGTERM; a loaded head needs a few more to notice.
@@ -36,7 +36,7 @@ SHOWN_FAILURES = 3
 NAMED_FAILURES = 20
 
 
-def follow(scheduler: Scheduler, submission_id: str) -> JobView:
+def follow(scheduler: Handle, submission_id: str) -> JobView:
     """Stream a job's log and show its state until it has ended; return it as it is then."""
     with job_display() as display:
         try:
@@ -47,7 +47,7 @@ def follow(scheduler: Scheduler, submission_id: str) -> JobView:
     return scheduler.service.get_many([submission_id])[submission_id]
 
 
-async def _show(scheduler: Scheduler, submission_id: str, display: JobDisplay) -> None:
+async def _show(scheduler: Handle, submission_id: str, display: JobDisplay) -> None:
     service, reason = scheduler.service, WaitingReason(scheduler)
 
     async def show_log() -> None:
@@ -64,7 +64,7 @@ async def _show(scheduler: Scheduler, submission_id: str, display: JobDisplay) -
 
 
 def watch_all(
-    scheduler: Scheduler, submission_ids: Sequence[str], *, timeout_s: float | None = None
+    scheduler: Handle, submission_ids: Sequence[str], *, timeout_s: float | None = None
 ) -> Mapping[str, JobView]:
     """Show how far jobs are until all have ended; return them as they are then. May raise `WaitTimeout`."""
     jobs: Mapping[str, JobView] = {}
@@ -105,7 +105,7 @@ def tell_end(job: JobView) -> None:
     exit_if_bad([job])
 
 
-def tell_ends(scheduler: Scheduler, jobs: Sequence[JobView]) -> None:
+def tell_ends(scheduler: Handle, jobs: Sequence[JobView]) -> None:
     """Say how jobs have ended: how many where, which failed and why, and where to read on."""
     count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
     line = Text(f"{count} in {_took(jobs)}: ")
@@ -146,9 +146,7 @@ def _took(jobs: Sequence[JobView]) -> str:
     return age(max(0.0, max(ends) - min(job.accepted_at for job in jobs))) if ends else "no time"
 
 
-def stop_and_watch(
-    scheduler: Scheduler, submission_ids: Sequence[str], *, reason: str
-) -> Mapping[str, JobView]:
+def stop_and_watch(scheduler: Handle, submission_ids: Sequence[str], *, reason: str) -> Mapping[str, JobView]:
     """Stop jobs wherever they are and wait until they have ended, or for a while; return them as they are."""
     scheduler.start()
     scheduler.service.stop(submission_ids, reason=reason)
@@ -164,7 +162,7 @@ def stop_and_watch(
 
 
 @contextmanager
-def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -> Iterator[None]:
+def stopping_on_interrupt(scheduler: Handle, submission_ids: Sequence[str]) -> Iterator[None]:
     """Let Ctrl-C stop what is submitted under these ids from now on, and end with exit code 130.
 
     SIGTERM and SIGHUP end the command only: whoever closes a terminal or restarts a service still wants them.
@@ -187,7 +185,7 @@ def stopping_on_interrupt(scheduler: Scheduler, submission_ids: Sequence[str]) -
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _pending(scheduler: Scheduler, submission_ids: Sequence[str], since: float) -> list[str]:
+def _pending(scheduler: Handle, submission_ids: Sequence[str], since: float) -> list[str]:
     """Return which have not ended. An older job may have the id that was asked for: it is not ours."""
     known = scheduler.service.get_many(submission_ids).values()
     return [job.submission_id for job in known if not job.final and job.accepted_at >= since]

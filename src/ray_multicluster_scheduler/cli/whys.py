@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import Explanation, JobView
 
 
@@ -20,7 +20,7 @@ LOOK_EVERY_S = 2.0
 class WaitingReason:
     """Looks up from time to time why a job is still queued."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Handle) -> None:
         self._scheduler = scheduler
         self._clock = SystemClock()
         self._looked_at = self._clock.monotonic()

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from ray_multicluster_scheduler.client import transport_async
+from ray_multicluster_scheduler.client.administration import ServerAdministration
 from ray_multicluster_scheduler.client.answers import parsed
 from ray_multicluster_scheduler.client.following import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
@@ -108,6 +109,11 @@ class HttpService:
     def packages(self) -> ServerPackages:
         """Where packed directories go before a job that needs them is submitted."""
         return ServerPackages(self._transport)
+
+    @property
+    def admin(self) -> ServerAdministration:
+        """Tokens and the audit trail; the server refuses whoever is no administrator."""
+        return ServerAdministration(self.server, self._transport)
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on the server's disk when this returns."""

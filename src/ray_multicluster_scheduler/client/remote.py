@@ -6,11 +6,13 @@ import atexit
 import getpass
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray_multicluster_scheduler.client.http import HttpService
+from ray_multicluster_scheduler.client.looking import PublishedLook
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.find import home_dir
 from ray_multicluster_scheduler.errors import StoreError
@@ -77,6 +79,25 @@ class RemoteScheduler:
 
                 self._own = Scheduler.open(self._config_file_path, environ=self._environ)
             return self._own.tasks
+
+    @property
+    def where(self) -> str:
+        """Where its clusters are named, for messages."""
+        return self.server.url
+
+    @property
+    def holder(self) -> str:
+        """The name under which an engine of this process leads: there is none."""
+        return ""
+
+    def catch_up(self, *, timeout_s: float) -> bool:  # noqa: ARG002 - as the scheduler of a process has it
+        """Tell that nothing was brought up to date from here: the server does it."""
+        return False
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[PublishedLook]:
+        """Look at the clusters as the server sees them."""
+        yield PublishedLook(self.service)
 
     @property
     def stopped(self) -> bool:

@@ -1,0 +1,159 @@
+"""`raymc` without a clusters.yaml, where an address names a server: the same commands, the same screens."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.job_commands import Commands, commands, raymc, until
+from tests.integration.raymc import screen
+from tests.integration.test_cli_jobs_completion import offered
+from tests.live_server import live
+from tests.system import fake
+
+from ray_multicluster_scheduler.cli import completion
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.testing import ShellRunner
+
+__all__ = ["raymc"]
+
+TELL_IMPORTS = """
+import sys
+from ray_multicluster_scheduler.cli.main import main
+sys.argv = ["raymc", *sys.argv[1:]]
+try:
+    main()
+finally:
+    ours = {name.split(".")[1] for name in sys.modules if name.startswith("ray_multicluster_scheduler.")}
+    print(sorted(ours & {"store", "engine", "ray_api", "runtime"}), "ray" in sys.modules)
+"""
+
+
+@contextmanager
+def served(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the configuration of these commands, and leave them nothing but the address."""
+    scheduler = Scheduler.open(raymc.config)
+    scheduler.start()
+    try:
+        with live(create_app(scheduler)) as address:
+            monkeypatch.setenv("RAY_MULTICLUSTER_ADDRESS", address)
+            monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(raymc.folder / "client"))
+            monkeypatch.chdir(raymc.folder.parent)
+            yield address
+    finally:
+        scheduler.stop()
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with (
+        commands(folder, monkeypatch, fake("centos", 4), fake("mac", 2)) as ready,
+        served(ready, monkeypatch),
+    ):
+        yield ready
+
+
+def test_a_job_is_followed_with_its_log_to_its_end(remote: Commands) -> None:
+    done = remote.run("submit", "--submission-id", "one", "--", "echo hello; exit 3")
+    assert done.code == 1
+    assert done.out.endswith("\nhello\n")
+    assert "one FAILED on " in done.err
+    assert remote.run("logs", "one").out == done.out
+    assert remote.run("logs", "one", "--tail", "1").out == "hello\n"
+    assert remote.run("logs", "one", "--tail", "0").out == ""
+    assert remote.run("logs", "-f", "one").code == 1
+
+
+def test_an_array_is_waited_for_and_run_again(remote: Commands) -> None:
+    done = remote.run("submit", "--array", "0-2", "--submission-id", "grp", "--", "exit {i}")
+    assert done.code == 1
+    assert "job grp-2 FAILED on" in done.err
+    again = remote.run("retry", "grp", "--no-wait")
+    assert again.code == 0
+    assert again.out.strip() == "grp.2"
+    assert remote.run("wait", "grp.2").code == 1
+
+
+def test_what_is_known_of_a_job_reads_as_in_process(remote: Commands) -> None:
+    assert remote.no_wait("--submission-id", "one", "--name", "train", "--", "echo hello") == "one"
+    assert remote.run("wait", "train").code == 0
+    assert [row["submission_id"] for row in remote.json("jobs", "--text", "HELLO")] == ["one"]
+    assert remote.json("status", "one")["state"] == "SUCCEEDED"
+    assert remote.json("info", "train")["attempts"][0]["outcome"] == "SUCCEEDED"
+    assert [move["new"] for move in remote.json("events", "one")][-1] == "SUCCEEDED"
+    assert remote.json("explain", "one")["decision"]["cluster"] in {"centos", "mac"}
+    assert remote.json("submit", "--dry-run", "--", "echo")["cluster"] in {"centos", "mac"}
+    assert "did you mean 'one'" in remote.refused("status", "onee")
+    assert "did you mean 'mac'" in remote.refused("submit", "--cluster", "macc", "--", "echo")
+
+
+def test_a_running_job_is_followed_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = fake("a", runner=ShellRunner())
+    with commands(tmp_path, monkeypatch, ray) as raymc, served(raymc, monkeypatch):
+        raymc.no_wait("--submission-id", "one", "--", f"echo early; {until(tmp_path / 'go')}; echo late")
+        (tmp_path / "go").touch()
+        followed = raymc.run("logs", "-f", "one")
+        assert followed.code == 0
+        assert followed.out.splitlines()[-2:] == ["early", "late"]
+        raymc.no_wait("--submission-id", "long", "--", until(tmp_path / "never"))
+        assert raymc.run("stop", "--all-mine", "--yes").out == "long: STOPPED\n"
+
+
+def test_clusters_are_shown_as_the_server_sees_them(
+    remote: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.no_wait("--submission-id", "long", "--cpus", "3", "--", "sleep 600")
+    assert "gets no new jobs" in remote.run("drain", "mac", "--reason", "tea").out
+    rows = {row["name"]: row for row in remote.json("clusters")}
+    assert (rows["mac"]["drained"], rows["mac"]["drain_reason"]) == (True, "tea")
+    assert sum(row["live_jobs"] for row in rows.values()) == 1
+    for name, value in screen(140).items():
+        monkeypatch.setenv(name, value)
+    assert "1 ours" in remote.run("clusters").out
+    assert "may have new jobs again" in remote.run("undrain", "mac").out
+    assert remote.run("stop", "long").code == 0
+
+
+def test_history_tokens_and_the_audit_trail_are_the_servers(
+    remote: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remote.run("submit", "--", "echo").code == 0
+    assert remote.json("prune", "--dry-run", "--keep", "0")["jobs"] == 1
+    assert remote.json("prune", "--keep", "0")["jobs"] == 1
+    assert remote.json("jobs") == []
+    assert "submit" in {entry["action"] for entry in remote.json("audit")}
+    made = remote.run("token", "create", "--user", "bob", "--role", "admin")
+    assert made.code == 0, made.err
+    monkeypatch.setenv("RAY_MULTICLUSTER_TOKEN", made.out.strip())
+    (token,) = json.loads(remote.run("token", "list", "--json").out)
+    assert (token["user"], token["role"]) == ("bob", "admin")
+
+
+def test_completion_asks_the_server(remote: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "ASK_S", 60.0)
+    remote.run("submit", "--array", "0-1", "--submission-id", "night", "--", "echo {i}")
+    assert offered(remote, monkeypatch, "raymc status ni") == ["night-1", "night-0"]
+    assert offered(remote, monkeypatch, "raymc wait --group ") == ["night"]
+    assert offered(remote, monkeypatch, "raymc drain ") == ["centos", "mac"]
+
+
+def test_completion_offers_nothing_where_no_server_answers(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_MULTICLUSTER_ADDRESS", "http://127.0.0.1:9")
+    assert offered(raymc, monkeypatch, "raymc status ") == []
+
+
+def test_the_commands_of_a_client_import_neither_the_store_nor_the_engine(remote: Commands) -> None:
+    """In a process of its own: what another test has imported does not count."""
+    for command in (["jobs"], ["submit", "--", "echo"], ["clusters"]):
+        done = subprocess.run(
+            [sys.executable, "-c", TELL_IMPORTS, *command], capture_output=True, text=True, check=False
+        )
+        assert done.stdout.splitlines()[-1] == "[] False", done
