@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import open_scheduler
     from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over
-<<<<<<< HEAD
-    from ray_multicluster_scheduler.client.server_address import server_at, server_in
-=======
     from ray_multicluster_scheduler.client.remote import RemoteScheduler
-    from ray_multicluster_scheduler.client.server_address import server_in
->>>>>>> 05fe5d3 (Let every command use the server that an address names)
+    from ray_multicluster_scheduler.client.server_address import server_at, server_in
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
