@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -14,7 +14,44 @@ log = logging.getLogger(__name__)
 MOST_HEAD_BYTES = 64 * 2**10
 #: How long a client may take for it, from connecting or from its first byte.
 HEAD_TIMEOUT_S = 20.0
+#: Of an answer, until the end of a turn.
+MOST_HELD_BYTES = 64 * 2**10
 TOO_LONG = b"431 Request Header Fields Too Large"
+
+
+class WrittenTogether:
+    """A transport that sends what is written in one turn of the loop as one: an answer's head with its body.
+
+    Uvicorn writes them one after the other, and each call into the system lets other threads run.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send this at the end of this turn, or now where it is much: who reads slowly must be felt."""
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > MOST_HELD_BYTES:
+            self._send()
+
+    def close(self) -> None:
+        """Send what is left, and close."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
 
 
 class CarefulProtocol(HttpToolsProtocol):
@@ -28,7 +65,7 @@ class CarefulProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a first request."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, WrittenTogether(transport, self.loop)))
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -69,6 +69,7 @@ def doors(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[s
     yield f"  REST               {at}/api/v1"
     yield f"  its reference      {at}/docs"
     yield f"  health             {at}/healthz {at}/readyz"
+    yield f"  metrics            {at}/metrics"
     if scheduler.tokens.required():
         yield "  authentication     by token (raymc token create); Ray's clients need RAY_AUTH_MODE=token"
     else:
