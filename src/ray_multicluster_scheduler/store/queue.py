@@ -27,10 +27,10 @@ from sqlalchemy import (
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.model.resources import Resources, plus
+from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
-from ray_multicluster_scheduler.store.rows import JOB_FIELDS, event_row, job_from, note
+from ray_multicluster_scheduler.store.rows import JOB_FIELDS, claim_from, event_row, job_from, note
 from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
 
 #: Written out as in the index: SQLite uses a partial one only where its condition stands in the statement.
@@ -183,11 +183,12 @@ def open_jobs(tx: Connection, user: str, *, claims: bool) -> OpenJobs:
     mine = (jobs.c.user == user, jobs.c.ended_at.is_(None))
     if not claims:
         return OpenJobs(count=tx.scalar(select(func.count()).select_from(jobs).where(*mine)) or 0, claim={})
+    specs = tx.scalars(select(type_coerce(jobs.c.spec, Text)).where(*mine)).all()
     claim: dict[str, float] = {}
-    found = read_jobs(tx, select(*JOB_COLUMNS).where(*mine))
-    for job in found:
-        claim = plus(claim, job.spec.claim)
-    return OpenJobs(count=len(found), claim=claim)
+    for spec in specs:
+        for name, amount in claim_from(spec):
+            claim[name] = claim.get(name, 0.0) + amount
+    return OpenJobs(count=len(specs), claim=claim)
 
 
 def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...]:

@@ -101,6 +101,12 @@ def _spec_from(text: str) -> JobSpec:
     return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
 
 
+@lru_cache(maxsize=2 * KNOWN_SPECS)
+def claim_from(text: str) -> tuple[tuple[str, float], ...]:
+    """Read what a job claims from its spec: with a quota, each submit asks for that of all open ones."""
+    return tuple(_spec_from(text).claim.items())
+
+
 @lru_cache(maxsize=KNOWN_SPECS)
 def _names_from(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
