@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
-from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.inspection.apart import begin_apart
 from ray_multicluster_scheduler.inspection.clusters import Books, ClusterLook, looking
 from ray_multicluster_scheduler.inspection.doctor import diagnose_all
@@ -40,7 +40,7 @@ from ray_multicluster_scheduler.policy.job_address import with_address
 from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import AccessStore, RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
-from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
 from ray_multicluster_scheduler.service.hub import EventHub
@@ -207,13 +207,13 @@ class Scheduler:
                 self._parts.hub.close()
                 self._parts.store.close()
 
-    def reload(self) -> ConfigChange:
+    def reload(self, *, by: Caller | None = None) -> ConfigChange:
         """Read clusters.yaml again, and go on with what it says now; jobs go on.
 
         Raises `ConfigInvalid` or `ConfigNotFound` for a wrong file, and then nothing has changed.
         """
         with self._reloading:
-            former, fresh, parts = self.config, load_config(self.config.path), self.parts
+            former, fresh, parts = self.config, self._read_again(by or Caller(user=this_user())), self.parts
             change = config_change(former, fresh)
             furnished = self._furnish(fresh, parts.store, parts.packages, parts.hub, parts.tokens)
             with self._usable():
@@ -223,6 +223,17 @@ class Scheduler:
             with self._usable():
                 self.config, self._parts = fresh, furnished
             return change
+
+    def _read_again(self, by: Caller) -> Config:
+        """Read the file, and write into the audit trail who wanted that and whether it is right."""
+        entry = audit_entry(by, "reload", str(self.config.path), now=self.clock.now())
+        try:
+            fresh = load_config(self.config.path)
+        except (ConfigInvalid, ConfigNotFound) as problem:
+            self.access.record([replace(entry, outcome=f"refused: {type(problem).__name__}")])
+            raise
+        self.access.record([entry])
+        return fresh
 
     def _changed(
         self, context: EngineContext, former: Config, fresh: Config, packed: Config

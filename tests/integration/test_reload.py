@@ -101,6 +101,12 @@ async def test_a_wrong_file_keeps_the_old_one_and_says_why(tmp_path: Path) -> No
             await system.reload()
         assert [spec.name for spec in system.scheduler.config.clusters] == ["a"]
         await system.finished(await system.submit("echo"))
+        system.write("a", "b")
+        await system.reload()
+        told = [
+            each.outcome for each in system.scheduler.service.admin.audit().entries if each.action == "reload"
+        ]
+        assert told == ["ok", "refused: ConfigInvalid"]
 
 
 async def test_whoever_administers_may_reload_over_rest(tmp_path: Path) -> None:

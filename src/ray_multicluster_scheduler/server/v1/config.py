@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
-from ray_multicluster_scheduler.server.callers import allowed, scheduler_of
+from ray_multicluster_scheduler.server.callers import allowed, caller_of, scheduler_of
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.access import Role
 from ray_multicluster_scheduler.service.local import LocalService
@@ -19,7 +19,7 @@ Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
 @router.post("/config/reload", summary="Read clusters.yaml again")
 def reload(service: Administering, connection: HTTPConnection) -> bodies.Reloaded:  # noqa: ARG001 - the role
     """Go on with what the file says now; jobs go on. A wrong file changes nothing."""
-    change = scheduler_of(connection).reload()
+    change = scheduler_of(connection).reload(by=caller_of(connection))
     return bodies.Reloaded(
         added=change.added, changed=change.changed, removed=change.removed, settings=change.settings
     )
