@@ -235,8 +235,8 @@ class JobStore(Protocol):
         Of a job with `stop_children`, the open jobs of the same user that have it as `parent` follow.
         """
 
-    def attempts(self, submission_id: str) -> tuple[Attempt, ...]:
-        """Return all attempts of a job, oldest first."""
+    def attempts(self, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
+        """Return the attempts of a job, oldest first: all of them, or so many of the last."""
 
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
         """Return Ray submission ids of the attempts that live on a cluster now."""

@@ -66,7 +66,7 @@ def events(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
     """List every move of a job: from where to where, when and why."""
     with opened(config) as scheduler:
         jobs = find_up_to_date(scheduler, word)
-        stories = [scheduler.service.events(job.submission_id) for job in jobs]
+        stories = [tuple(late.all_events(scheduler.service, job.submission_id)) for job in jobs]
         if as_json:
             _write_all([[move.model_dump(mode="json") for move in moves] for moves in stories])
             return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.server.running import running_servers
     from ray_multicluster_scheduler.server.serve import serve
     from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
-    from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
+    from ray_multicluster_scheduler.service.query import JobQuery, all_events, all_jobs
     from ray_multicluster_scheduler.service.request import JobRequest
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "RemoteScheduler",
     "Scheduler",
     "ServerOptions",
+    "all_events",
     "all_jobs",
     "find_config",
     "handed_over",
@@ -58,6 +59,7 @@ _HOMES = {
     "RemoteScheduler": "client.remote",
     "Scheduler": "runtime",
     "ServerOptions": "server.options",
+    "all_events": "service.query",
     "all_jobs": "service.query",
     "find_config": "config",
     "handed_over": "client.packing",

@@ -35,7 +35,7 @@ from ray_multicluster_scheduler.model.job import SUBMISSION_ID
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.redact import REDACTED
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, JobQuery
+from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
     ClusterView,
@@ -51,8 +51,6 @@ from ray_multicluster_scheduler.service.views import (
 
 T = TypeVar("T")
 ROOT = "/api/v1"
-#: Events of one answer when nothing is said.
-EVENTS = 1000
 #: One question for news takes no longer than this: an answer must come within a transport's patience.
 NEWS_S = 30.0
 _ALL = JobQuery()

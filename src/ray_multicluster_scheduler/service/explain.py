@@ -71,7 +71,7 @@ class Explainer:
         told: dict[str, Any] = {"decision": None, "waits_for": None, "position": None, "suggestions": ()}
         if job.state is JobState.QUEUED:
             told |= self._waiting(job, snapshots)
-        elif attempts := self._store.attempts(submission_id):
+        elif attempts := self._store.attempts(submission_id, last=1):
             told["decision"] = show_decision(attempts[-1].decision)
         message = redact_text(job.reason, self._secrets.of(job))
         return Explanation(

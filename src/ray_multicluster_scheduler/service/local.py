@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ClusterError, Forbidden, InvalidRequest, JobNotFound
@@ -27,7 +26,14 @@ from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find import find, find_each
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
-from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, JobQuery
+from ray_multicluster_scheduler.service.kept_packages import KeptPackages
+from ray_multicluster_scheduler.service.query import (
+    EVENTS,
+    MOST_ATTEMPTS,
+    MOST_PAGE_JOBS,
+    JobQuery,
+    events_limit,
+)
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.retention import keep_rules, prune
 from ray_multicluster_scheduler.service.showing import (
@@ -54,8 +60,6 @@ from ray_multicluster_scheduler.service.views import (
 )
 from ray_multicluster_scheduler.service.whole_log import whole_log
 
-#: Events of one answer when nothing is said.
-EVENTS = 1000
 _ALL = JobQuery()
 
 
@@ -77,23 +81,6 @@ class Rooms:
     #: Runs a coroutine that talks to clusters.
     reach: tail.Reach
     tokens: Tokens
-
-
-class KeptPackages:
-    """The packages that are kept on this machine."""
-
-    def __init__(self, packages: PackageStore) -> None:
-        self._packages = packages
-
-    def has(self, name: str) -> bool:
-        """Tell whether a package is kept."""
-        return self._packages.path(name) is not None
-
-    def put(self, name: str, content: Path) -> None:
-        """Keep a package file; its content decides its name."""
-        kept = self._packages.add_archive(content)
-        if kept != name:
-            raise InvalidRequest(f"package {name!r} has another content than its name says ({kept})")
 
 
 class LocalService:
@@ -162,7 +149,7 @@ class LocalService:
     def detail(self, submission_id: str) -> JobDetail:
         """Return all that is known of a job, with its attempts and the log so far."""
         job = self._get(submission_id)
-        attempts = self._store.attempts(submission_id)
+        attempts = self._store.attempts(submission_id, last=MOST_ATTEMPTS)
         log = None
         with suppress(ClusterError, InvalidRequest):  # all else is known all the same
             log = self._store.load_log(submission_id, job.attempt) if job.final else self._log(job)
@@ -187,7 +174,7 @@ class LocalService:
             group=arguments.text_or_none("group", query.group),
             parent=arguments.text_or_none("parent", query.parent),
             tag=arguments.text_or_none("tag", query.tag),
-            since=query.since,
+            since=arguments.amount("since", query.since),
             text=arguments.text_or_none("text", query.text),
             before=arguments.cursor(query.cursor),
             limit=limit + 1,
@@ -213,6 +200,7 @@ class LocalService:
         """Return what has happened, in order: to one job, or to all that this caller sees."""
         if submission_id is not None:
             self._check_visible([submission_id])
+        after, limit = arguments.whole("after", after, least=0), events_limit(limit)
         events = self._store.events(submission_id, after=after, limit=limit, user=self._only)
         jobs = self._store.get_many(list(dict.fromkeys(event.submission_id for event in events)))
         return tuple(

@@ -12,11 +12,16 @@ from ray_multicluster_scheduler.service import arguments
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.api import Service
-    from ray_multicluster_scheduler.service.views import JobView
+    from ray_multicluster_scheduler.service.views import EventView, JobView
 
 #: Jobs of one page when nothing is said, and at most.
 PAGE_JOBS = 100
 MOST_PAGE_JOBS = 1000
+#: Events of one answer when nothing is said, and at most.
+EVENTS = 1000
+MOST_EVENTS = 10_000
+#: So many attempts are shown with a job, the last ones: each repeats what was sent.
+MOST_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,21 @@ class JobQuery:
                 f"limit: a page has {MOST_PAGE_JOBS} jobs at most; next_cursor gets the others"
             )
         return limit
+
+
+def events_limit(limit: int) -> int:
+    """Return how many events are asked for, checked."""
+    if arguments.whole("limit", limit, least=0) > MOST_EVENTS:
+        raise InvalidRequest(f"limit: an answer has {MOST_EVENTS} events at most; `after` gets the others")
+    return limit
+
+
+def all_events(service: Service, submission_id: str) -> Iterator[EventView]:
+    """Yield every move of a job, in order, one answer after the other."""
+    after = 0
+    while page := service.events(submission_id, after=after, limit=EVENTS):
+        yield from page
+        after = page[-1].id
 
 
 def one_job(service: Service, word: str) -> JobView:

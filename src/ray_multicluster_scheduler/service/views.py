@@ -118,6 +118,7 @@ class AttemptView(View):
 class JobDetail(JobView):
     """All that is known of a job. `entrypoint` and `runtime_env` are as the last attempt was sent."""
 
+    #: The last hundred, oldest first; `attempt` says how many there were.
     attempts: tuple[AttemptView, ...]
     #: The log so far of the last attempt; None: nothing can be had now.
     logs: str | None

@@ -102,10 +102,11 @@ def _past_move(row: Any) -> PastMove:
     )
 
 
-def list_attempts(tx: Connection, submission_id: str) -> tuple[Attempt, ...]:
-    """Return all attempts of a job, oldest first."""
-    of_job = select(attempts).where(attempts.c.submission_id == submission_id).order_by(attempts.c.number)
-    return tuple(attempt_from(row) for row in tx.execute(of_job).mappings())
+def list_attempts(tx: Connection, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
+    """Return the attempts of a job, oldest first: all of them, or so many of the last."""
+    of_job = select(attempts).where(attempts.c.submission_id == submission_id)
+    newest = of_job.order_by(attempts.c.number.desc()).limit(last)
+    return tuple(attempt_from(row) for row in tx.execute(newest).mappings())[::-1]
 
 
 def live_remote_ids(tx: Connection, cluster: str) -> frozenset[str]:

@@ -181,10 +181,10 @@ class SqlStore:
 
     # History
 
-    def attempts(self, submission_id: str) -> tuple[Attempt, ...]:
-        """Return all attempts of a job, oldest first."""
+    def attempts(self, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
+        """Return the attempts of a job, oldest first: all of them, or so many of the last."""
         with self._database.read() as tx:
-            return history.list_attempts(tx, submission_id)
+            return history.list_attempts(tx, submission_id, last=last)
 
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
         """Return Ray submission ids of the attempts that live on a cluster now."""

@@ -16,8 +16,6 @@ from ray_multicluster_scheduler.service.views import ClusterView, EventView, Job
 #: Jobs of one batch, and ids of one question.
 MOST_JOBS = 10_000
 MOST_IDS = 100_000
-#: Events of one answer.
-MOST_EVENTS = 10_000
 
 Ids = Annotated[list[str], Field(max_length=MOST_IDS, description="Submission ids.")]
 

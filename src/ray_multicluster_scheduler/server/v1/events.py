@@ -29,7 +29,8 @@ from ray_multicluster_scheduler.server.streams import (
 )
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import EVENTS, LocalService
+from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.query import EVENTS, MOST_EVENTS
 from ray_multicluster_scheduler.service.views import EventView
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
@@ -43,7 +44,7 @@ MOST_WAIT_S = 60.0
 def events(
     service: Reading,
     after: After = 0,
-    limit: Annotated[int, Query(ge=0, le=bodies.MOST_EVENTS)] = EVENTS,
+    limit: Annotated[int, Query(ge=0, le=MOST_EVENTS)] = EVENTS,
 ) -> bodies.EventList:
     """Return what has happened, in order, to all jobs that the caller sees."""
     return bodies.EventList(events=service.events(after=after, limit=limit))

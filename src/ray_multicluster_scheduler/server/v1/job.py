@@ -12,7 +12,8 @@ from starlette.requests import HTTPConnection
 from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import EVENTS, LocalService
+from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.query import EVENTS, MOST_EVENTS
 from ray_multicluster_scheduler.service.views import Explanation, JobDetail
 
 router = APIRouter(prefix="/api/v1/jobs/{submission_id}", tags=["one job"])
@@ -33,7 +34,7 @@ def events(
     service: Reading,
     submission_id: str,
     after: Annotated[int, Query(ge=0, le=2**53, description="Only what came after this event.")] = 0,
-    limit: Annotated[int, Query(ge=0, le=bodies.MOST_EVENTS)] = EVENTS,
+    limit: Annotated[int, Query(ge=0, le=MOST_EVENTS)] = EVENTS,
 ) -> bodies.EventList:
     """Return every move of a job, in order."""
     return bodies.EventList(events=service.events(submission_id, after=after, limit=limit))
