@@ -289,6 +289,11 @@ class Scheduler:
         """Return what runs inside the clusters, and for each that cannot be looked at, why."""
         return asyncio.run(processes(self.config, self._environ))
 
+    @property
+    def user(self) -> str:
+        """Whose jobs are submitted with it."""
+        return this_user()
+
     def cluster_names(self) -> list[str]:
         """Return the names of the configured clusters."""
         return [spec.name for spec in self.config.clusters]

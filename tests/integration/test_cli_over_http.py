@@ -135,6 +135,18 @@ def test_history_tokens_and_the_audit_trail_are_the_servers(
     assert (token["user"], token["role"]) == ("bob", "admin")
 
 
+def test_all_of_mine_are_those_of_the_tokens_user(remote: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote.no_wait("--submission-id", "anns", "--", "sleep 600")
+    made = remote.run("token", "create", "--user", "bob", "--role", "operate")
+    monkeypatch.setenv("RAY_MULTICLUSTER_TOKEN", made.out.strip())
+    monkeypatch.delenv("RAY_MULTICLUSTER_USER")
+    remote.no_wait("--submission-id", "bobs", "--", "sleep 600")
+    assert remote.json("status", "bobs")["user"] == "bob"
+    assert remote.run("stop", "--all-mine", "--yes").out == "bobs: STOPPED\n"
+    assert remote.json("info", "bobs")["message"] == "stopped by bob"
+    assert remote.run("stop", "anns").code == 0
+
+
 def test_completion_asks_the_server(remote: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completion, "ASK_S", 60.0)
     remote.run("submit", "--array", "0-1", "--submission-id", "night", "--", "echo {i}")

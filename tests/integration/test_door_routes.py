@@ -66,6 +66,7 @@ JOBLESS = {
     "POST /api/v1/plan",
     "GET /api/v1/clusters",
     "GET /api/v1/leader",
+    "GET /api/v1/me",
     "GET /metrics",
 }
 

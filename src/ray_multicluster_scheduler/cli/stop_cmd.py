@@ -48,7 +48,7 @@ def stop(
         if not yes and (all_mine or group is not None or len(jobs) > len(ids or [])):
             _confirm(pending)
         stopped = stop_and_watch(
-            scheduler, [job.submission_id for job in pending], reason=f"stopped by {late.this_user()}"
+            scheduler, [job.submission_id for job in pending], reason=f"stopped by {scheduler.user}"
         )
         if len(pending) > MOST_LINES:
             typer.echo(summary(stopped))
@@ -98,7 +98,7 @@ def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) 
 
 def _mine(scheduler: Handle) -> list[JobView]:
     states = tuple(state for state in JobState if state not in FINAL)
-    query = late.JobQuery(states=states, user=late.this_user())
+    query = late.JobQuery(states=states, user=scheduler.user)
     return list(late.all_jobs(scheduler.service, query, limit=None))
 
 

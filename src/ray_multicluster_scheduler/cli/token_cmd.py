@@ -10,7 +10,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli import late
 from ray_multicluster_scheduler.cli.options import ConfigOption, JsonOption, opened
 from ray_multicluster_scheduler.cli.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.render import say, stdout_console, write_json, write_line
@@ -61,7 +60,7 @@ def create(
     """Make a token and write it to stdout. It is shown this once: only a digest of it is kept."""
     with opened(config) as scheduler:
         made = scheduler.service.admin.create_token(
-            user or late.this_user(), role, expires_s=None if expires == float("inf") else expires
+            user or scheduler.user, role, expires_s=None if expires == float("inf") else expires
         )
     write_line(made.token)
     ends = "never expires" if made.expires_at is None else f"expires {iso(made.expires_at)}"

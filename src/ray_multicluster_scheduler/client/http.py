@@ -38,6 +38,7 @@ from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
+    CallerView,
     ClusterView,
     EventView,
     Explanation,
@@ -267,6 +268,10 @@ class HttpService:
         name = part(arguments.text("cluster", cluster))
         why = arguments.text("reason", reason, empty=True)
         self._transport.ask(_post(f"/clusters/{name}/{'drain' if drained else 'undrain'}", {"reason": why}))
+
+    def me(self) -> CallerView:
+        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
+        return self._ask(CallerView.model_validate, _get("/me"))
 
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""

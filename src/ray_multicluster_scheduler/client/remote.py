@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.looking import PublishedLook
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.find import home_dir
+from ray_multicluster_scheduler.config.user import USER_VARIABLE
 from ray_multicluster_scheduler.errors import StoreError
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ class RemoteScheduler:
             self._service.close()
             if self._own is not None:
                 self._own.stop()
+
+    @property
+    def user(self) -> str:
+        """Whose jobs are submitted with it: the token's user, unless somebody was named."""
+        return self._environ.get(USER_VARIABLE) or self.service.me().user
 
     def cluster_names(self) -> list[str]:
         """Return the names of the configured clusters."""

@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import (
+    CallerView,
     ClusterView,
     EventView,
     Explanation,
@@ -117,6 +118,9 @@ class Service(Protocol):
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
         """Let a cluster have no new jobs, or let it have them again."""
+
+    def me(self) -> CallerView:
+        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
 
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""

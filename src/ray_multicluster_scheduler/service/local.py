@@ -48,6 +48,7 @@ from ray_multicluster_scheduler.service.showing import (
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.uploaded import UploadedPackages
 from ray_multicluster_scheduler.service.views import (
+    CallerView,
     ClusterView,
     EventView,
     Explanation,
@@ -299,6 +300,10 @@ class LocalService:
         """Let a cluster have no new jobs, or let it have them again."""
         self._rooms.config.cluster(cluster)
         self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
+
+    def me(self) -> CallerView:
+        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
+        return CallerView(user=self._caller.user, role=self._caller.role.word)
 
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""

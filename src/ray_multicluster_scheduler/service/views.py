@@ -262,6 +262,13 @@ class ClusterView(View):
     head_address: str
 
 
+class CallerView(View):
+    """Who asks, as the service knows that caller."""
+
+    user: str
+    role: str
+
+
 class LeaderView(View):
     """The process that schedules now."""
 

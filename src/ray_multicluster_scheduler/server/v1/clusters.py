@@ -1,4 +1,4 @@
-"""Clusters, and who schedules."""
+"""Clusters, who schedules, and who asks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.access import Role
 from ray_multicluster_scheduler.service.local import LocalService
-from ray_multicluster_scheduler.service.views import LeaderView
+from ray_multicluster_scheduler.service.views import CallerView, LeaderView
 
 router = APIRouter(prefix="/api/v1", tags=["clusters"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
@@ -37,3 +37,9 @@ def drain(
 def leader(service: Reading) -> LeaderView | None:
     """Return the process that schedules now; null: nobody does."""
     return service.leader()
+
+
+@router.get("/me", summary="Who the caller is")
+def me(service: Reading) -> CallerView:
+    """Return whose jobs the caller submits, and in what role."""
+    return service.me()
