@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.cli.leading import leader_of
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The longest that the configuration allows: a test that waits for its end fails by its own time limit.
@@ -34,7 +33,7 @@ async def test_a_scheduler_that_waits_leads_as_soon_as_the_leader_is_killed(tmp_
         system.scheduler = system.another_scheduler()
         system.scheduler.start()
         job_id = await system.submit("echo")
-        lease = leader_of(system.scheduler.store)
+        lease = system.scheduler.service.leader()
         assert lease is not None
         assert lease.holder == held_by
 
