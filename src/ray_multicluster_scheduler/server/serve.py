@@ -197,5 +197,5 @@ def _logging() -> Iterator[None]:
 def _told_elsewhere(record: logging.LogRecord) -> bool:
     """Leave out what `RequestLog` has logged under the id of the request, and streams that we cut."""
     return record.name != "uvicorn.error" or not record.getMessage().startswith(
-        ("Exception in ASGI application", "ASGI callable returned without completing response")
+        ("Exception in ASGI application", "ASGI callable returned without completing")
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ray_multicluster_scheduler.errors import Forbidden
 from ray_multicluster_scheduler.model.access import AuditEntry
 
 
@@ -50,6 +52,16 @@ class Caller:
     def sees(self, user: str) -> bool:
         """Tell whether the jobs of this user exist for this caller."""
         return self.user == user or self.role >= Role.OPERATE
+
+
+def check_may_act_for(caller: Caller, users: Collection[str]) -> None:
+    """Refuse what is done in somebody else's name: quotas, fair shares and what is seen go by it."""
+    for user in sorted(users):
+        if caller.only not in {None, user}:
+            raise Forbidden(
+                f"this job names the user {user!r}, and you are {caller.user!r}; leave the user out, or use "
+                "a token with the role 'operate'"
+            )
 
 
 def audit_entry(by: Caller, action: str, target: str = "", *, now: float) -> AuditEntry:

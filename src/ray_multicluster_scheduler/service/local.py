@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import ClusterError, Forbidden, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments, tail
-from ray_multicluster_scheduler.service.access import Caller, audit_entry
+from ray_multicluster_scheduler.service.access import Caller, audit_entry, check_may_act_for
 from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.delete import delete
 from ray_multicluster_scheduler.service.event_stream import event_stream
@@ -110,7 +110,7 @@ class LocalService:
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
-        self._check_users(requests)
+        check_may_act_for(self._caller, {request.user for request in requests})
         named = [self._with_content_names(request) for request in requests]
         return self._show(self._jobs.submit(named, by=self._caller))
 
@@ -327,15 +327,6 @@ class LocalService:
     def admin(self) -> Administration:
         """Tokens and the audit trail; `Forbidden` for whoever is no administrator."""
         return Administration(self._rooms.tokens, self._store.access, self._caller)
-
-    def _check_users(self, requests: Sequence[JobRequest]) -> None:
-        """Refuse a job in somebody else's name: quotas, fair shares and what is seen go by it."""
-        for request in requests:
-            if self._only not in {None, request.user}:
-                raise Forbidden(
-                    f"this job names the user {request.user!r}, and you are {self._only!r}; leave the user "
-                    "out, or use a token with the role 'operate'"
-                )
 
     def _with_content_names(self, request: JobRequest) -> JobRequest:
         return request if self._uploaded is None else self._uploaded.localised(request)
