@@ -25,6 +25,15 @@ def accept(raymc: Commands, **jobs: JobSpec) -> None:
         opened.store.add(list(jobs.items()), now=SystemClock().now())
 
 
+def leases_so_far(raymc: Commands) -> int:
+    """Take the lease for a moment, which counts as one."""
+    with raymc.scheduler() as opened:
+        lease = opened.store.acquire_lease("test", ttl_s=1, now=SystemClock().now())
+        assert lease is not None
+        opened.store.release_lease(lease)
+        return lease.epoch
+
+
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
 def test_reading_about_a_waiting_job_takes_no_lease_and_sends_nothing(
     raymc: Commands, command: list[str]
@@ -192,7 +201,9 @@ def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("a", runner=ShellRunner())) as raymc:
         raymc.no_wait("--submission-id", "one", "--", f"echo early; {until(tmp_path / 'go')}; echo late")
+        before = leases_so_far(raymc)
         assert raymc.run("logs", "one").out.splitlines()[-1] == "early"
+        assert leases_so_far(raymc) == before + 1, "reading a log leads nobody"
         (tmp_path / "go").touch()
         followed = raymc.run("logs", "-f", "one")
         assert followed.code == 0
