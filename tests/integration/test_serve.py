@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,14 @@ class World:
         specs = [ray.spec() for ray in self.rays if not names or ray.name in names]
         return write_config(self.folder, specs, **FAST)
 
+    def serving(self, *options: str | Path) -> AbstractAsyncContextManager[Served]:
+        return self.started([*COMMAND, "serve", "--config", self.path, "--port", "0", *options])
+
     @asynccontextmanager
-    async def serving(self, *options: str | Path) -> AsyncIterator[Served]:
+    async def started(self, command: Sequence[str | Path]) -> AsyncIterator[Served]:
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, "serve", "--config", self.path, "--port", "0", *options,
-            env=self.environ, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            *command, env=self.environ, stderr=asyncio.subprocess.PIPE
+        )
         served = Served(process)
         try:
             rest = await served.until("  REST ")
@@ -248,3 +251,12 @@ async def test_over_tls_it_is_reached_by_who_trusts_its_certificate(world: World
         assert (await served.ask("GET", "/healthz", ssl=trusting)) == {"status": "ok"}
         with pytest.raises(aiohttp.ClientSSLError):
             await served.ask("GET", "/healthz")
+
+
+async def test_a_server_whose_engine_has_broken_ends_and_says_so(world: World, tmp_path: Path) -> None:
+    program = Path(__file__).with_name("failing_server.py")
+    async with world.started([sys.executable, program, world.path, tmp_path / "state"]) as served:
+        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "echo"})
+        said = await served.rest_of_it()
+        assert await served.process.wait() == 1
+        assert "the scheduler in this process has stopped: RuntimeError: a bug at" in said

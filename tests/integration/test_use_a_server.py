@@ -88,8 +88,10 @@ async def test_a_token_is_found_and_its_user_owns_the_job(
             await asyncio.to_thread(bob.detail, "hers")
         with pytest.raises(Forbidden, match="operate"):
             await asyncio.to_thread(bob.set_drained, "a", drained=True)
-        with pytest.raises(Forbidden, match="leave `user` out"):
+        with pytest.raises(Forbidden, match="leave the user out"):
             await asyncio.to_thread(bob.submit, [request(user="ann")])
+        with pytest.raises(Forbidden, match="leave the user out"):
+            await asyncio.to_thread(bob.plan, request(user="ann"))
         nobody = service_of(served.address)
         with pytest.raises(NotAuthenticated, match="No token was found in RAY_MULTICLUSTER_TOKEN and /"):
             await asyncio.to_thread(nobody.clusters)

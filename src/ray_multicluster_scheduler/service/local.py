@@ -282,6 +282,7 @@ class LocalService:
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+        self._check_users([request])
         named = self._with_content_names(request)
         return self._rooms.explainer.plan(named, snapshots=self._rooms.look())
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, RootModel
 from pydantic_core import CoreSchema
 
-from ray_multicluster_scheduler.errors import Forbidden
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.access import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import ClusterView, EventView, JobView, View
 
@@ -37,13 +36,8 @@ class JobBody(RootModel[dict[str, Any]]):
         return {**schema, "title": "JobRequest", "required": required}
 
     def request(self, caller: Caller) -> JobRequest:
-        """Return the request in the name of the caller, or of whom an operator names."""
+        """Return the request in the name of the caller; the service says who may name others."""
         user = self.root.get("user")
-        if user is not None and user != caller.user and not caller.may(Role.OPERATE):
-            raise Forbidden(
-                f"a job of yours belongs to {caller.user!r}; leave `user` out. To submit for others needs "
-                f"the role {Role.OPERATE.word!r}"
-            )
         return JobRequest(**{**self.root, "user": caller.user if user is None else user})
 
 
