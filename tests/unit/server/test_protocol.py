@@ -1,58 +1,86 @@
-"""What one turn of the loop writes is sent as one."""
+"""Requests without an end: a head or a body that does not come, or that does not stop."""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 
-from ray_multicluster_scheduler.server.protocol import MOST_HELD_BYTES, WrittenTogether
+import pytest
+from fastapi import FastAPI, Request
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.live_server import live
 
+from ray_multicluster_scheduler.server import body_limit, protocol
+from ray_multicluster_scheduler.server.body_limit import MOST_DEPTH, LimitedBody, depth
 
-class Transport:
-    """Notes what is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-        self.closed = False
-
-    def write(self, data: bytes) -> None:
-        self.sent.append(data)
-
-    def close(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_extra_info(self, name: str) -> str:
-        return f"the {name}"
+#: Far less than a test may take, and far more than an answer needs.
+SHORT_S = 1.0
 
 
-async def test_head_and_body_are_sent_as_one() -> None:
-    real = Transport()
-    transport = WrittenTogether(real, asyncio.get_running_loop())  # type: ignore[arg-type]
-    transport.write(b"head ")
-    transport.write(b"body")
-    assert real.sent == []
-    await asyncio.sleep(0)
-    transport.write(b"next")
-    await asyncio.sleep(0)
-    assert real.sent == [b"head body", b"next"]
-    assert transport.get_extra_info("peer") == "the peer"
+@pytest.fixture
+async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    monkeypatch.setattr(protocol, "HEAD_TIMEOUT_S", SHORT_S)
+    monkeypatch.setattr(body_limit, "BODY_TIMEOUT_S", SHORT_S)
+    app = FastAPI()
+    app.add_middleware(LimitedBody)
+
+    @app.post("/length")
+    async def length(request: Request) -> int:
+        return len(await request.body())
+
+    with live(app) as address:
+        yield int(address.rpartition(":")[2])
 
 
-async def test_much_is_sent_at_once_so_that_a_slow_reader_is_felt() -> None:
-    real = Transport()
-    transport = WrittenTogether(real, asyncio.get_running_loop())  # type: ignore[arg-type]
-    transport.write(b"x" * MOST_HELD_BYTES)
-    assert real.sent == []
-    transport.write(b"y")
-    assert [len(data) for data in real.sent] == [MOST_HELD_BYTES + 1]
+async def answers(port: int, *parts: bytes) -> bytes:
+    """Send something, and return all that comes back until the server closes or nothing more is asked."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+    try:
+        return await reader.readuntil(b"\r\n")
+    finally:
+        writer.close()
 
 
-async def test_what_is_left_is_sent_before_the_end_and_nothing_after_it() -> None:
-    real = Transport()
-    transport = WrittenTogether(real, asyncio.get_running_loop())  # type: ignore[arg-type]
-    transport.write(b"last")
-    transport.close()
-    transport.write(b"late")
-    await asyncio.sleep(0)
-    assert real.sent == [b"last"]
-    assert real.closed
+async def test_a_head_that_does_not_come_is_not_waited_for(port: int) -> None:
+    assert b" 408 " in await answers(port)
+    assert b" 408 " in await answers(port, b"POST /length HT")
+    assert b" 408 " in await answers(port, b"POST /length HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+
+
+async def test_a_head_that_does_not_stop_is_cut_off(port: int) -> None:
+    long = b"X-Long: " + b"y" * protocol.MOST_HEAD_BYTES
+    assert b" 431 " in await answers(port, b"POST /length HTTP/1.1\r\n", long)
+    whole = b"POST /length HTTP/1.1\r\nHost: x\r\n" + long + b"\r\n\r\n"
+    assert b" 431 " in await answers(port, whole)
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(port: int) -> None:
+    head = b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    assert b" 408 " in await answers(port, head, b"12345")
+
+
+async def test_a_body_without_a_length_is_cut_off_where_it_is_too_much(port: int) -> None:
+    head = b"POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    assert b" 413 " in await answers(port, head, *[chunk] * 17)
+
+
+async def test_a_connection_serves_one_request_after_the_other(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(3):
+        writer.write(b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345")
+        assert b" 200 " in await reader.readuntil(b"\r\n")
+        await reader.readuntil(b"\r\n\r\n5")
+        await asyncio.sleep(SHORT_S)  # idle for as long as a head may take
+    writer.close()
+
+
+@given(levels=st.integers(0, 2 * MOST_DEPTH), inside=st.text(alphabet='[]{}"\\x'), lists=st.booleans())
+def test_how_deep_json_is_does_not_depend_on_its_texts(levels: int, inside: str, lists: bool) -> None:
+    value: object = inside
+    for _ in range(levels):
+        value = [value] if lists else {inside: value}
+    assert (depth(json.dumps(value).encode()) > MOST_DEPTH) == (levels > MOST_DEPTH)
