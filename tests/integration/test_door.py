@@ -107,6 +107,8 @@ async def test_ray_s_pages_can_ask_for_the_mode_and_keep_a_token(served: Door) -
     assert cookie.startswith(f"{COOKIE}={good};")
     assert {"HttpOnly", "SameSite=strict", "Max-Age=2592000", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
+    entries = served.scheduler.service.admin.audit().entries
+    assert [each.outcome for each in entries if each.action == "login"] == ["refused: invalid token"]
 
 
 async def test_a_revoked_or_expired_token_is_refused(served: Door) -> None:
@@ -230,7 +232,8 @@ async def test_no_token_gets_into_logs_errors_or_what_is_stored_of_a_job(
     assert secret.encode() not in kept
 
 
-async def test_a_websocket_is_held_to_the_same_rules(served: Door) -> None:
+async def test_a_websocket_is_held_to_the_same_rules(served: Door, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     served.submit("ann", HERS)
     hers, his = served.token("ann", Role.READ), served.token("bob", Role.READ)
     tail = f"/api/jobs/{HERS}/logs/tail"
@@ -247,6 +250,8 @@ async def test_a_websocket_is_held_to_the_same_rules(served: Door) -> None:
     assert await code(hers, Host="evil.example") == 421
     assert await code(hers, Origin=own) == 101
     assert await code(None, Cookie=f"{COOKIE}={hers}") == 101
+    logged = [record.status for record in caplog.records if record.msg == "request"]
+    assert logged == [401, 403, 404, 403, 403, 421, 101, 101]
 
 
 async def test_browsers_change_nothing_by_ray_s_paths(served: Door) -> None:

@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.service.access import Caller, Role
 def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
     """Add the middleware; what is added after it sees requests before it, those that it refuses as well."""
     settings = scheduler.config.server
+    logins = app.state.refused_logins = RefusedLogins(scheduler.access, scheduler.clock)
     origins = (*settings.allowed_origins, *options.allowed_origins)
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(
@@ -28,7 +29,7 @@ def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
         ),
         always=not options.loopback,
         local=Caller(user=this_user(), role=Role.ADMIN),
-        logins=RefusedLogins(scheduler.access, scheduler.clock),
+        logins=logins,
     )
     if origins:  # before authentication: a browser asks beforehand, without credentials
         app.add_middleware(

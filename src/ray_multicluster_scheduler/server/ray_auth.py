@@ -9,10 +9,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from ray_multicluster_scheduler.server.auth import BEARER, COOKIE, INVALID, MISSING
+from ray_multicluster_scheduler.server.auth import BEARER, COOKIE, INVALID, MISSING, address_of
 from ray_multicluster_scheduler.server.callers import scheduler_of
 from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.server.ray_route import RayJSON
+from ray_multicluster_scheduler.server.refused_logins import RefusedLogins
 
 #: As Ray has it.
 COOKIE_S = 30 * 86400
@@ -42,6 +43,9 @@ def authenticate(request: Request) -> Response:
     credential = shown.removeprefix(BEARER)
     known = shown.startswith(BEARER) and scheduler_of(request).tokens.authenticate(credential)
     if not known:
+        logins, address = cast(RefusedLogins, request.app.state.refused_logins), address_of(request.scope)
+        if logins.count(address):
+            logins.record(address)
         return PlainTextResponse(INVALID, HTTPStatus.FORBIDDEN)
     answer = RayJSON({"status": "authenticated", "message": "Token is valid"})
     answer.set_cookie(

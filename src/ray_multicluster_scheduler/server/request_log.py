@@ -39,7 +39,7 @@ class RequestLog:
 
         async def sending(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
+            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 status = message["status"]
                 message = {
                     **message,
