@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import RAY_STATUS, TRANSITIONS
 from ray_multicluster_scheduler.policy import score
 from ray_multicluster_scheduler.policy.rules import PlanRules
+from ray_multicluster_scheduler.service.views import JobDetail
 
 STATES = DOCS / "job-states.md"
 PLACEMENT = DOCS / "placement.md"
@@ -29,6 +30,13 @@ def test_every_state_is_explained_with_rays_word_for_it() -> None:
     assert {code(row["state"]): code(row["Ray's word"]) for row in rows} == {
         state.value: word for state, word in RAY_STATUS.items()
     }
+
+
+def test_every_key_of_a_job_is_explained() -> None:
+    rows = table(STATES, "keys", "what they are")
+    assert sorted(key for row in rows for key in re.findall(r"`(\w+)`", row["keys"])) == sorted(
+        JobDetail.model_fields
+    )
 
 
 def test_every_arrow_has_its_sentence() -> None:

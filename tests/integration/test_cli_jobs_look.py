@@ -12,6 +12,7 @@ from tests.system import fake
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import JobSpec
+from ray_multicluster_scheduler.service.views import JobDetail, JobView
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc", "two"]
@@ -147,6 +148,9 @@ def test_status_is_one_line_with_the_reason(raymc: Commands) -> None:
     assert "exit code 4" in told.out
     row = raymc.json("status", "one")
     assert (row["state"], row["status"], row["cluster"]) == ("FAILED", "FAILED", "centos")
+    assert "exit code 4" in row["message"]
+    assert raymc.json("jobs") == [row]
+    assert set(row) == set(JobView.model_fields)
 
 
 def test_info_shows_everything_but_secrets(raymc: Commands) -> None:
@@ -179,6 +183,7 @@ def test_info_shows_everything_but_secrets(raymc: Commands) -> None:
         assert words in shown
     known = raymc.json("info", "one")
     assert known["exit_code"] == 2
+    assert set(known) == set(JobDetail.model_fields) - {"logs"}
     assert [attempt["cluster"] for attempt in known["attempts"]] == ["centos"]
     everything = [raymc.run(*c, *more).out for c in READERS for more in ([], ["--json"])]
     assert "correct-horse" not in "".join([shown, *everything])
