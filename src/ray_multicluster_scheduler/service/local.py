@@ -282,7 +282,7 @@ class LocalService:
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
-        self._check_users([request])
+        check_may_act_for(self._caller, {request.user})
         named = self._with_content_names(request)
         return self._rooms.explainer.plan(named, snapshots=self._rooms.look())
 
