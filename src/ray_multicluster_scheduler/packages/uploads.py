@@ -25,6 +25,8 @@ from ray_multicluster_scheduler.packages.store import NAME, PackageStore
 #: Names that Ray's clients make: from a directory's or an archive's content.
 ARCHIVE_NAME = re.compile(r"_ray_pkg_[0-9a-f]{16,40}\.(zip|tar\.gz|tar\.xz)", re.ASCII)
 LONGEST_NAME = 200
+#: The name that its content gives to a wheel is a little longer.
+LONGEST_FILE_NAME = 250
 #: What one user may have at once. The least recently used ones make room for new ones.
 MOST_PACKAGES = 1000
 MOST_BYTES = 20 * 2**30
@@ -70,7 +72,7 @@ class Uploads:
 
         The name of a content that the user has uploaded under another name means that content.
         """
-        if not NAME.fullmatch(name):
+        if len(name) > LONGEST_FILE_NAME or not NAME.fullmatch(name):
             return None
         note = _read(self._folder_of(user) / name) or next(
             (note for note in self._notes(user) if note.content == name), None

@@ -100,7 +100,17 @@ def test_names_of_rays_clients_are_taken(world: World, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("evil.txt", "a.zip", "../../etc/x.zip", "..", "", ".lock", "_ray_pkg_0123.zip", "not-a-wheel.whl"),
+        *(
+            "x" * 300 + ".zip",
+            "evil.txt",
+            "a.zip",
+            "../../etc/x.zip",
+            "..",
+            "",
+            ".lock",
+            "_ray_pkg_0123.zip",
+            "not-a-wheel.whl",
+        ),
         *(
             "_ray_pkg_0123456789abcdeg.zip",
             "_ray_pkg_0123456789abcdef.zip\n",
