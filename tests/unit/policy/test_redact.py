@@ -105,3 +105,9 @@ def test_no_secret_is_left(text: str, secrets: list[str]) -> None:
 def test_redacting_twice_is_redacting_once(text: str, user: str) -> None:
     once = redact_text(f"{text} https://{user}@host")
     assert redact_text(once) == once
+
+
+def test_a_very_long_word_is_read_once() -> None:
+    long = "x" * 500_000  # as long as a command may be; letter by letter it would take an hour
+    assert redact_text(f"echo {long}", ["secret"]) == f"echo {long}"
+    assert redact_text(f"{long}://user:word@host") == f"{long}://<redacted>@host"
