@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
@@ -21,6 +20,7 @@ from ray_multicluster_scheduler.client.administration import ServerAdministratio
 from ray_multicluster_scheduler.client.answers import parsed
 from ray_multicluster_scheduler.client.following import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.client.server_packages import ServerPackages
 from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
@@ -73,22 +73,6 @@ _SHOWN_AS_ASKED = (
 )
 #: A stream that ended so is taken up again.
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
-
-
-class ServerPackages:
-    """The packages that the server keeps."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def has(self, name: str) -> bool:
-        """Tell whether a package is kept."""
-        return self._transport.exists(Call(method="GET", path=_package(name)))
-
-    def put(self, name: str, content: Path) -> None:
-        """Keep a package file under a name that its content decides."""
-        kind = {"Content-Type": "application/octet-stream"}
-        self._transport.ask(Call(method="PUT", path=_package(name), body=content, headers=kind))
 
 
 class HttpService:
@@ -366,10 +350,6 @@ def _job(submission_id: str) -> str:
     if not SUBMISSION_ID.fullmatch(arguments.text("submission_id", submission_id, empty=True)):
         raise JobNotFound(submission_id)  # no job can have it, and a path may not
     return f"/jobs/{part(submission_id)}"
-
-
-def _package(name: str) -> str:
-    return f"/api/packages/gcs/{part(name)}"
 
 
 def _jobs(answer: Mapping[str, Any]) -> tuple[JobView, ...]:
