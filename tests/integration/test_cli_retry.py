@@ -7,6 +7,8 @@ from tests.integration.job_commands import Commands, commands, raymc
 from tests.system import fake
 
 from ray_multicluster_scheduler import __version__
+from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc"]
@@ -39,6 +41,19 @@ def test_one_job_is_repeated_with_its_log_and_without_waiting(raymc: Commands) -
     assert again.out.splitlines()[-1] == "hello"
     assert raymc.run("retry", "--no-wait", "one").out == "one.3\n"
     assert raymc.job("one.3").spec.own_name == "train"
+
+
+def test_a_preferred_cluster_that_is_gone_is_told_in_a_line(raymc: Commands) -> None:
+    with raymc.scheduler(start=True) as opened:
+        request = JobRequest(
+            submission_id="one", entrypoint="exit 3", user=this_user(), preferred_cluster="sentos"
+        )
+        opened.service.submit([request])
+        for _ in opened.service.changes(["one"], timeout_s=60, tick_s=1):
+            pass
+    again = raymc.run("retry", "--no-wait", "one")
+    assert again.out == "one.2\n"
+    assert "preferred_cluster 'sentos' is not configured; did you mean 'centos'?" in again.err
 
 
 def test_cancel_is_stop(raymc: Commands) -> None:

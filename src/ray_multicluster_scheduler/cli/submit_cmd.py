@@ -160,7 +160,7 @@ def hand_over(scheduler: Handle, accept: Accept, *, as_json: bool) -> None:
     leader, since = scheduler.service.leader(), SystemClock().now()
     if leader is None:
         scheduler.start()
-    accepted = accept()
+    accepted = _accepted(accept)
     interrupted = False
     if leader is None:
         try:
@@ -172,11 +172,19 @@ def hand_over(scheduler: Handle, accept: Accept, *, as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
+def _accepted(accept: Accept) -> Sequence[JobView]:
+    """Accept jobs, and say what their submitter should know."""
+    accepted = accept()
+    for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
+        say(sentence)
+    return accepted
+
+
 def wait_for(scheduler: Handle, ids: Sequence[str], accept: Accept) -> None:
     """Accept jobs under these ids and wait for them; one is shown with its log."""
     with stopping_on_interrupt(scheduler, ids):
         scheduler.start()
-        accepted = accept()
+        accepted = _accepted(accept)
         group = accepted[0].group
         named = f"Group {group} ({len(ids)} jobs)" if group else f"{len(ids)} jobs"
         what, it = (ids[0], "it") if len(ids) == 1 and not group else (named, "them")
