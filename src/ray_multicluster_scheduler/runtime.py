@@ -222,9 +222,6 @@ class Scheduler:
                 engine.change(lambda context: self._changed(context, former, fresh, furnished.config))
             with self._usable():
                 self.config, self._parts = fresh, furnished
-            caller = by or Caller(user=this_user())
-            entry = audit_entry(caller, "config reload", str(change), now=self.clock.now())
-            parts.store.access.record([entry])
             return change
 
     def _read_again(self, by: Caller) -> Config:
