@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.doors import DOORS, OVER_HTTP
 from tests.integration.raymc import Done, write_config
+from tests.live_server import live
 from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.cli.main import main
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import FakeRay
 
 T = TypeVar("T")
@@ -131,10 +134,44 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, *fakes: FakeRay) -> 
         yield Commands(folder, {ray.name: ray for ray in fakes}, loop)
 
 
+@contextlib.contextmanager
+def served(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the configuration of these commands, and tell them the address."""
+    scheduler = Scheduler.open(raymc.config)
+    scheduler.start()
+    try:
+        with live(create_app(scheduler)) as address:
+            monkeypatch.setenv("RAY_MULTICLUSTER_ADDRESS", address)
+            yield address
+    finally:
+        scheduler.stop()
+
+
 @pytest.fixture
 def raymc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
     """One fake cluster, `centos` with 4 CPUs, and the commands on it."""
     with commands(tmp_path, monkeypatch, fake("centos", 4)) as ready:
+        yield ready
+
+
+#: What cannot be the same where a server schedules, and why.
+ONLY_IN_PROCESS = {
+    "test_a_store_that_cannot_be_read_is_named": "a server's store is not its clients' to name",
+    "test_ctrl_c_before_the_job_is_accepted_leaves_an_older_one_of_that_id_alone": "it interrupts the store",
+    "test_stop_ends_running_and_waiting_jobs": "it wants one that runs; a server sends in its own time",
+}
+
+
+@pytest.fixture(params=DOORS)
+def raymc_both_ways(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Commands]:
+    """The same, in process and over HTTP. Import it `as raymc`."""
+    if request.param == OVER_HTTP and request.node.originalname in ONLY_IN_PROCESS:
+        pytest.skip(ONLY_IN_PROCESS[request.node.originalname])
+    with commands(tmp_path, monkeypatch, fake("centos", 4)) as ready, contextlib.ExitStack() as stack:
+        if request.param == OVER_HTTP:
+            stack.enter_context(served(ready, monkeypatch))
         yield ready
 
 

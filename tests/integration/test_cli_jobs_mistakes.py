@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc
+from tests.integration.job_commands import Commands, commands
+from tests.integration.job_commands import raymc_both_ways as raymc
 from tests.system import fake
 
 __all__ = ["raymc"]

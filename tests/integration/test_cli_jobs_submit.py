@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc, two
+from tests.integration.job_commands import Commands, commands, two
+from tests.integration.job_commands import raymc_both_ways as raymc
 from tests.system import fake
 
 from ray_multicluster_scheduler.model.job import Target

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc
+from tests.integration.job_commands import Commands, commands
+from tests.integration.job_commands import raymc_both_ways as raymc
 from tests.system import fake
 
 from ray_multicluster_scheduler import __version__

@@ -313,6 +313,7 @@ class _Other(BaseHTTPRequestHandler):
         ((404, "text/plain", b"404: Not Found"), "not of a Ray dashboard"),
         ((200, "text/html", b"<html>"), "not with JSON"),
         ((200, "application/json", b'{"clusters": [{"name": "a"}]}'), "same version on both sides"),
+        ((500, "text/plain", b"Internal Server Error"), "its log says why"),
         ((404, "application/json", b'{"error": {"type": "NotFound", "message": "Not Found"}}'), "status 404"),
     ],
 )

@@ -26,6 +26,7 @@ from ray_multicluster_scheduler.service.error_json import error_from
 from ray_multicluster_scheduler.version import VERSION
 
 T = TypeVar("T")
+_GATEWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,10 @@ def refused(server: ServerAddress, path: str, status: int, body: object) -> Sche
         return error
     if error is not None and status not in {404, 405}:
         return ServerBadAnswer(server.url, f"{error} (status {status})")
+    if status in _GATEWAY:
+        return ServerLost(server.url, f"a proxy in front of it cannot reach it (status {status})")
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ServerBadAnswer(server.url, f"it failed at {path} (status {status}); its log says why")
     return mistaken(server, f"it answers {path} with status {status}")
 
 

@@ -104,26 +104,28 @@ class Transport:
     def ask(self, call: Call, tries: Tries | None = None) -> Any:
         """Return the answer's JSON. Raises what the server's service raised, or a `ServerError`."""
         ends_at = time.monotonic() + PATIENCE_S
+        tries = tries or Tries()
         while True:
             answer = self._answer(call, tries)
             try:
                 return checked(self.server, call.path, answer)
-            except TooManyRequests:  # nothing was done, and the server says when there is room
-                if time.monotonic() + answer.retry_after_s > ends_at:
+            except (TooManyRequests, ServerLost) as error:  # there is no room now, or a proxy knows no server
+                lost = isinstance(error, ServerLost)
+                tries.answer_lost = tries.answer_lost or lost
+                if (lost and not call.repeatable) or time.monotonic() + answer.retry_after_s > ends_at:
                     raise
             time.sleep(answer.retry_after_s)
 
     def exists(self, call: Call) -> bool:
         """Tell whether there is something at this path."""
-        answer = self._answer(call)
+        answer = self._answer(call, Tries())
         if answer.status == http.HTTPStatus.NOT_FOUND:
             return False
         checked(self.server, call.path, answer)
         return True
 
-    def _answer(self, call: Call, tries: Tries | None = None) -> Answer:
+    def _answer(self, call: Call, tries: Tries) -> Answer:
         ends_at = time.monotonic() + PATIENCE_S
-        tries = tries or Tries()
         for pause_s in pauses():
             try:
                 return self._ask_once(call)
