@@ -55,7 +55,8 @@ class Admission:
 
     def _still_can(self, kind: _Kind, spec: JobSpec) -> bool:
         cluster, until = self._could.get(kind, (None, 0.0))
-        if cluster is None or self._clock.monotonic() < until:
+        _, environment = kind  # one that has just failed is refused at once
+        if cluster is None or (not environment and self._clock.monotonic() < until):
             return cluster is not None
         if not self._could_take(spec, self._views([cluster])[0]):
             return False
