@@ -402,5 +402,5 @@ async def test_a_closed_client_makes_no_calls(fake: FakeRay) -> None:
     api = HttpRayApi(fake.spec())
     await api.version()
     await api.close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(ClusterUnreachable, match="closed, and nothing was sent"):
         await api.version()

@@ -282,7 +282,7 @@ async def test_a_job_of_a_cluster_that_is_no_longer_configured_is_kept_and_can_b
         job = await system.until(job_id, JobState.UNREACHABLE)
         assert "clusters.yaml" in job.reason
         if stop:
-            without.jobs.stop([job_id])
+            without.service.stop([job_id])
             await system.until(job_id, JobState.STOPPED)
         await asyncio.to_thread(without.stop)
         system.scheduler = system.another_scheduler()

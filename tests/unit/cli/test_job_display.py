@@ -1,10 +1,19 @@
 """Ctrl-C while the terminal is being changed."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from ray_multicluster_scheduler.cli.job_display import uninterrupted
+
+
+@pytest.fixture(autouse=True)
+def _usual_handler() -> Iterator[None]:
+    """Begin with Python's own handler: a test before this one, with a loop of its own, may have left another."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_waits_until_the_terminal_is_in_order_and_comes_once() -> None:
