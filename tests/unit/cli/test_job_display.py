@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.cli.job_display import uninterrupted
 
 @pytest.fixture(autouse=True)
 def _usual_handler() -> Iterator[None]:
-    """Begin with Python's own handler: a test before this one, with a loop of its own, may have left another."""
+    """Begin with Python's own handler: a test before this one, with its own loop, may have left another."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
