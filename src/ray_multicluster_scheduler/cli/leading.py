@@ -47,14 +47,17 @@ def send_what_fits(scheduler: Handle, submission_ids: Sequence[str], *, since: f
         for jobs in scheduler.service.changes(submission_ids, timeout_s=LEAD_S + SEND_S, tick_s=LOOK_S):
             scheduler.check()
             unsent = [job for job in jobs.values() if job.state in NOT_SENT]
-            under_way = any(job.state is JobState.PLACED for job in unsent)
-            if not unsent or (not under_way and time.monotonic() > enough):
-                return
             # One speaks for all: the jobs of an array ask for the same.
-            if not under_way and _has_no_room(scheduler, unsent[0], since):
+            over = not unsent or time.monotonic() > enough or _has_no_room(scheduler, unsent[0], since)
+            # Read again: what has no room may have lost it to one that was placed since the jobs were told.
+            if over and not _are_being_sent(scheduler, submission_ids):
                 return
     except WaitTimeout:
         return
+
+
+def _are_being_sent(scheduler: Handle, submission_ids: Sequence[str]) -> bool:
+    return any(job.state is JobState.PLACED for job in scheduler.service.get_many(submission_ids).values())
 
 
 def _has_no_room(scheduler: Handle, job: JobView, since: float) -> bool:
