@@ -109,7 +109,7 @@ REFUSALS: dict[str, Callable[[Service], object]] = {
     "dependency": lambda service: service.submit([request(submission_id="d", depends_on=["nobody"])]),
     "environment": lambda service: service.submit([request(runtime_env={"conda": "a", "pipp": []})]),
     "too large": lambda service: service.submit([request(resource_requirements={"CPU": 10**6})]),
-    "path": lambda service: service.submit([request(runtime_env={"working_dir": "/root/.ssh"})]),
+    "path": lambda service: service.submit([request(runtime_env={"working_dir": "/home/ann/.ssh"})]),
     "surrogate": lambda service: service.submit([request(metadata={"a": "\ud800"})]),
     "nul": lambda service: service.find("a\0"),
 }

@@ -177,7 +177,7 @@ async def test_what_is_wrong_is_told_as_the_service_would_raise_it(rest: Rest) -
         ({}, "entrypoint is missing"),
         ({"entrypoint": ["python", "x.py"]}, "write 'python x.py'"),
         ({"entrypoint": "echo", "priorty": 1}, "did you mean 'priority'?"),
-        ({"entrypoint": "echo", "runtime_env": {"working_dir": "/root/.ssh"}}, "a path of the machine"),
+        ({"entrypoint": "echo", "runtime_env": {"working_dir": "/home/ann/.ssh"}}, "a path of the machine"),
         ({"entrypoint": "echo", "self": 1}, "a job has no option 'self'"),
         ({"entrypoint": "echo \ud800"}, "Unicode"),
     ],
