@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -18,6 +18,25 @@ from ray_multicluster_scheduler.service.views import ClusterView
 #: An engine that does not answer within this is measured by the lag of its loop, not by its queue.
 QUEUE_TIMEOUT_S = 5.0
 _OPEN = frozenset(JobState) - FINAL
+
+#: Name, meaning and value of what is told of each cluster as it stands.
+OF_EACH_CLUSTER: tuple[tuple[str, str, Callable[[ClusterView], float | None]], ...] = (
+    ("up", "1 if the cluster is healthy, else 0.", lambda it: it.health is Health.HEALTHY),
+    ("score", "0 (avoid) to 1 (answers always and fast), from recent probes.", lambda it: it.score),
+    ("drained", "1 if the cluster gets no new jobs because somebody said so, else 0.", lambda it: it.drained),
+    (
+        "throttled",
+        "1 if the cluster gets fewer jobs because jobs die there quickly, else 0.",
+        lambda it: it.throttle is not None,
+    ),
+    ("live_jobs", "Our jobs that hold a place on the cluster.", lambda it: it.live_jobs),
+    (
+        "live_jobs_limit",
+        "How many of our jobs the cluster may have at once (max_running_jobs).",
+        lambda it: it.max_running_jobs,
+    ),
+    ("latency_seconds", "How long the cluster took to answer lately.", lambda it: it.latency_s),
+)
 
 
 class WorldMetrics(Collector):
@@ -81,53 +100,16 @@ class WorldMetrics(Collector):
 
 
 def _clusters(clusters: Iterable[ClusterView], *, now: float) -> Iterator[GaugeMetricFamily]:
-    known = {(cluster.name,): cluster for cluster in clusters}
-
-    def each(name: str, says: str, values: Mapping[tuple[str, ...], float | None]) -> GaugeMetricFamily:
-        return _gauge(f"raymc_cluster_{name}", says, ("cluster",), values)
-
-    yield each(
-        "up",
-        "1 if the cluster is healthy, else 0.",
-        {name: cluster.health is Health.HEALTHY for name, cluster in known.items()},
-    )
-    yield each(
-        "score",
-        "0 (avoid) to 1 (answers always and fast), from recent probes.",
-        {name: cluster.score for name, cluster in known.items()},
-    )
-    yield each(
-        "drained",
-        "1 if the cluster gets no new jobs because somebody said so, else 0.",
-        {name: cluster.drained for name, cluster in known.items()},
-    )
-    yield each(
-        "throttled",
-        "1 if the cluster gets fewer jobs because jobs die there quickly, else 0.",
-        {name: cluster.throttle is not None for name, cluster in known.items()},
-    )
-    yield each(
-        "live_jobs",
-        "Our jobs that hold a place on the cluster.",
-        {name: cluster.live_jobs for name, cluster in known.items()},
-    )
-    yield each(
-        "live_jobs_limit",
-        "How many of our jobs the cluster may have at once (max_running_jobs).",
-        {name: cluster.max_running_jobs for name, cluster in known.items()},
-    )
-    yield each(
-        "latency_seconds",
-        "How long the cluster took to answer lately.",
-        {name: cluster.latency_s for name, cluster in known.items()},
-    )
-    yield each(
-        "snapshot_age_seconds",
+    known: Mapping[tuple[str, ...], ClusterView] = {(cluster.name,): cluster for cluster in clusters}
+    for name, says, value in OF_EACH_CLUSTER:
+        values = {named: value(cluster) for named, cluster in known.items()}
+        yield _gauge(f"raymc_cluster_{name}", says, ("cluster",), values)
+    seen_at = {named: cluster.observed_at for named, cluster in known.items()}
+    yield _gauge(
+        "raymc_cluster_snapshot_age_seconds",
         "How old the values of the cluster are.",
-        {
-            name: None if cluster.observed_at is None else max(0.0, now - cluster.observed_at)
-            for name, cluster in known.items()
-        },
+        ("cluster",),
+        {named: None if at is None else max(0.0, now - at) for named, at in seen_at.items()},
     )
     yield _resources("capacity", "What the cluster has.", {n: c.total for (n,), c in known.items()})
     yield _resources(

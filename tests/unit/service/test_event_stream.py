@@ -16,22 +16,10 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import hub as hub_module
 from ray_multicluster_scheduler.service.event_stream import event_stream
 from ray_multicluster_scheduler.service.hub import EventHub, Told
-from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+from ray_multicluster_scheduler.store import SqlStore
 
 S = JobState
 Stream = AsyncGenerator[tuple[Told, ...], None]
-
-
-@pytest.fixture
-def store() -> Iterator[SqlStore]:
-    opened = open_memory_store()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def leader(store: SqlStore) -> Leader:
-    return Leader(store)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.hub import LOOK_AT_ALL_S, EventHub
 from ray_multicluster_scheduler.service.subscription import Subscription
-from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+from ray_multicluster_scheduler.store import SqlStore
 
 S = JobState
 MANY = 2000
@@ -31,18 +31,6 @@ class Clock(SystemClock):
 
     def monotonic(self) -> float:
         return self.passed_s
-
-
-@pytest.fixture
-def store() -> Iterator[SqlStore]:
-    opened = open_memory_store()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def leader(store: SqlStore) -> Leader:
-    return Leader(store)
 
 
 @pytest.fixture
