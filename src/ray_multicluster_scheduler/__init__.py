@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         initialize_scheduler_environment,
     )
     from ray_multicluster_scheduler.client.jobs import (
+        delete_job,
         drain,
         explain,
         get_job_info,
@@ -49,6 +50,7 @@ __version__ = VERSION
 
 __all__ = [
     "cancel_task",
+    "delete_job",
     "drain",
     "explain",
     "explain_task",

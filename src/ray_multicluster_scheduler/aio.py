@@ -43,6 +43,7 @@ wait_for_all_jobs = waiting.wait_for_all_jobs_async
 explain = _in_thread(jobs.explain)
 plan_job = _in_thread(jobs.plan_job)
 retry_job = _in_thread(jobs.retry_job)
+delete_job = _in_thread(jobs.delete_job)
 drain = _in_thread(jobs.drain)
 undrain = _in_thread(jobs.undrain)
 submit_task = _in_thread(tasks.submit_task)

@@ -20,9 +20,10 @@ SECTIONS = {
     "Setting up": ["initialize_scheduler_environment", "get_unified_scheduler"],
     "Submitting": ["submit_job", "submit_jobs", "plan_job", "retry_job"],
     "Looking": ["get_job_status", "get_job_info", "list_jobs", "tail_job_logs", "explain"],
-    "Waiting and stopping": [
+    "Waiting, stopping, deleting": [
         "wait_for_all_jobs",
         "stop_job",
+        "delete_job",
         "graceful_shutdown_on_keyboard_interrupt",
     ],
     "Tasks and actors": [

@@ -35,6 +35,7 @@ VALUES = {
 NAMED: dict[str, tuple[dict[str, Any], int]] = {
     "POST /api/v1/jobs/stop": ({"json": {"submission_ids": [HERS]}}, 404),
     "POST /api/v1/jobs/retry": ({"json": {"submission_ids": [HERS]}}, 404),
+    "POST /api/v1/jobs/delete": ({"json": {"submission_ids": [HERS]}}, 404),
     "POST /api/v1/jobs/changes": ({"json": {"submission_ids": [HERS]}}, 404),
     "POST /api/v1/jobs/find-each": ({"json": {"words": [HERS]}}, 404),
     "POST /api/v1/jobs/get-many": ({"json": {"submission_ids": [HERS]}}, 200),

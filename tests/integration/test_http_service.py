@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
+    JobNotFound,
     SchedulerError,
     ServerBadAnswer,
     ServerLost,
@@ -96,6 +97,9 @@ REFUSALS: dict[str, Callable[[Service], object]] = {
     "find": lambda service: service.find("greeding"),
     "find_each": lambda service: service.find_each(["nobody"]),
     "stop": lambda service: service.stop(["nobody"]),
+    "delete": lambda service: service.delete(["taken", "nobody"]),
+    "delete of a job that waits": lambda service: service.delete(["taken", "waiting"]),
+    "delete without a list": lambda service: service.delete("taken"),
     "retry": lambda service: service.retry(["nobody"]),
     "retry of a success": lambda service: service.retry(["greeting"]),
     "events": lambda service: service.list_jobs(JobQuery(cursor="x")),
@@ -130,6 +134,8 @@ async def test_every_answer_is_that_of_the_service_itself(both: Both) -> None:
 async def test_every_refusal_is_that_of_the_service_itself(both: Both) -> None:
     await both.run("echo hello", job_id="greeting")
     await both.run("echo hello", submission_id="taken")
+    long = await asyncio.to_thread(both.http.submit, [request("sleep 600", submission_id="long")])
+    await asyncio.to_thread(both.http.submit, [request(submission_id="waiting", depends_on=["long"])])
     for what, ask in REFUSALS.items():
         told = []
         for service in (both.local, both.http):
@@ -140,6 +146,7 @@ async def test_every_refusal_is_that_of_the_service_itself(both: Both) -> None:
         assert type(there) is type(here), (what, there)
         assert str(there) == str(here), what
         assert vars(there) == vars(here), what
+    await asyncio.to_thread(both.http.stop, [job.submission_id for job in long])
 
 
 async def test_a_plan_and_a_change_are_those_of_the_service_itself(both: Both) -> None:
@@ -241,6 +248,24 @@ async def test_a_taken_id_stays_taken_when_an_answer_was_lost(both: Both) -> Non
     both.cable.lose_answers(1)
     with pytest.raises(DuplicateSubmission):
         await asyncio.to_thread(both.http.submit, [request("echo hi", submission_id="mine")])
+
+
+async def test_a_deletion_whose_answer_is_lost_is_repeated_and_is_done(both: Both) -> None:
+    name = await both.run(submission_id="mine")
+    both.cable.lose_answers(1)
+    await asyncio.to_thread(both.http.delete, [name])
+    assert both.cable.lost == 1
+    assert await asyncio.to_thread(both.local.get_many, [name]) == {}
+    with pytest.raises(JobNotFound):
+        await asyncio.to_thread(both.http.delete, [name])
+
+
+async def test_what_is_only_partly_unknown_is_not_taken_for_deleted(both: Both) -> None:
+    name = await both.run(submission_id="mine")
+    both.cable.lose_answers(1)
+    with pytest.raises(JobNotFound, match="nobody"):
+        await asyncio.to_thread(both.http.delete, [name, "nobody"])
+    assert name in await asyncio.to_thread(both.local.get_many, [name])
 
 
 async def test_what_would_be_done_twice_is_not_repeated_when_its_answer_is_lost(both: Both) -> None:

@@ -122,6 +122,19 @@ async def test_jobs_submitted_together_are_all_or_none(clusters: dict[str, FakeR
     assert [row["submission_id"] for row in await aio.list_jobs(group="g")] == ids[:1]
 
 
+async def test_a_job_that_has_ended_is_deleted_and_its_id_is_free_again(clusters: dict[str, FakeRay]) -> None:
+    job_id = await aio.submit_job("sleep 600", submission_id="one", job_id="nightly")
+    with pytest.raises(ValueError, match="can be deleted when it has ended; stop it first"):
+        await aio.delete_job(job_id)
+    assert await aio.stop_job(job_id) is True
+    await aio.delete_job("nightly")
+    assert await aio.get_job_status(job_id) == "UNKNOWN"
+    assert not any("one" in ray.cluster.jobs for ray in clusters.values())
+    with pytest.raises(LookupError):
+        await aio.delete_job(job_id)
+    assert await aio.submit_job("echo", submission_id="one") == "one"
+
+
 async def test_an_argument_that_does_not_exist_is_named(clusters: dict[str, FakeRay]) -> None:
     with pytest.raises(InvalidRequest, match="prioritty"):
         await aio.submit_jobs([{"entrypoint": "echo", "prioritty": 3}])

@@ -135,6 +135,26 @@ async def test_jobs_are_stopped_and_run_again(rest: Rest) -> None:
     await rest.ask("POST", "/jobs/stop", json={"submission_ids": [again["jobs"][0]["submission_id"]]})
 
 
+async def test_jobs_that_have_ended_are_deleted_and_their_ids_are_free_again(rest: Rest) -> None:
+    ended = [(await rest.submit(submission_id=name))["submission_id"] for name in ("one", "two", "three")]
+    await rest.system.finished(*ended)
+    await rest.submit("sleep 600", submission_id="long")
+    refused = await rest.ask("DELETE", "/jobs/long", status=422)
+    assert refused["error"]["type"] == "InvalidRequest"
+    assert refused["error"]["message"].endswith("can be deleted when it has ended; stop it first")
+    unknown = await rest.ask("DELETE", "/jobs/nobody", status=404)
+    assert unknown["error"]["type"] == "JobNotFound"
+    all_or_none = {"submission_ids": ["two", "long"]}
+    await rest.ask("POST", "/jobs/delete", status=422, json=all_or_none)
+    assert await rest.ask("DELETE", "/jobs/one") == {"deleted": ["one"]}
+    some = await rest.ask("POST", "/jobs/delete", json={"submission_ids": ["two", "three", "two"]})
+    assert some == {"deleted": ["two", "three"]}
+    assert rest.service.get_many(ended) == {}
+    assert not any({*ended} & {*ray.cluster.jobs} for ray in rest.system.ray.values())
+    await rest.submit(submission_id="one")
+    await rest.ask("POST", "/jobs/stop", json={"submission_ids": ["long"]})
+
+
 async def test_clusters_leader_plan_and_drain_are_those_of_the_service(rest: Rest) -> None:
     await rest.system.finished((await rest.submit())["submission_id"])
     told = await rest.ask("POST", "/clusters/a/drain", json={"reason": "disks"})

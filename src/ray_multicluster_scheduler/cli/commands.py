@@ -81,6 +81,11 @@ class Commands(LazyGroup):
             panel=_JOBS,
             about="Run jobs again that have failed or were stopped, as new jobs with the same options.",
         ),
+        "delete": Entry(
+            where="delete_cmd:delete",
+            panel=_JOBS,
+            about="Forget jobs that have ended, with their logs, here and on their clusters.",
+        ),
         "prune": Entry(
             where="prune_cmd:prune",
             panel=_JOBS,

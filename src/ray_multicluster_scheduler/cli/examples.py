@@ -25,6 +25,7 @@ raymc stop --all-mine --yes""",
     "retry": """\
 raymc retry sub_2f1c66a0b3d1
 raymc retry nightly --no-wait""",
+    "delete": "raymc delete sub_2f1c66a0b3d1",
     "drain": 'raymc drain mac --reason "new disks"',
     "up": "raymc local up --names centos,mac --cpus 4,2",
 }

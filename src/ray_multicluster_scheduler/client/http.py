@@ -135,6 +135,17 @@ class HttpService:
         why = arguments.text("reason", reason)
         return self._ask(_jobs, _post("/jobs/stop", {"submission_ids": words, "reason": why}))
 
+    def delete(self, submission_ids: Sequence[str]) -> None:
+        """Forget ended jobs, all or none, here and on their clusters; their ids are free again."""
+        words = arguments.words("submission_ids", submission_ids)
+        tries = Tries()
+        try:
+            self._transport.ask(_post("/jobs/delete", {"submission_ids": words}), tries)
+        except JobNotFound:
+            # All are gone, which a try before this one may have done: its answer was lost.
+            if not tries.answer_lost or self.get_many(words):
+                raise
+
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
         return self._ask(_jobs, _get("/jobs/find", word=arguments.text("id", word)))

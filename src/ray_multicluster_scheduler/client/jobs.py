@@ -161,6 +161,17 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     return job.state is JobState.STOPPED
 
 
+def delete_job(submission_id: str) -> None:
+    """Forget a job that has ended, with its log, here and on its clusters; its submission id is free again.
+
+    Raises:
+        LookupError: No job has this id.
+        ValueError: It has not ended, or another job waits for it: stop that one first.
+    """
+    service = working_scheduler().service
+    service.delete([one_job(service, submission_id).submission_id])
+
+
 def list_jobs(
     *,
     states: Sequence[str] | None = None,

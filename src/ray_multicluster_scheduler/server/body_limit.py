@@ -16,7 +16,8 @@ MOST_BODY_BYTES = 2**20
 #: Lists of jobs and of ids.
 MOST_LIST_BYTES = 16 * 2**20
 LISTS = frozenset(
-    f"/api/v1/jobs/{word}" for word in ("batch", "find-each", "get-many", "stop", "retry", "changes")
+    f"/api/v1/jobs/{word}"
+    for word in ("batch", "find-each", "get-many", "stop", "retry", "delete", "changes")
 )
 #: Files: their routes read them piece by piece, with limits of their own.
 FILES = "/api/packages/"

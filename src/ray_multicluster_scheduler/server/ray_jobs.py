@@ -6,6 +6,7 @@ Reads come from the store. What no client depends on is better said than by Ray:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from ray_multicluster_scheduler.errors import DuplicateSubmission, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.callers import allowed, caller_of
+from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
 from ray_multicluster_scheduler.server.ray_details import job_details
 from ray_multicluster_scheduler.server.ray_route import (
     RayJSON,
@@ -84,8 +86,12 @@ def get_job(submission_id: str, request: Request, service: Reader) -> Response:
 
 
 @router.delete("/api/jobs/{submission_id}")
-def delete_job(submission_id: str, service: Submitter) -> Response:
+async def delete_job(submission_id: str, request: Request, service: Submitter) -> Response:
     """Forget a job that has ended; its id is free again."""
+    return await in_cluster_thread(request, partial(_deleted, service, submission_id))
+
+
+def _deleted(service: LocalService, submission_id: str) -> Response:
     job = found(service, submission_id)
     if not job.final:
         return refusal(

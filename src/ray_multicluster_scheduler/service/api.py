@@ -50,6 +50,9 @@ class Service(Protocol):
     def stop(self, submission_ids: Sequence[str], *, reason: str = ...) -> tuple[JobView, ...]:
         """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
 
+    def delete(self, submission_ids: Sequence[str]) -> None:
+        """Forget ended jobs, all or none, here and on their clusters; their ids are free again."""
+
     # ---- jobs: look
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""

@@ -101,6 +101,12 @@ class JobList(View):
     jobs: tuple[JobView, ...]
 
 
+class Deleted(View):
+    """The jobs that are forgotten now."""
+
+    deleted: tuple[str, ...]
+
+
 class JobsById(View):
     """The known ones among the jobs that were asked for."""
 

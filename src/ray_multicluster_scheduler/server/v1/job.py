@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from anyio import to_thread
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.access import Role
 from ray_multicluster_scheduler.service.local import LocalService
@@ -18,15 +18,20 @@ from ray_multicluster_scheduler.service.views import Explanation, JobDetail
 
 router = APIRouter(prefix="/api/v1/jobs/{submission_id}", tags=["one job"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
+Submitting = Annotated[LocalService, Depends(allowed(Role.SUBMIT))]
 
 
 @router.get("", summary="All that is known of a job")
 async def detail(service: Reading, connection: HTTPConnection, submission_id: str) -> JobDetail:
     """Return a job with its attempts and the log so far."""
-    # The log may have to come from a cluster, and one that is slow must not take the threads of the others.
-    return await to_thread.run_sync(
-        partial(service.detail, submission_id), limiter=connection.app.state.cluster_threads
-    )
+    return await in_cluster_thread(connection, partial(service.detail, submission_id))
+
+
+@router.delete("", summary="Delete a job that has ended")
+async def delete(service: Submitting, connection: HTTPConnection, submission_id: str) -> bodies.Deleted:
+    """Forget a job with its log, here and on its clusters; its id is free again."""
+    await in_cluster_thread(connection, partial(service.delete, [submission_id]))
+    return bodies.Deleted(deleted=(submission_id,))
 
 
 @router.get("/events", summary="What has happened to a job")
@@ -50,9 +55,7 @@ async def logs(
     ] = None,
 ) -> bodies.Log:
     """Return the log of an attempt, from its cluster while it runs."""
-    found = await to_thread.run_sync(
-        partial(service.log, submission_id, attempt), limiter=connection.app.state.cluster_threads
-    )
+    found = await in_cluster_thread(connection, partial(service.log, submission_id, attempt))
     return bodies.Log(logs=found)
 
 

@@ -1,7 +1,8 @@
-"""Jobs: submit, find, list, stop, run again."""
+"""Jobs: submit, find, list, stop, run again, delete."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -9,6 +10,7 @@ from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.callers import allowed, caller_of
+from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.access import Role
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
@@ -115,6 +117,15 @@ def stop(service: Submitting, given: bodies.Stop) -> bodies.JobList:
 def retry(service: Submitting, given: bodies.SubmissionIds) -> bodies.JobList:
     """Accept new jobs that do the same as those of these that have failed or were stopped."""
     return bodies.JobList(jobs=service.retry(given.submission_ids))
+
+
+@router.post("/jobs/delete", summary="Delete jobs that have ended, all or none")
+async def delete(
+    service: Submitting, connection: HTTPConnection, given: bodies.SubmissionIds
+) -> bodies.Deleted:
+    """Forget jobs with their logs, here and on their clusters; their ids are free again."""
+    await in_cluster_thread(connection, partial(service.delete, given.submission_ids))
+    return bodies.Deleted(deleted=tuple(dict.fromkeys(given.submission_ids)))
 
 
 @router.get("/counts", summary="Count jobs by state")
