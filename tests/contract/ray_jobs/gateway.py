@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,6 +16,7 @@ from tests.system import System
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_unknown, ray_version
 from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.service.access import Caller, Role
 from ray_multicluster_scheduler.testing import FakeRay
 
@@ -41,6 +43,7 @@ def several_users(scheduler: Scheduler) -> FastAPI:
     """Return the routes for Ray's clients, and nothing else of the server."""
     app = FastAPI()
     app.state.scheduler = scheduler
+    app.state.cluster_threads = CapacityLimiter(ServerOptions().cluster_threads)
     for module in (ray_version, ray_packages, ray_jobs, ray_logs, ray_unknown):
         app.include_router(module.router)
     app.add_middleware(Recognise)
