@@ -1,7 +1,8 @@
-"""The real clock, and one that does not jump; tests pass their own."""
+"""The real clock, one that does not jump, and jitter for pauses; tests pass their own."""
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from functools import lru_cache
@@ -13,6 +14,9 @@ from ray_multicluster_scheduler.ports import Clock
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: Goes on while the machine sleeps, where there is such a clock.
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+#: Returns numbers from 0 to 1, for pauses that many processes must not make in step. From a generator of our
+#: own: a program that seeds Python's gets the numbers that it expects, whatever our threads do meanwhile.
+jitter = random.Random().random  # noqa: S311 - no secret
 
 
 class SystemClock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import random
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.clock import SystemClock, jitter
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import state_dir
@@ -244,7 +243,7 @@ class Scheduler:
             spec.name: context.apis[spec.name] if spec in same else self._open_api(spec, fresh.settings)
             for spec in fresh.clusters
         }
-        watch = ClusterWatch(apis, clock=self.clock, settings=fresh.settings, jitter=random.random)
+        watch = ClusterWatch(apis, clock=self.clock, settings=fresh.settings, jitter=jitter)
         return replace(context, config=packed, apis=apis, watch=watch)
 
     def check(self) -> None:
@@ -383,9 +382,9 @@ class Scheduler:
             store=parts.store,
             packages=parts.packages,
             apis=apis,
-            watch=ClusterWatch(apis, clock=self.clock, settings=settings, jitter=random.random),
+            watch=ClusterWatch(apis, clock=self.clock, settings=settings, jitter=jitter),
             clock=self.clock,
-            jitter=random.random,
+            jitter=jitter,
             offload=Offload(),
             crash_point=self._crash_point,
         )

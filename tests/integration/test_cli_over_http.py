@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,7 +111,11 @@ def test_clusters_are_shown_as_the_server_sees_them(
 ) -> None:
     remote.no_wait("--submission-id", "long", "--cpus", "3", "--", "sleep 600")
     assert "gets no new jobs" in remote.run("drain", "mac", "--reason", "tea").out
-    rows = {row["name"]: row for row in remote.json("clusters")}
+    for _ in range(200):  # the server sends the job in its own time
+        rows = {row["name"]: row for row in remote.json("clusters")}
+        if any(row["live_jobs"] for row in rows.values()):
+            break
+        time.sleep(0.05)
     assert (rows["mac"]["drained"], rows["mac"]["drain_reason"]) == (True, "tea")
     assert sum(row["live_jobs"] for row in rows.values()) == 1
     for name, value in screen(140).items():

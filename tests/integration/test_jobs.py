@@ -1,6 +1,7 @@
 """Jobs from submit to end, over fake clusters: placement, environments, order, dependencies, stops."""
 
 import asyncio
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,15 @@ async def test_a_job_runs_and_its_story_is_told(tmp_path: Path) -> None:
         assert info.cluster == "a"
         assert "hello" in (info.logs or "")
         assert info.runtime_env["env_vars"]["RAY_MULTICLUSTER_CLUSTER"] == "a"
+
+
+async def test_a_program_that_seeds_its_random_numbers_gets_them(tmp_path: Path) -> None:
+    random.seed(7)
+    seeded = random.getstate()
+    async with System(tmp_path, fake("a"), fake("b")) as system:
+        job_id = await system.submit("echo hello")
+        await system.until(job_id, JobState.SUCCEEDED)
+    assert random.getstate() == seeded
 
 
 async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-import random
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import SchedulerError
@@ -87,7 +87,7 @@ class Scout:
             spec.name: open_state_api(spec, self._environ, request_timeout_s=settings.request_timeout_s)
             for spec in self._config.clusters
         }
-        watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=random.random)
+        watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=jitter)
         running = _Running(asyncio.get_running_loop(), apis, watch)
         ready.set_result(running)
         following = asyncio.create_task(self._follow(running))

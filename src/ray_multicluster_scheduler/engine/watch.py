@@ -58,7 +58,7 @@ class _Watched:
 class ClusterWatch:
     """Keeps a fresh `ClusterSnapshot` of every cluster in `apis`; the caller opens and closes the apis.
 
-    `jitter` returns numbers from 0 to 1 (such as `random.random`): it keeps many clusters from being
+    `jitter` returns numbers from 0 to 1 (such as `clock.jitter`): it keeps many clusters from being
     probed in the same instant. With `lists_jobs` each probe also lists the jobs that run, if there is time.
     """
 

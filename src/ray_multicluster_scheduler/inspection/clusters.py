@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
@@ -99,9 +99,7 @@ async def looking(
     """Open all clusters of a configuration, and close them again."""
     apis = open_apis()
     try:
-        watch = ClusterWatch(
-            apis, clock=clock, settings=config.settings, jitter=random.random, lists_jobs=True
-        )
+        watch = ClusterWatch(apis, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True)
         yield ClusterLook(config, watch, clock, read_books)
     finally:
         await asyncio.gather(*(api.close() for api in apis.values()))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
+from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.installed import ray_version
 from ray_multicluster_scheduler.engine.doctor import examine
@@ -40,7 +40,7 @@ async def _examine(
         api=api,
         anonymous=anonymous,
         watch=ClusterWatch(
-            {spec.name: api}, clock=clock, settings=config.settings, jitter=random.random, lists_jobs=True
+            {spec.name: api}, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True
         ),
         token_set=bool(spec.auth_token_env and environ.get(spec.auth_token_env)),
         ours=Versions(ray=ray_version(), python=platform.python_version()),

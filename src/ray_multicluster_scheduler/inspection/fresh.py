@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.inspection.apart import OpenApis, begin_apart
@@ -46,9 +46,7 @@ class FreshLook:
 
     async def _look(self, apis: Mapping[str, RayApi]) -> Snapshots:
         settings = self._config.settings
-        watch = ClusterWatch(
-            apis, clock=self._clock, settings=settings, jitter=random.random, lists_jobs=True
-        )
+        watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True)
         await watch.first_look()
         start_limit = first_pace(settings.max_starts_in_flight).starts
         return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import Depends
 from packaging.version import InvalidVersion, Version
 from starlette.requests import Request
@@ -33,13 +34,14 @@ router = ray_router()
 
 
 @router.api_route("/api/version", methods=["GET", "HEAD"])
-def version(request: Request, service: _Reader) -> Response:
-    """Tell the installed Ray's version: clients compare it with what they need."""
+async def version(request: Request, service: _Reader) -> Response:
+    """Tell the installed Ray's version: clients compare it with what they need, before each submission."""
     installed = installed_ray()
+    newest = installed.get("version") or await to_thread.run_sync(_newest_on_clusters, service)
     return RayJSON(
         {
             "version": API_VERSION,
-            "ray_version": installed.get("version") or _newest_on_clusters(service),
+            "ray_version": newest,
             "ray_commit": installed.get("commit") or "0" * 40,
             "session_name": f"session_{scheduler_of(request).store.store_id}",
         }

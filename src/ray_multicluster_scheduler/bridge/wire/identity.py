@@ -76,7 +76,7 @@ def one_at_a_time(address: str) -> Iterator[None]:
                 gate.bind(("127.0.0.1", GATE))
                 gate.listen(1)
                 break
-            time.sleep(0.05 + 0.1 * random.random())  # noqa: S311 - no secret
+            time.sleep(0.05 + 0.1 * random.Random().random())  # noqa: S311 - no secret; not the program's generator
         yield
 
 

@@ -36,4 +36,4 @@ def insist(
             wrong += isinstance(problem, WrongCluster)
             if BAD_ENVIRONMENT in str(problem) or wrong >= WRONG_TRIES or time.monotonic() >= ends_at:
                 raise
-            time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
+            time.sleep(pause_s * (0.5 + random.Random().random()))  # noqa: S311 - no secret; not the program's generator
