@@ -45,6 +45,7 @@ from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.local import LocalService, Rooms
+from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.uploaded import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
@@ -350,6 +351,7 @@ class Scheduler:
             ),
             uploads=Uploads(self.directory / "uploads", packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
+            tails=Tails(self.begin, hub, store),
             tokens=tokens,
         )
         return Parts(

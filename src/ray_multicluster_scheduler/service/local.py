@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
-from ray_multicluster_scheduler.service import arguments, tail
+from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.access import Caller, audit_entry, check_may_act_for
 from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.delete import delete
@@ -45,6 +45,7 @@ from ray_multicluster_scheduler.service.showing import (
     show_leader,
     warnings_of,
 )
+from ray_multicluster_scheduler.service.tail import Reach, Tails
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.uploaded import UploadedPackages
 from ray_multicluster_scheduler.service.views import (
@@ -80,7 +81,8 @@ class Rooms:
     #: What callers of other processes have uploaded.
     uploads: Uploads
     #: Runs a coroutine that talks to clusters.
-    reach: tail.Reach
+    reach: Reach
+    tails: Tails
     tokens: Tokens
 
 
@@ -246,13 +248,12 @@ class LocalService:
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
         self._check_visible([submission_id])
-        return tail.tail(self._rooms.reach, self._rooms.hub, self._store, submission_id)
+        return self._rooms.tails.tail(submission_id)
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
         """Yield the same for asyncio, where no thread waits."""
         await asyncio.to_thread(self._check_visible, [submission_id])
-        pieces = tail.tail_async(self._rooms.reach, self._rooms.hub, self._store, submission_id)
-        async with aclosing(pieces):
+        async with aclosing(self._rooms.tails.tail_async(submission_id)) as pieces:
             async for piece in pieces:
                 yield piece
 

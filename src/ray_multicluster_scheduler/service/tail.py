@@ -6,7 +6,7 @@ import asyncio
 import queue
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from ray_multicluster_scheduler.errors import ClusterError, JobNotFound
@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore, RayApi
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import LogPipe
+from ray_multicluster_scheduler.service.shared_log import SharedLogs
 
 #: Before a tail that broke off is taken up again.
 PAUSE_S = 0.5
@@ -31,52 +32,69 @@ def next_attempt(number: int) -> str:
     return f"\n--- attempt {number} is over; attempt {number + 1} follows ---\n"
 
 
-def tail(reach: Reach, hub: EventHub, store: JobStore, submission_id: str) -> Iterator[str]:
-    """Yield the log of a job in pieces as it grows; ends only when the job has ended."""
-    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    pipe = LogPipe(pieces.put)
-    running = reach(lambda apis: _Follower(submission_id, store, apis, pipe).run(hub))
-    running.add_done_callback(lambda _: pieces.put(None))
-    try:
-        while (piece := pieces.get()) is not None:
-            pipe.taken(piece)
-            yield piece
-        running.result()
-    finally:
-        running.cancel()
+class Tails:
+    """Follows logs for any number of readers; those of one log share a connection to its cluster."""
 
+    def __init__(self, reach: Reach, hub: EventHub, store: JobStore) -> None:
+        self._reach = reach
+        self._hub = hub
+        self._store = store
+        self._logs = SharedLogs()
 
-async def tail_async(
-    reach: Reach, hub: EventHub, store: JobStore, submission_id: str
-) -> AsyncGenerator[str, None]:
-    """Yield the same for asyncio, where no thread waits."""
-    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+    def tail(self, submission_id: str) -> Iterator[str]:
+        """Yield the log of a job in pieces as it grows; ends only when the job has ended."""
+        pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        pipe = LogPipe(pieces.put)
+        running = self._follow(submission_id, pipe)
+        running.add_done_callback(lambda _: pieces.put(None))
+        try:
+            while (piece := pieces.get()) is not None:
+                pipe.taken(piece)
+                yield piece
+            running.result()
+        finally:
+            running.cancel()
 
-    def put(piece: str | None) -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
-            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+    async def tail_async(self, submission_id: str) -> AsyncGenerator[str, None]:
+        """Yield the same for asyncio, where no thread waits."""
+        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
-    pipe = LogPipe(put)
-    running = reach(lambda apis: _Follower(submission_id, store, apis, pipe).run(hub))
-    running.add_done_callback(lambda _: put(None))
-    try:
-        while (piece := await pieces.get()) is not None:
-            pipe.taken(piece)
-            yield piece
-        running.result()
-    finally:
-        running.cancel()
+        def put(piece: str | None) -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        pipe = LogPipe(put)
+        running = self._follow(submission_id, pipe)
+        running.add_done_callback(lambda _: put(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                pipe.taken(piece)
+                yield piece
+            running.result()
+        finally:
+            running.cancel()
+
+    def _follow(self, submission_id: str, pipe: LogPipe) -> Future[None]:
+        return self._reach(
+            lambda apis: _Follower(submission_id, self._store, apis, self._logs, pipe).run(self._hub)
+        )
 
 
 class _Follower:
     """Puts the pieces of one job's log out, each once."""
 
     def __init__(
-        self, submission_id: str, store: JobStore, apis: Mapping[str, RayApi], pipe: LogPipe
+        self,
+        submission_id: str,
+        store: JobStore,
+        apis: Mapping[str, RayApi],
+        logs: SharedLogs,
+        pipe: LogPipe,
     ) -> None:
         self._submission_id = submission_id
         self._store = store
         self._apis = apis
+        self._logs = logs
         self._pipe = pipe
         self._attempt = 0
         #: Characters and bytes of the current attempt's log that were put out.
@@ -127,14 +145,12 @@ class _Follower:
         """Read the log as it grows, again and again from where it broke off, until cancelled."""
         assert job.remote_id is not None
         while True:
-            passed = 0
             api = self._api_of(job)  # another one when clusters.yaml has changed
-            with suppress(ClusterError):  # the job's state tells what is going on
-                async for piece in api.tail_job_logs(job.remote_id) if api is not None else _nothing():
-                    fresh = piece[max(0, self._offset - passed) :]
-                    passed += len(piece)
-                    self._out(fresh)
-                    await self._pipe.room()
+            if api is not None:
+                async with aclosing(self._logs.pieces(api, job.remote_id, self._offset)) as pieces:
+                    async for piece in pieces:
+                        self._out(piece)
+                        await self._pipe.room()
             await asyncio.sleep(PAUSE_S)
 
     async def _turn_to(self, job: Job) -> None:
@@ -183,8 +199,3 @@ class _Follower:
             self._offset += len(piece)
             self._bytes += len(piece.encode(errors="replace"))
             self._pipe.put(piece)
-
-
-async def _nothing() -> AsyncGenerator[str, None]:
-    return
-    yield ""

@@ -81,6 +81,8 @@ class FakeRay(Faults):
         self.autoscaler_v2 = autoscaler_v2
         #: How often each route was asked, such as `GET /api/jobs/{id}`.
         self.calls: Counter[str] = Counter()
+        #: How many requests of each route are being answered now.
+        self.open_calls: Counter[str] = Counter()
         self._port = 0
         self._server: web.AppRunner | None = None
 
@@ -200,15 +202,20 @@ class FakeRay(Faults):
     def _middleware(self) -> Callable[..., Any]:
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-            self._count(request)
-            return await self.apply(request, lambda asked: self._answer(asked, handler))
+            route = self._route(request)
+            self.calls[route] += 1
+            self.open_calls[route] += 1
+            try:
+                return await self.apply(request, lambda asked: self._answer(asked, handler))
+            finally:
+                self.open_calls[route] -= 1
 
         return middleware
 
-    def _count(self, request: web.Request) -> None:
+    def _route(self, request: web.Request) -> str:
         resource = request.match_info.route.resource
         path = request.path if resource is None else resource.canonical
-        self.calls[f"{request.method} {path}"] += 1
+        return f"{request.method} {path}"
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization")

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import MOST_CHARS, LogPipe
-from ray_multicluster_scheduler.service.tail import Reach, tail, tail_async
+from ray_multicluster_scheduler.service.tail import Reach, Tails
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 
 S = JobState
@@ -83,7 +83,7 @@ async def test_a_slow_reader_makes_the_cluster_wait_and_misses_nothing(
 ) -> None:
     leader, cluster = Leader(store), Chatty()
     leader.add("job", S.RUNNING)
-    async with aclosing(tail_async(reaching(cluster), hub, store, "job")) as pieces:
+    async with aclosing(Tails(reaching(cluster), hub, store).tail_async("job")) as pieces:
         assert int(await anext(pieces)) == 1
         held = await stands_still(cluster)
         assert held * PIECE <= MOST_CHARS + 2 * PIECE
@@ -95,7 +95,7 @@ async def test_a_slow_reader_makes_the_cluster_wait_and_misses_nothing(
 async def test_a_job_that_ends_while_its_reader_is_slow_ends_the_tail(store: SqlStore, hub: EventHub) -> None:
     leader, cluster = Leader(store), Chatty()
     leader.add("job", S.RUNNING)
-    async with aclosing(tail_async(reaching(cluster), hub, store, "job")) as pieces:
+    async with aclosing(Tails(reaching(cluster), hub, store).tail_async("job")) as pieces:
         text = await anext(pieces)
         await stands_still(cluster)
         leader.move("job", S.STOPPED)
@@ -106,7 +106,7 @@ async def test_a_job_that_ends_while_its_reader_is_slow_ends_the_tail(store: Sql
 async def test_a_reader_in_a_thread_is_waited_for_as_well(store: SqlStore, hub: EventHub) -> None:
     leader, cluster = Leader(store), Chatty()
     leader.add("job", S.RUNNING)
-    pieces = tail(reaching(cluster), hub, store, "job")
+    pieces = Tails(reaching(cluster), hub, store).tail("job")
     assert int(await asyncio.to_thread(next, pieces)) == 1
     assert await stands_still(cluster) * PIECE <= MOST_CHARS + 2 * PIECE
     assert int(await asyncio.to_thread(next, pieces)) == 2
@@ -115,13 +115,13 @@ async def test_a_reader_in_a_thread_is_waited_for_as_well(store: SqlStore, hub: 
 
 async def test_a_bug_ends_the_tail_with_its_error(store: SqlStore, hub: EventHub) -> None:
     Leader(store).add("job", S.RUNNING)
-    async with aclosing(tail_async(reaching(Broken()), hub, store, "job")) as pieces:
+    async with aclosing(Tails(reaching(Broken()), hub, store).tail_async("job")) as pieces:
         with pytest.raises(ZeroDivisionError, match="a bug"):
             await anext(pieces)
 
 
 async def test_an_unknown_job_has_no_log(store: SqlStore, hub: EventHub) -> None:
-    async with aclosing(tail_async(reaching(Chatty()), hub, store, "job")) as pieces:
+    async with aclosing(Tails(reaching(Chatty()), hub, store).tail_async("job")) as pieces:
         with pytest.raises(JobNotFound):
             await anext(pieces)
 

@@ -1,0 +1,134 @@
+"""One connection to a cluster for all who follow the same log, each at its own place.
+
+What was read last is kept for a while, so that others come along. Nobody waits for a slow reader: when the
+others have left it too far behind, the log is read once more for it, at its own pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import cast
+
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.ports import RayApi
+
+#: So many characters of each log that is being read are kept for readers that come along,
+KEPT_CHARS = 2**17
+#: and so many for one that is behind. Then it is left behind.
+MOST_CHARS = 2**21
+#: Shorter pieces are kept as one, so that a log that comes in crumbs takes no more memory.
+SHORT_CHARS = 2**10
+
+
+class SharedLogs:
+    """The logs that are being read from clusters now."""
+
+    def __init__(self) -> None:
+        #: By the way to its cluster, which belongs to one event loop, and Ray's id. The oldest reading first.
+        self._readings: dict[tuple[RayApi, str], list[_Reading]] = {}
+
+    async def pieces(self, api: RayApi, remote_id: str, place: int) -> AsyncGenerator[str, None]:
+        """Yield a log from this character on as it grows; ends when it broke off."""
+        me, current = object(), None
+        try:
+            while True:
+                best = self._best(api, remote_id, place, current)
+                best.places[me] = place
+                if current is not None and current is not best:
+                    self._leave(api, remote_id, current, me)
+                current = best
+                piece = await current.after(place)
+                if piece is None:
+                    return
+                place += len(piece)
+                yield piece
+        finally:
+            if current is not None:
+                self._leave(api, remote_id, current, me)
+
+    def _best(self, api: RayApi, remote_id: str, place: int, current: _Reading | None) -> _Reading:
+        """Return the reading to go on with: an older one as soon as that is not far away."""
+        readings = self._readings.setdefault((api, remote_id), [])
+        if current is not None and current.begin > place:
+            current = None  # left behind
+        for each in readings:
+            if each is current:
+                return each
+            near = each.begin <= place if current is None else abs(each.end - place) <= KEPT_CHARS // 2
+            if near and not each.ended:
+                return each
+        readings.append(_Reading(cast(AsyncGenerator[str, None], api.tail_job_logs(remote_id))))
+        return readings[-1]
+
+    def _leave(self, api: RayApi, remote_id: str, reading: _Reading, me: object) -> None:
+        del reading.places[me]
+        if not reading.places:
+            reading.close()
+            self._readings[api, remote_id].remove(reading)
+            if not self._readings[api, remote_id]:
+                del self._readings[api, remote_id]
+
+
+class _Reading:
+    """One connection. It is read from while somebody has all that came before."""
+
+    def __init__(self, source: AsyncGenerator[str, None]) -> None:
+        #: How far each of its readers has come.
+        self.places: dict[object, int] = {}
+        #: Characters that were read.
+        self.end = 0
+        #: The last pieces, each with the place where it begins.
+        self._kept: deque[tuple[int, str]] = deque()
+        self._wanted, self._news = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._read(source))
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    @property
+    def begin(self) -> int:
+        """The place from which on it can be read."""
+        return self._kept[0][0] if self._kept else 0
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether no more will come."""
+        return self._task.done()
+
+    def close(self) -> None:
+        """Close the connection, without waiting for that."""
+        self._task.cancel()
+
+    async def after(self, place: int) -> str | None:
+        """Return what follows this place, as soon as there is something; None: it broke off."""
+        while self.end <= place:
+            if self._task.done():
+                self._task.result()  # raises a bug
+                return None
+            self._wanted.set()
+            await self._news.wait()
+        start, piece = self._kept[bisect_right(self._kept, place, key=lambda kept: kept[0]) - 1]
+        return piece[place - start :]
+
+    async def _read(self, source: AsyncGenerator[str, None]) -> None:
+        with suppress(ClusterError):  # the job's state tells what is going on
+            async with aclosing(source):
+                async for piece in source:
+                    self._keep(piece)
+                    self._wanted.clear()
+                    told, self._news = self._news, asyncio.Event()
+                    told.set()
+                    await self._wanted.wait()
+
+    def _keep(self, piece: str) -> None:
+        start = self.end
+        self.end += len(piece)
+        if self._kept and len(self._kept[-1][1]) + len(piece) <= SHORT_CHARS:
+            start, before = self._kept.pop()
+            piece = before + piece
+        self._kept.append((start, piece))
+        needed = max(self.end - MOST_CHARS, min([self.end - KEPT_CHARS, *self.places.values()]))
+        while len(self._kept) > 1 and self._kept[1][0] <= needed:
+            self._kept.popleft()
