@@ -16,6 +16,8 @@ from ray_multicluster_scheduler.store.tables import audit_trail, tokens
 
 _TOKEN_COLUMNS = tuple(tokens.c[field.name] for field in fields(Token))
 _AUDIT_COLUMNS = tuple(audit_trail.c[field.name] for field in fields(AuditEntry))
+#: The store gives the id.
+_WRITTEN = tuple(column.name for column in _AUDIT_COLUMNS if column.name != "id")
 _WRITE_AUDIT = Prepared(insert(audit_trail))
 
 
@@ -90,7 +92,7 @@ class SqlAccess:
 
 def write_audit(tx: Connection, entries: Sequence[AuditEntry]) -> None:
     """Write entries in the transaction of what they tell about."""
-    _WRITE_AUDIT.run(tx, [_row(entry) for entry in entries])
+    _WRITE_AUDIT.run(tx, [{name: getattr(entry, name) for name in _WRITTEN} for entry in entries])
 
 
 def prune_audit(tx: Connection, *, until: float, most: int, limit: int) -> int:
@@ -99,12 +101,6 @@ def prune_audit(tx: Connection, *, until: float, most: int, limit: int) -> int:
     old = (audit_trail.c.at <= until) | (audit_trail.c.id <= newest - most)
     ids = select(audit_trail.c.id).where(old).order_by(audit_trail.c.id).limit(limit)
     return tx.execute(delete(audit_trail).where(audit_trail.c.id.in_(ids))).rowcount
-
-
-def _row(entry: AuditEntry) -> dict[str, Any]:
-    row = asdict(entry)
-    del row["id"]
-    return row
 
 
 def _token(tx: Connection, token_id: str) -> Token | None:
