@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
-from typing import Any
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
