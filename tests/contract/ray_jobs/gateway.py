@@ -63,11 +63,13 @@ async def serving(
     directory: Path,
     *fakes: FakeRay,
     application: Callable[[Scheduler], FastAPI] = create_app,
+    certificate: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
-    """Start the server in the test's own loop: as it is, or for several users."""
+    """Start the server in the test's own loop: as it is, or for several users; with TLS by a certificate."""
     async with System(directory, *fakes, **settings) as system:
-        config = uvicorn.Config(application(system.scheduler), port=0, log_config=None)
+        app = application(system.scheduler)
+        config = uvicorn.Config(app, port=0, log_config=None, ssl_certfile=certificate)
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         running = asyncio.create_task(server.serve())
@@ -75,7 +77,7 @@ async def serving(
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
         try:
-            yield Gateway(system, f"http://127.0.0.1:{port}")
+            yield Gateway(system, f"{'https' if certificate else 'http'}://127.0.0.1:{port}")
         finally:
             server.should_exit = True
             await running
