@@ -117,6 +117,9 @@ class AccessStore(Protocol):
     def touch_token(self, token_id: str, *, used_at: float) -> None:
         """Note when a token was last used."""
 
+    def job_key(self) -> bytes:
+        """Return the key that proves the tokens of jobs: one for all who have opened this store."""
+
     def record(self, entries: Sequence[AuditEntry]) -> None:
         """Write entries that belong to no other change."""
 

@@ -43,10 +43,11 @@ from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
 from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.job_tokens import JobTokens
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.local import LocalService, Rooms
 from ray_multicluster_scheduler.service.tail import Tails
-from ray_multicluster_scheduler.service.tokens import Tokens
+from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
@@ -68,6 +69,7 @@ class Parts:
     hub: EventHub
     service: LocalService
     tokens: Tokens
+    job_tokens: JobTokens
 
 
 class Scheduler:
@@ -152,8 +154,13 @@ class Scheduler:
 
     @property
     def tokens(self) -> Tokens:
-        """Who is let in by a server of this store."""
+        """The tokens of people, for a server of this store."""
         return self.parts.tokens
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Who is let in by a server of this store: people, and the programs of jobs."""
+        return self.parts.job_tokens
 
     @property
     def access(self) -> AccessStore:
@@ -323,8 +330,7 @@ class Scheduler:
 
     def _open(self) -> Parts:
         store = open_store(self.directory)
-        packages = PackageStore(self.directory / "packages")
-        hub = EventHub(store, self.clock)
+        packages, hub = PackageStore(self.directory / "packages"), EventHub(store, self.clock)
         return self._furnish(self.config, store, packages, hub, Tokens(store.access, self.clock))
 
     def _furnish(
@@ -345,9 +351,7 @@ class Scheduler:
                 config,
                 self._open_apis,
                 self.clock,
-                is_published=lambda: (
-                    self._engine is not None or store.leader(now=self.clock.now()) is not None
-                ),
+                is_published=lambda: self._engine is not None or bool(store.leader(now=self.clock.now())),
             ),
             uploads=Uploads(self.directory / "uploads", packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
@@ -361,6 +365,7 @@ class Scheduler:
             hub=hub,
             service=LocalService(rooms, Caller(user=this_user())),
             tokens=tokens,
+            job_tokens=JobTokens(store, self.clock, tokens),
         )
 
     def _read_books(self) -> Books:
@@ -388,5 +393,6 @@ class Scheduler:
             clock=self.clock,
             jitter=jitter,
             offload=Offload(),
+            job_token=parts.job_tokens.token_of,
             crash_point=self._crash_point,
         )

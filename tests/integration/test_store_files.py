@@ -307,6 +307,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
     store.close()
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        connection.execute("ALTER TABLE meta DROP COLUMN job_key")
         connection.execute("DROP INDEX ix_jobs_parent")
         connection.execute("ALTER TABLE jobs DROP COLUMN parent")
         connection.execute("DROP TABLE tokens")
@@ -328,6 +329,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
 
     assert [job.submission_id for job in store.list_jobs(states=[JobState.QUEUED])] == ["old"]
     assert [job.submission_id for job in store.list_jobs(name="nightly")] == ["old"]
+    assert len(store.access.job_key()) == 32
     store.close()
     assert schema(directory / "jobs.db") == wanted
 

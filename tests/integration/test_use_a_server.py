@@ -215,21 +215,23 @@ time.sleep(600)
 """
 
 
+@pytest.mark.parametrize("tokens", [False, True], ids=["no-tokens", "tokens"])
 async def test_a_job_submits_to_the_same_queue_and_takes_its_child_along(
-    world: World, service_of: ServiceOf, tmp_path: Path
+    world: World, service_of: ServiceOf, tmp_path: Path, tokens: bool
 ) -> None:
+    shown = {"RAY_MULTICLUSTER_TOKEN": await token(world, "ann", "submit")} if tokens else {}
     program = tmp_path / "outer.py"
     program.write_text(CHILD)
     env = {"env_vars": {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "HOME": str(tmp_path)}}
     async with world.serving() as served:
-        service = service_of(served.address)
+        service = service_of(served.address, **shown)
         outer = request(
             f"{sys.executable} {program}", submission_id="outer", stop_children=True, runtime_env=env
         )
         await asyncio.to_thread(service.submit, [outer])
         while not (found := await asyncio.to_thread(service.get_many, ["inner"])):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        assert found["inner"].parent == "outer"
+        assert (found["inner"].parent, found["inner"].user) == ("outer", "ann")
         listed = await asyncio.to_thread(service.list_jobs, JobQuery(parent="outer"))
         assert [job.submission_id for job in listed.jobs] == ["inner"]
         await asyncio.to_thread(service.stop, ["outer"])

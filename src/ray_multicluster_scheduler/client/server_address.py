@@ -10,9 +10,8 @@ from pathlib import Path
 from ray_multicluster_scheduler.config.find import expanded, home_dir
 from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import ConfigInvalid, NotAuthenticated
-from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR, TOKEN_VAR
+from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR, TOKEN_FILE_VAR, TOKEN_VAR
 
-TOKEN_FILE_VAR = "RAY_MULTICLUSTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 CA_VAR = "RAY_MULTICLUSTER_CA"
 #: In the home of the product, when nothing else is said.
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import Clock, JobStore, RayApi
 
@@ -29,6 +30,8 @@ class EngineContext:
     #: Numbers from 0 to 1.
     jitter: Callable[[], float]
     offload: Offload
+    #: What the program of a job may show to the server, if it is told of one.
+    job_token: Callable[[Job], str]
     #: Called with the name of each point at which a crash must lose nothing (docs/failures.md).
     crash_point: Callable[[str], None] = field(default=nothing_happens)
 

@@ -29,6 +29,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.upload import Uploader
+from ray_multicluster_scheduler.policy.job_address import with_token
 from ray_multicluster_scheduler.policy.moves import back_to_queue, move
 from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.remote_request import compose_submit, is_ours
@@ -94,13 +95,18 @@ class Sender:
             return  # stopped meanwhile, or another one leads: the next look settles it without a start
         self._context.crash_point("send:before-post")
         try:
-            await self._api.submit_job(request)
+            await self._api.submit_job(self._with_token(job, request))
         except RemoteJobExists:
             if not await self._is_there(job):
                 raise
             return
         self._context.crash_point("send:after-post")
         await self._accepted(job, f"cluster {self._spec.name!r} accepted it{_and_sets_up(request)}")
+
+    def _with_token(self, job: Job, request: RemoteSubmit) -> RemoteSubmit:
+        """Return the request with the job's token: added last, so that it is written down nowhere."""
+        token = self._context.job_token(job)
+        return replace(request, runtime_env=with_token(request.runtime_env, self._spec, token))
 
     def _composed(self, job: Job) -> RemoteSubmit:
         """Compose the request anew: the same comes out as when the job was placed, with the same clusters."""

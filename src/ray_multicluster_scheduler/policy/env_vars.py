@@ -24,6 +24,7 @@ ATTEMPT_VAR = "RAY_MULTICLUSTER_ATTEMPT"
 #: Where the server is that has accepted it, unless the job says another one; and what it may show there.
 ADDRESS_VAR = "RAY_MULTICLUSTER_ADDRESS"
 TOKEN_VAR = "RAY_MULTICLUSTER_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_FILE_VAR = "RAY_MULTICLUSTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 RESERVED = frozenset({CLUSTER_VAR, OLDER_CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR})
 
 _NAME = re.compile(r"[^\s=\0]+")

@@ -1,13 +1,17 @@
-"""Which jobs are told where the server is: those on clusters from which that address can mean it."""
+"""Which jobs are told where the server is, and get a token for it.
+
+Those on clusters from which the address can mean this server, and that were told it by nobody else.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR
+from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR, TOKEN_FILE_VAR, TOKEN_VAR
 
 _LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)", re.IGNORECASE)
 
@@ -19,6 +23,19 @@ def with_address(clusters: Iterable[ClusterSpec], address: str | None) -> tuple[
     What a cluster or a job says itself goes before.
     """
     return tuple(_told(spec, address) if address else spec for spec in clusters)
+
+
+def with_token(runtime_env: Mapping[str, Any], target: ClusterSpec, token: str) -> Mapping[str, Any]:
+    """Return the environment of a job with its token, where the cluster's own says the address.
+
+    An address that the job says itself may be another server's, which must not get it. Whoever gives a token
+    or the name of its file, the job or its cluster, means that one.
+    """
+    env_vars = runtime_env.get("env_vars", {})
+    told = target.runtime_env.get("env_vars", {}).get(ADDRESS_VAR)
+    if told is None or env_vars.get(ADDRESS_VAR) != told or {TOKEN_VAR, TOKEN_FILE_VAR} & env_vars.keys():
+        return runtime_env
+    return {**runtime_env, "env_vars": {**env_vars, TOKEN_VAR: token}}
 
 
 def _told(spec: ClusterSpec, address: str) -> ClusterSpec:

@@ -24,7 +24,9 @@ _SHORTEST_SECRET = 4
 
 #: How every token of ours begins, so that it is known wherever it turns up.
 TOKEN_PREFIX = "raymc_"  # noqa: S105 - the beginning of one is no secret
-_OUR_TOKEN = re.compile(rf"({TOKEN_PREFIX}[0-9a-f]{{10}}_)[A-Za-z0-9_-]{{20,}}")
+#: And that of a job: the number of the job follows.
+JOB_TOKEN_PREFIX = f"{TOKEN_PREFIX}job_"
+_OUR_TOKEN = re.compile(rf"((?:{TOKEN_PREFIX}[0-9a-f]{{10}}|{JOB_TOKEN_PREFIX}[0-9]+)_)[A-Za-z0-9_-]{{20,}}")
 #: A scheme has an end: else each letter of a very long word would be followed to the end of the word.
 _USER_IN_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/?#\s'\"]+)@")
 

@@ -23,7 +23,7 @@ def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(
         Authentication,
-        authenticator=scheduler.tokens,
+        authenticator=scheduler.authenticator,
         allow_list=AllowList(
             bind=options.host, hosts=(*settings.allowed_hosts, *options.allowed_hosts), origins=origins
         ),

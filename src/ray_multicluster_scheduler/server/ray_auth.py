@@ -41,7 +41,7 @@ def authenticate(request: Request) -> Response:
     if not shown:
         return PlainTextResponse(MISSING, HTTPStatus.UNAUTHORIZED)
     credential = shown.removeprefix(BEARER)
-    known = shown.startswith(BEARER) and scheduler_of(request).tokens.authenticate(credential)
+    known = shown.startswith(BEARER) and scheduler_of(request).authenticator.authenticate(credential)
     if not known:
         logins, address = cast(RefusedLogins, request.app.state.refused_logins), address_of(request.scope)
         if logins.count(address):
@@ -62,4 +62,4 @@ def authenticate(request: Request) -> Response:
 
 def _wanted(request: Request) -> bool:
     options = cast(ServerOptions, request.app.state.options)
-    return not options.loopback or scheduler_of(request).tokens.required()
+    return not options.loopback or scheduler_of(request).authenticator.required()

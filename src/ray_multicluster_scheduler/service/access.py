@@ -37,6 +37,8 @@ class Caller:
     role: Role = Role.ADMIN
     #: By which token the caller was recognised, for the audit trail; None: the program's own process.
     token_id: str | None = None
+    #: The job whose program calls, if it is one's: what it submits is that job's child.
+    job: str | None = None
     #: Where the request came from, for the audit trail; None: this machine, without a server.
     address: str | None = None
 

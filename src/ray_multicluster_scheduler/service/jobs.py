@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.model.access import Terms, named_ids
@@ -43,6 +44,8 @@ class JobService:
         return self._add(repeats(jobs, user=user, taken=self._taken), "retry", by)
 
     def _add(self, jobs: Sequence[tuple[str, JobSpec]], action: str, by: Caller | None) -> tuple[Job, ...]:
+        if by is not None and by.job is not None:  # proved by its token, whatever the request says
+            jobs = [(name, replace(spec, parent=by.job)) for name, spec in jobs]
         now = self._clock.now()
         quotas = {user: entry.quota() for user, entry in self._config.settings.quotas.items()}
         terms = Terms(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.access import AuditEntry, Token
 from ray_multicluster_scheduler.store.prepared import Prepared
-from ray_multicluster_scheduler.store.tables import audit_trail, tokens
+from ray_multicluster_scheduler.store.tables import audit_trail, meta, tokens
 
 _TOKEN_COLUMNS = tuple(tokens.c[field.name] for field in fields(Token))
 _AUDIT_COLUMNS = tuple(audit_trail.c[field.name] for field in fields(AuditEntry))
@@ -70,6 +70,11 @@ class SqlAccess:
         """Note when a token was last used."""
         with self._write() as tx:
             tx.execute(update(tokens).where(tokens.c.id == token_id).values(used_at=used_at))
+
+    def job_key(self) -> bytes:
+        """Return the key that proves the tokens of jobs: one for all who have opened this store."""
+        with self._read() as tx:
+            return bytes.fromhex(tx.execute(select(meta.c.job_key)).scalar_one())
 
     def record(self, entries: Sequence[AuditEntry]) -> None:
         """Write entries that belong to no other change."""

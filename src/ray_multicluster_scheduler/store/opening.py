@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import time
 import uuid
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from ray_multicluster_scheduler.store.version import read_revision, write_revisi
 
 _BELLS = "bells"
 _HOLDERS = "holders"
+#: As long as what the HMAC of a token puts out.
+JOB_KEY_BYTES = 32
 _FRESH_START = "to start anew with an empty queue, move the whole directory away"
 
 
@@ -135,5 +138,13 @@ def _quiet_alembic() -> Iterator[None]:
 
 
 def _write_identity(tx: Connection) -> None:
-    tx.execute(insert(meta).values(id=1, store_id=uuid.uuid4().hex, created_at=time.time(), changes=0))
+    tx.execute(
+        insert(meta).values(
+            id=1,
+            store_id=uuid.uuid4().hex,
+            created_at=time.time(),
+            changes=0,
+            job_key=secrets.token_hex(JOB_KEY_BYTES),
+        )
+    )
     tx.execute(insert(lease).values(id=1, holder=None, epoch=0, expires_at=0.0))

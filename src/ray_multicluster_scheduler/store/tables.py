@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0007_pre"
+REVISION = "0008_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -63,6 +63,8 @@ meta = Table(
     Column("created_at", Float, nullable=False),
     # Grows with each commit that somebody may wait for; see SqlStore.wait_for_change.
     Column("changes", Integer, nullable=False),
+    # Proves the tokens of jobs: 32 bytes in hexadecimal digits, made with the store.
+    Column("job_key", Text),
     CheckConstraint("id = 1", name="one_row"),
 )
 

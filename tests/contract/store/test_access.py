@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from ray_multicluster_scheduler.model.access import AuditEntry, Quota, Terms, To
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.retention import prune_all
+from ray_multicluster_scheduler.store import open_memory_store
 
 DAY = 86400.0
 TOKEN = Token(id="t1", user="ann", role="submit", digest="d", created_at=NOW, expires_at=NOW + 5)
@@ -58,6 +60,15 @@ def test_the_last_use_is_noted(store: JobStore) -> None:
     store.access.touch_token("t1", used_at=NOW)
 
     assert store.access.tokens()[0].used_at == NOW
+
+
+def test_a_store_has_one_key_for_the_tokens_of_jobs_and_another_store_another(store: JobStore) -> None:
+    key = store.access.job_key()
+
+    assert len(key) == 32
+    assert store.access.job_key() == key
+    with closing(open_memory_store()) as other:
+        assert other.access.job_key() != key
 
 
 def test_what_is_accepted_is_in_the_audit_trail_and_what_is_refused_is_not(store: JobStore) -> None:

@@ -196,7 +196,8 @@ class Scene:
                 clock=StandingClock(),
                 jitter=lambda: 0.5,
                 offload=offload,
-                **cast(Any, {"packages": None, "apis": {}, "watch": None}),  # placing asks none of them
+                # Placing asks none of these.
+                **cast(Any, {"packages": None, "apis": {}, "watch": None, "job_token": None}),
             )
             waiting = WaitingJobs(context)
             board = Board(context, self.leader.lease, moved=waiting.moved)

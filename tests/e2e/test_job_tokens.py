@@ -1,0 +1,108 @@
+"""A job on a real cluster submits jobs through a server that wants tokens."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from tests.e2e.test_plain_ray import BIN, PATIENCE_S, RAYMC, Server
+
+from ray_multicluster_scheduler.local import HeadSpec, Sandbox
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+#: Our function, and the line for Ray's own command of docs/how-to/use-a-server.md.
+PROGRAM = f"""
+import os, subprocess, time
+from ray_multicluster_scheduler import submit_job, wait_for_all_jobs
+
+wait_for_all_jobs([submit_job("echo inner", submission_id="inner")])
+subprocess.run(
+    'RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$RAY_MULTICLUSTER_TOKEN {BIN}/ray job submit '
+    '--address "$RAY_MULTICLUSTER_ADDRESS" --no-wait --submission-id plain -- sleep 600',
+    shell=True, check=True,
+)
+print("MINE", os.environ["RAY_MULTICLUSTER_TOKEN"].replace("_", " ", 3), flush=True)
+time.sleep(600)
+"""
+
+
+class User:
+    """Asks a server with one token."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self.address = address
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """Return the answer, or the status of a refusal."""
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urlopen(Request(f"{self.address}/api/v1/{path}", data, self._headers), timeout=60) as answer:
+                return json.load(answer)
+        except HTTPError as refused:
+            with refused:
+                return refused.code
+
+    def state(self, job: str) -> Any:
+        return self.ask(f"jobs/{job}")["state"]
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Iterator[User]:
+    """An administrator, for whom a server with one cluster runs."""
+    with Sandbox(tmp_path / "sandbox", [HeadSpec(name="first", cpus=4)]) as sandbox:
+        head = sandbox.heads["first"]
+        config = tmp_path / "clusters.yaml"
+        cluster = {"head_address": head.client_address, "dashboard": head.dashboard}
+        config.write_text(yaml.safe_dump({"clusters": {"first": cluster}}))
+        server = Server(tmp_path, config)
+        create = ["token", "create", "--user", "ann", "--role", "admin", "--config", str(config)]
+        made = subprocess.run(
+            [*RAYMC, *create], env=server.environ, capture_output=True, text=True, check=True
+        )
+        yield User(server.address, made.stdout.strip())
+        server.stop()
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Look again until there is something to see."""
+    ends_at = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < ends_at
+        time.sleep(0.3)
+    return found
+
+
+def test_a_job_submits_its_children_with_a_token_that_ends_with_it(admin: User, tmp_path: Path) -> None:
+    program = tmp_path / "outer.py"
+    program.write_text(PROGRAM)
+    until(lambda: User(admin.address, "nobody").ask("jobs") == 401)  # the server has heard of the token
+    outer = {"entrypoint": f"{sys.executable} {program}", "submission_id": "outer", "stop_children": True}
+    assert admin.ask("jobs", outer)["user"] == "ann"
+
+    def printed() -> Any:
+        log = admin.ask("jobs/outer/logs")
+        assert admin.state("outer") not in {"FAILED", "SUCCEEDED"}, log
+        return isinstance(log, dict) and re.search(
+            r"^MINE (raymc job \d+ \S+)$", log["logs"] or "", re.MULTILINE
+        )
+
+    inside = User(admin.address, until(printed)[1].replace(" ", "_"))
+    assert admin.state("inner") == "SUCCEEDED"
+    for child in map(admin.ask, ("jobs/inner", "jobs/plain")):
+        assert (child["parent"], child["user"]) == ("outer", "ann")
+    assert inside.ask("me") == {"user": "ann", "role": "submit"}
+    assert inside.ask("tokens") == 403
+
+    admin.ask("jobs/stop", {"submission_ids": ["outer"]})
+    until(lambda: [admin.state(job) for job in ("outer", "plain")] == ["STOPPED"] * 2)
+    until(lambda: inside.ask("me") == 401)
