@@ -155,6 +155,14 @@ async def test_names_and_origins_are_checked_with_and_without_tokens(served: Doo
     assert not [name for name in answer[2] if name.lower().startswith("access-control")]
 
 
+async def test_the_name_that_jobs_are_told_is_answered(tmp_path: Path) -> None:
+    options = ServerOptions(public_url="https://raymc.example:8443/front", allowed_hosts=("gate",))
+    async with door(tmp_path, options=options) as served:
+        assert await status(served, Host="raymc.example:8443") == 200
+        assert await status(served, Host="gate") == 200
+        assert await status(served, Host="example") == 421
+
+
 async def test_a_page_elsewhere_that_is_allowed_may_ask_with_a_token(tmp_path: Path) -> None:
     config = CLUSTERS + "server:\n  allowed_origins: ['https://ui.example.org']\n"
     async with door(tmp_path, config=config) as served:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 
@@ -39,6 +40,12 @@ class ServerOptions:
     def tls(self) -> bool:
         """Tell whether connections are encrypted."""
         return self.ssl_certfile is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that clients may use for this server: jobs use that of its public address."""
+        public = urlsplit(self.public_url or "").hostname
+        return self.allowed_hosts if public is None else (*self.allowed_hosts, public)
 
     @property
     def loopback(self) -> bool:

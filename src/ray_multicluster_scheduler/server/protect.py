@@ -25,7 +25,7 @@ def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
         Authentication,
         authenticator=scheduler.authenticator,
         allow_list=AllowList(
-            bind=options.host, hosts=(*settings.allowed_hosts, *options.allowed_hosts), origins=origins
+            bind=options.host, hosts=(*settings.allowed_hosts, *options.names), origins=origins
         ),
         always=not options.loopback,
         local=Caller(user=this_user(), role=Role.ADMIN),
