@@ -9,6 +9,8 @@ from tests.oracle import eventually
 from tests.system import System, fake
 from tests.unit.packages.trees import a_store, make_tree
 
+from ray_multicluster_scheduler.client.remote import RemoteScheduler
+from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
@@ -120,3 +122,29 @@ async def test_old_packages_go_unless_a_waiting_job_or_a_running_one_needs_them(
         await eventually(lambda: store.path(unneeded) is None)
         assert all(store.path(name) for name in needed)
         await asyncio.to_thread(system.scheduler.stop)
+        assert not store.unused(for_s=60), "they stay for a while after their jobs have ended"
+
+
+async def test_the_package_of_a_job_that_is_repeated_is_not_collected_meanwhile(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a", 1)) as system:
+        store = PackageStore(tmp_path / "state" / "packages")
+        name = a_package(store, tmp_path, "print(1)")[0]
+        failed = await system.submit("exit 3", runtime_env={"working_dir": f"gcs://{name}"})
+        await system.finished(failed)
+        os.utime(tmp_path / "state" / "packages" / name, (1.0, 1.0))
+        again = await asyncio.to_thread(system.scheduler.service.retry, [failed])
+        assert not store.unused(for_s=60)
+        await system.finished(again[0].submission_id)
+
+
+async def test_what_a_client_of_a_server_has_packed_long_ago_goes(tmp_path: Path) -> None:
+    home = {"RAY_MULTICLUSTER_HOME": str(tmp_path / "home")}
+    server = ServerAddress(url="http://127.0.0.1:9", named_by="the test")
+    first, second = RemoteScheduler(server, environ=home), RemoteScheduler(server, environ=home)
+    old, new = (a_package(first.packages, tmp_path, f"print({number})")[0] for number in range(2))
+    os.utime(tmp_path / "home" / "packages" / old, (1.0, 1.0))
+
+    assert second.packages.path(old) is None
+    assert second.packages.path(new) is not None
+    first.stop()
+    second.stop()

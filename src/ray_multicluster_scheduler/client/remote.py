@@ -65,9 +65,11 @@ class RemoteScheduler:
         self._check_usable()
         with self._lock:
             if self._packages is None:
-                from ray_multicluster_scheduler.packages.store import PackageStore  # noqa: PLC0415 - if ever
+                from ray_multicluster_scheduler.packages.store import KEEP_S, PackageStore  # noqa: PLC0415 - if ever
 
                 self._packages = PackageStore(home_dir(self._environ) / "packages")
+                # No job needs these: the server has its own. They save packing a directory once more.
+                self._packages.collect((), older_than_s=KEEP_S)
             return self._packages
 
     @property

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.outlook import Outlook
 from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.place import Placer
-from ray_multicluster_scheduler.engine.prune import Pruner
+from ray_multicluster_scheduler.engine.prune import FIRST_AFTER_S, Pruner
 from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_bucket
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.throttles import Throttles
@@ -25,6 +25,7 @@ from ray_multicluster_scheduler.errors import LeaseLost, StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
+from ray_multicluster_scheduler.packages.store import KEEP_S
 from ray_multicluster_scheduler.policy.moves import without_cluster
 from ray_multicluster_scheduler.policy.placing import warm_up
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
@@ -45,8 +46,8 @@ REST_S = 0.03
 IDLE_PLACE_S = 5.0
 #: What was seen of a cluster is published this often at most, unless it can change a decision.
 PUBLISH_EVERY_S = 0.5
-#: A package stays this long after its last use, for the next job from the same directory.
-KEEP_PACKAGES_S = 24 * 3600.0
+#: Between two looks at which packages are still needed.
+COLLECT_PACKAGES_EVERY_S = 3600.0
 
 
 class Engine:
@@ -252,19 +253,20 @@ class Leadership:
         await context.offload(context.store.save_snapshots, snapshots, epoch=self.board.lease.epoch)
 
     async def _collect_packages(self) -> None:
-        """Remove packages that no open job needs, from time to time.
+        """Remove packages that no open job has needed for a while, from time to time.
 
         Not on the store's thread: whoever holds the lock of the packages must not keep the lease waiting.
         """
         packages = self._context.packages
+        await asyncio.sleep(FIRST_AFTER_S)
         while True:
             try:
-                if await asyncio.to_thread(packages.unused, for_s=KEEP_PACKAGES_S):
+                if await asyncio.to_thread(packages.unused, for_s=COLLECT_PACKAGES_EVERY_S):
                     keep = await self._needed_packages()
-                    await asyncio.to_thread(packages.collect, keep, older_than_s=KEEP_PACKAGES_S)
+                    await asyncio.to_thread(packages.collect, keep, older_than_s=KEEP_S)
             except OSError as problem:
                 log.warning("old packages cannot be removed now: %s", problem)
-            await asyncio.sleep(KEEP_PACKAGES_S / 24)
+            await asyncio.sleep(COLLECT_PACKAGES_EVERY_S)
 
     async def _needed_packages(self) -> set[str]:
         """Return the packages of all open jobs, and those of the clusters."""

@@ -1,7 +1,8 @@
 """The packages that jobs refer to, one file each, named by content.
 
 A job may wait for days and then go to any cluster, and a cluster forgets a package ten minutes after its
-last use: so the bytes stay here until no open job needs them. Several processes may share one directory.
+last use: so the bytes stay here until no open job has needed them for a while. Several processes may share
+one directory.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(zip|whl|tar\.gz|tar\.xz)", r
 #: Some file systems tell time in steps of up to two seconds: a tree changed later than that before it was
 #: listed may change again without any sign, so its fingerprint is not relied on.
 COARSEST_CLOCK_S = 2.0
+#: A package stays this long after it was last needed or asked for: for the next job from the same directory,
+#: and for whoever repeats a job on Monday that failed on Friday.
+KEEP_S = 3 * 86_400.0
 
 _LOCK = ".lock"
 _TEMPORARY = ".tmp-"
@@ -102,6 +106,14 @@ class PackageStore:
         path = self._directory / name
         return path if NAME.fullmatch(name) and path.is_file() else None
 
+    def ask_for(self, name: str) -> bool:
+        """Tell whether a package is here, and keep it for a while: it is about to be named by a job."""
+        with self._locked():
+            path = self.path(name)
+            if path is not None:
+                self._touch(path)
+        return path is not None
+
     def unused(self, *, for_s: float) -> tuple[str, ...]:
         """Return the packages that nobody has asked for in this time, though an open job may need them."""
         oldest = self._now() - for_s
@@ -114,13 +126,15 @@ class PackageStore:
         )
 
     def collect(self, keep: Collection[str], *, older_than_s: float) -> tuple[str, ...]:
-        """Remove packages that are not in `keep` and were last asked for more than `older_than_s` ago.
+        """Remove packages that were last asked for, or in `keep`, more than `older_than_s` ago.
 
         The age protects a job that is being submitted right now: its package is here before the job is in
-        anybody's list.
+        anybody's list. And it lets one that has ended be repeated for a while.
         """
         with self._locked():
-            removed = tuple(name for name in self.unused(for_s=older_than_s) if name not in keep)
+            for path in filter(None, map(self.path, keep)):
+                self._touch(path)
+            removed = self.unused(for_s=older_than_s)
             for name in removed:
                 (self._directory / name).unlink()
             for known in (self._directory / _KNOWN).iterdir():
@@ -133,12 +147,7 @@ class PackageStore:
             name = (self._directory / _KNOWN / fingerprint).read_text()
         except FileNotFoundError:
             return None
-        with self._locked():
-            path = self.path(name)
-            if path is None:
-                return None
-            self._touch(path)
-        return name
+        return name if self.ask_for(name) else None
 
     def _remember(self, fingerprint: str, name: str) -> None:
         with self._scratch() as file, self._locked():

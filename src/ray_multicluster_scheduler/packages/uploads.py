@@ -77,7 +77,7 @@ class Uploads:
         note = _read(self._folder_of(user) / name) or next(
             (note for note in self._notes(user) if note.content == name), None
         )
-        if note is None or self._packages.path(note.content) is None:
+        if note is None or not self._packages.ask_for(note.content):
             return None
         self._touch(note.path)
         return note.content

@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.views import World, cluster_views
@@ -118,7 +119,10 @@ class LocalService:
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
-        ids = [job.submission_id for job in self._found(submission_ids)]
+        jobs = self._found(submission_ids)
+        for name in {name for job in jobs for name in package_names(job.spec.runtime_env)}:
+            self._rooms.packages.ask_for(name)  # before it is too old to be kept
+        ids = [job.submission_id for job in jobs]
         return self._show(self._jobs.retry(ids, user=self._caller.user, by=self._caller))
 
     def stop(

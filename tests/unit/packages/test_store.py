@@ -166,8 +166,25 @@ def test_collecting_keeps_what_open_jobs_need_and_what_was_asked_for_lately(tmp_
     later = a_store(tmp_path, seconds_later=10_000)
     asked_again = later.add_tree(sources[2])
 
-    assert later.collect({needed}, older_than_s=3600) == (unneeded,)
+    assert later.collect({needed, "_ray_pkg_0123456789abcdef.zip"}, older_than_s=3600) == (unneeded,)
     assert files_of(tmp_path / "packages") == sorted([needed, asked_again])
+
+
+def test_a_package_stays_for_a_while_after_its_job_has_ended(tmp_path: Path) -> None:
+    name = a_store(tmp_path).add_tree(Source(root=make_tree(tmp_path / "code", {"a.py": ""})))
+
+    assert a_store(tmp_path, seconds_later=10_000).collect({name}, older_than_s=3600) == ()
+    assert a_store(tmp_path, seconds_later=13_000).collect((), older_than_s=3600) == ()
+    assert a_store(tmp_path, seconds_later=14_000).collect((), older_than_s=3600) == (name,)
+
+
+def test_a_package_that_was_asked_for_stays_for_a_while(tmp_path: Path) -> None:
+    name = a_store(tmp_path).add_tree(Source(root=make_tree(tmp_path / "code", {"a.py": ""})))
+    later = a_store(tmp_path, seconds_later=10_000)
+
+    assert later.ask_for(name)
+    assert later.collect((), older_than_s=3600) == ()
+    assert not later.ask_for("_ray_pkg_0123456789abcdef.zip")
 
 
 def test_a_collected_package_is_made_again_when_it_is_needed(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def test_a_name_means_what_its_user_has_uploaded(world: World) -> None:
     assert path.read_bytes() == b"one"
 
 
+def test_what_a_client_was_told_is_here_is_not_collected_before_it_submits(world: World) -> None:
+    content = world.put("ann", A, b"one")
+    world.now += 10 * FRESH_S
+
+    assert world.uploads.content("ann", A) == content
+    assert world.packages.collect((), older_than_s=FRESH_S) == ()
+    world.now += 10 * FRESH_S
+    assert world.packages.collect((), older_than_s=FRESH_S) == (content,)
+    assert world.uploads.content("ann", A) is None
+
+
 def test_the_same_content_is_kept_once(world: World) -> None:
     assert world.put("ann", A, b"one") == world.put("bob", B, b"one")
     assert len(world.files()) == 1
