@@ -1,7 +1,8 @@
 """What all benchmarks share: rounds in turns, ratios with their spread, one shape of report.
 
 A benchmark is a module with `measure(size) -> Report`. `python -m benchmarks.NAME [--full] [--json]` runs
-one of them; `python -m benchmarks` runs all and writes `docs/performance.md`.
+one of them; `python -m benchmarks` runs all and writes `docs/performance.md`, with `--only NAME --record` the
+part of one of them.
 """
 
 from __future__ import annotations

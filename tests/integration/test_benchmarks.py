@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import accept, memory, plan, queue, react, waiting
+from benchmarks import accept, memory, page, plan, queue, react, streams, waiting
 from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
 
@@ -18,6 +18,7 @@ NEED_NO_RAY = {
     "plan": plan,
     "queue": queue,
     "react": react,
+    "streams": streams,
     "waiting": waiting,
 }
 
@@ -60,6 +61,32 @@ def test_a_missed_target_is_said() -> None:
     assert "MISSED" in show(Report(name="x", lines=(missed,)))
     assert margin(missed) < 1 < margin(Line(what="fast", value=3.0, at_least=2.0))
     assert "slow" in as_svg([Report(name="x", lines=(missed,))])
+
+
+def test_the_picture_shows_what_the_page_has_recorded() -> None:
+    assert page.PICTURE.read_text() == as_svg(page.recorded())
+
+
+def test_a_new_result_takes_the_place_of_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(page, "PICTURE", tmp_path / "picture.svg")
+    page.PAGE.write_text(f"words\n\n{page.BEGIN}\n\n{page.END}\n\nmore words\n")
+    line = Line(what="x", value=2.0, unit="×", at_most=3.0)
+    old, other = (Report(name=name, load=1.5, notes=("so",), lines=(line,)) for name in ("old", "other"))
+    page.record([old, other])
+    lines = (
+        Line(what="slow one", value=12.5, unit="ms", low=1.25, high=20.0, at_most=10.0),
+        Line(what="fast one", value=4.0, at_least=3.0),
+        Line(what="just told", value=1.0, unit="KiB"),
+    )
+    page.record([Report(name="old", load=2.0, notes=("one", "two"), lines=lines)])
+    assert page.recorded() == [Report(name="old", load=2.0, notes=("one", "two"), lines=lines), other]
+    text = page.PAGE.read_text()
+    assert text.startswith("words\n")
+    assert text.endswith("more words\n")
+    assert "slow one" in page.PICTURE.read_text()
+    page.record([])
+    assert page.PAGE.read_text() == text
 
 
 def test_a_percentile_is_one_of_the_values() -> None:
