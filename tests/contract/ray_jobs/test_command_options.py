@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import yaml
 from ray.dashboard.modules.job.cli import job_cli_group
 from tests.contract.ray_jobs.gateway import serving
-from tests.contract.ray_jobs.ray_job import Done, RayJob
+from tests.contract.ray_jobs.ray_job import RayJob
 from tests.contract.test_ray_api_tls import write_certificate
 from tests.system import fake
 from tests.unit.packages.trees import make_tree
@@ -20,19 +19,18 @@ ROOT = Caller(user="root", role=Role.ADMIN)
 
 
 class Options:
-    """Runs `ray job` with what every command has, and notes which options were given."""
+    """Writes commands with what every command has, and notes which options were given."""
 
-    def __init__(self, ray_job: RayJob, **common: str) -> None:
-        self._ray_job = ray_job
-        self._common = {f"--{name.replace('_', '-')}": value for name, value in common.items()}
+    def __init__(self, **common: str) -> None:
+        self._common = common
         self.given: dict[str, set[str]] = {name: set() for name in job_cli_group.commands}
 
-    async def run(self, command: str, *words: str, **options: str) -> Done:
-        """Give options that override the common ones; the words come last."""
-        changed = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-        merged = {**self._common, **changed}
-        self.given[command] |= {*merged, *(word for word in words if word.startswith("--") and word != "--")}
-        return await self._ray_job(command, *(part for pair in merged.items() for part in pair), *words)
+    def command(self, name: str, *words: str, **options: str) -> list[str]:
+        """Return the words of a command; these options override the common ones."""
+        merged = {**self._common, **options}
+        named = {f"--{option.replace('_', '-')}": value for option, value in merged.items()}
+        self.given[name] |= {*named, *(word for word in words if word.startswith("--") and word != "--")}
+        return [name, *(part for pair in named.items() for part in pair), *words]
 
 
 def known_options() -> dict[str, set[str]]:
@@ -43,33 +41,22 @@ def known_options() -> dict[str, set[str]]:
     }
 
 
-async def submit_with_files(ray: Options, folder: Path) -> None:
+def submit_with_files(ray: Options, folder: Path) -> list[str]:
     """The environment comes from a file, the directory from an option that wins over the file's."""
     code = make_tree(folder / "code", {"data.txt": "shipped\n", "big.bin": "x"})
-    environment = folder / "env.yaml"
-    told: dict[str, Any] = {
-        "env_vars": {"COLOUR": "green"},
-        "excludes": ["big.bin"],
-        "working_dir": "/nowhere",
-    }
-    environment.write_text(yaml.safe_dump(told))
-    done = await ray.run(
+    told = {"env_vars": {"COLOUR": "green"}, "excludes": ["big.bin"], "working_dir": "/nowhere"}
+    (folder / "env.yaml").write_text(yaml.safe_dump(told))
+    return ray.command(
         *("submit", "--verbose", "--", "sh", "-c", "echo $COLOUR; ls; cat data.txt"),
         job_id="old",
-        runtime_env=str(environment),
+        runtime_env=str(folder / "env.yaml"),
         working_dir=str(code),
         metadata_json=json.dumps({"raymc.priority": "5", "team": "red"}),
     )
-    assert done.code == 0, done.out
-    assert "--job-id option is deprecated" in done.out
-    assert "\ngreen\n" in done.out
-    assert "\nshipped\n" in done.out
-    assert "\nbig.bin\n" not in done.out
-    assert "Job 'old' succeeded" in done.out
 
 
-async def submit_with_resources(ray: Options) -> None:
-    done = await ray.run(
+def submit_with_resources(ray: Options) -> list[str]:
+    return ray.command(
         *("submit", "--no-wait", "--", "sh", "-c", "echo $COLOUR; sleep 100"),
         submission_id="new",
         runtime_env_json=json.dumps({"env_vars": {"COLOUR": "blue"}}),
@@ -81,52 +68,69 @@ async def submit_with_resources(ray: Options) -> None:
         log_style="pretty",
         log_color="true",
     )
-    assert done.code == 0, done.out
-    assert "Job 'new' submitted successfully" in done.out
-    assert "\x1b[" in done.out
-    assert "succeeded" not in done.out
+
+
+async def check_submissions(ray: Options, ray_job: RayJob, folder: Path) -> None:
+    # In this order: once Ray's command line has been told to use no colours, it uses none any more.
+    new, old = await ray_job.several([submit_with_resources(ray), submit_with_files(ray, folder)])
+
+    assert old.code == 0, old.out
+    assert "--job-id option is deprecated" in old.out
+    assert "\ngreen\n" in old.out
+    assert "\nshipped\n" in old.out
+    assert "\nbig.bin\n" not in old.out
+    assert "Job 'old' succeeded" in old.out
+    spec = ray_job.system.scheduler.store.get("old").spec
+    assert (spec.user, spec.priority, spec.metadata) == ("ann", 5, {"raymc.priority": "5", "team": "red"})
+
+    assert new.code == 0, new.out
+    assert "Job 'new' submitted successfully" in new.out
+    assert "\x1b[" in new.out
+    assert "succeeded" not in new.out
+    await ray_job.system.until("new", JobState.RUNNING)
+    sent = ray_job.system.ray["a"].cluster.jobs["new"].submission
+    assert sent.demand == {"CPU": 0.5, "GPU": 1.0, "memory": 1024.0, "fpga": 1.0}
+    assert sent.label_selector == {"region": "!west"}
+
+
+async def check_the_others(ray: Options, ray_job: RayJob) -> None:
+    status, stopped, followed, listed, deleted, gone, unknown = await ray_job.several(
+        [
+            ray.command("status", "--verbose", "new", verify="false"),
+            ray.command("stop", "--no-wait", "--verbose", "new"),
+            ray.command("logs", "--follow", "--verbose", "new"),
+            ray.command("list", "--verbose"),
+            ray.command("delete", "--verbose", "new"),
+            ray.command("status", "new"),
+            ray.command("status", "old", headers="{}"),
+        ]
+    )
+    assert "Job is currently running." in status.out, status.out
+    assert (stopped.code, "Attempting to stop job 'new'" in stopped.out) == (0, True), stopped.out
+    assert (followed.code, "\nblue\n" in followed.out) == (0, True), followed.out
+    assert "Job 'new' was stopped" in followed.out
+    assert "submission_id='old'" in listed.out, listed.out
+    assert (deleted.code, "Job 'new' deleted successfully" in deleted.out) == (0, True), deleted.out
+    assert (gone.code, "Job new does not exist" in gone.out) == (1, True), gone.out
+    assert (unknown.code, "Authentication" in unknown.out) == (1, True), unknown.out
 
 
 async def test_every_option_of_every_command_works(tmp_path: Path) -> None:
     certificate = tmp_path / "own.pem"
     write_certificate(certificate)
-    cluster = fake("a", 1, gpus=1, resources={"fpga": 1}, runner=ShellRunner())
+    cluster = fake("a", 2, gpus=1, resources={"fpga": 1}, runner=ShellRunner())
     async with serving(tmp_path / "served", cluster, certificate=certificate) as gateway:
-        system = gateway.system
-        token = system.scheduler.tokens.create("ann", Role.SUBMIT, expires_s=None, by=ROOT).secret
+        tokens = gateway.system.scheduler.tokens
+        token = tokens.create("ann", Role.SUBMIT, expires_s=None, by=ROOT).secret
         ray_job = RayJob(gateway, tmp_path)
+        del ray_job.environ["RAY_ADDRESS"]  # or it would win over the option
         ray = Options(
-            ray_job,
             address=gateway.address,
             verify=str(certificate),
             headers=json.dumps({"Authorization": f"Bearer {token}"}),
             log_style="record",
             log_color="false",
         )
-        del ray_job.environ["RAY_ADDRESS"]  # or it would win over the option
-
-        await submit_with_files(ray, tmp_path)
-        old = system.scheduler.store.get("old").spec
-        assert (old.user, old.priority, old.metadata) == ("ann", 5, {"raymc.priority": "5", "team": "red"})
-
-        await submit_with_resources(ray)
-        await system.until("new", JobState.RUNNING)
-        sent = cluster.cluster.jobs["new"].submission
-        assert sent.demand == {"CPU": 0.5, "GPU": 1.0, "memory": 1024.0, "fpga": 1.0}
-        assert sent.label_selector == {"region": "!west"}
-
-        status = await ray.run("status", "--verbose", "new", verify="false")
-        assert "Job is currently running." in status.out, status.out
-        stopped = await ray.run("stop", "--no-wait", "--verbose", "new")
-        assert (stopped.code, "Attempting to stop job 'new'" in stopped.out) == (0, True), stopped.out
-        followed = await ray.run("logs", "--follow", "--verbose", "new")
-        assert (followed.code, "\nblue\n" in followed.out) == (0, True), followed.out
-        assert "Job 'new' was stopped" in followed.out
-        listed = await ray.run("list", "--verbose")
-        assert "submission_id='old'" in listed.out, listed.out
-        deleted = await ray.run("delete", "--verbose", "new")
-        assert (deleted.code, "Job 'new' deleted successfully" in deleted.out) == (0, True), deleted.out
+        await check_submissions(ray, ray_job, tmp_path)
+        await check_the_others(ray, ray_job)
         assert ray.given == known_options()
-
-        unknown = await ray.run("status", "old", headers="{}")
-        assert (unknown.code, "401" in unknown.out or "oken" in unknown.out) == (1, True), unknown.out
