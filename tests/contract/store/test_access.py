@@ -141,6 +141,15 @@ def test_a_named_user_has_a_quota_of_its_own_and_others_do_not_count(store: JobS
         store.add([("b2", a_spec(user="bob"))], now=NOW, terms=terms)
 
 
+def test_a_user_with_a_quota_of_no_jobs_is_shut_out(store: JobStore) -> None:
+    store.add([("before", a_spec(user="ann"))], now=NOW)
+    terms = Terms(quotas={"ann": Quota(jobs=0)})
+
+    with pytest.raises(QuotaExceeded, match="the quota is 0"):
+        store.add([("child", a_spec(user="ann", parent="before"))], now=NOW, terms=terms)
+    assert store.add([("his", a_spec(user="bob"))], now=NOW, terms=terms)
+
+
 def test_a_repeated_submission_is_no_further_job(store: JobStore) -> None:
     terms = Terms(quotas={"*": Quota(jobs=1)})
     spec = a_spec(idempotency_key="k")
