@@ -26,8 +26,8 @@ from ray_multicluster_scheduler import submit_job, wait_for_all_jobs
 
 wait_for_all_jobs([submit_job("echo inner", submission_id="inner")])
 subprocess.run(
-    'RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$RAY_MULTICLUSTER_TOKEN {BIN}/ray job submit '
-    '--address "$RAY_MULTICLUSTER_ADDRESS" --no-wait --submission-id plain -- sleep 600',
+    'RAY_ADDRESS=$RAY_MULTICLUSTER_ADDRESS RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$RAY_MULTICLUSTER_TOKEN '
+    '{BIN}/ray job submit --no-wait --submission-id plain -- sleep 600',
     shell=True, check=True,
 )
 print("MINE", os.environ["RAY_MULTICLUSTER_TOKEN"].replace("_", " ", 3), flush=True)
@@ -65,12 +65,14 @@ def admin(tmp_path: Path) -> Iterator[User]:
         cluster = {"head_address": head.client_address, "dashboard": head.dashboard}
         config.write_text(yaml.safe_dump({"clusters": {"first": cluster}}))
         server = Server(tmp_path, config)
-        create = ["token", "create", "--user", "ann", "--role", "admin", "--config", str(config)]
-        made = subprocess.run(
-            [*RAYMC, *create], env=server.environ, capture_output=True, text=True, check=True
-        )
-        yield User(server.address, made.stdout.strip())
-        server.stop()
+        try:
+            create = ["token", "create", "--user", "ann", "--role", "admin", "--config", str(config)]
+            made = subprocess.run(
+                [*RAYMC, *create], env=server.environ, capture_output=True, text=True, check=True
+            )
+            yield User(server.address, made.stdout.strip())
+        finally:
+            server.stop()
 
 
 def until(holds: Callable[[], Any]) -> Any:
