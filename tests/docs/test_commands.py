@@ -22,6 +22,7 @@ OTHERS = {
     "pip install ray-multicluster-scheduler": "part of what `make setup` does",
     "export RAY_ADDRESS=http://": "tells a server's address to Ray's own commands",
     "ray job ": "Ray's own command; the page about plain Ray is run as a whole",
+    "RAY_ADDRESS=$RAY_MULTICLUSTER_ADDRESS ": "Ray's own command in a job; e2e/test_job_tokens.py runs it",
     "ps ax | grep -c '[m]ode=specific-server'": "counts processes on a head of the reader's",
     "source .venv/bin/activate": "made by `make setup`",
     "ss -tnp state established": "looks at a head of the reader's",

@@ -13,23 +13,27 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from tests.docs.pages import DOCS, blocks
 from tests.e2e.test_plain_ray import BIN, PATIENCE_S, RAYMC, Server
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-#: Our function, and the line for Ray's own command of docs/how-to/use-a-server.md.
+#: What the page says that other clients do inside a job.
+(DOCUMENTED,) = (
+    block.text
+    for block in blocks("bash", pages=[DOCS / "how-to" / "use-a-server.md"])
+    if "$RAY_MULTICLUSTER_TOKEN" in block.text
+)
 PROGRAM = f"""
 import os, subprocess, time
 from ray_multicluster_scheduler import submit_job, wait_for_all_jobs
 
 wait_for_all_jobs([submit_job("echo inner", submission_id="inner")])
-subprocess.run(
-    'RAY_ADDRESS=$RAY_MULTICLUSTER_ADDRESS RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$RAY_MULTICLUSTER_TOKEN '
-    '{BIN}/ray job submit --no-wait --submission-id plain -- sleep 600',
-    shell=True, check=True,
-)
+path = "{BIN}:" + os.environ["PATH"]
+subprocess.run(["sh", "-ec", {DOCUMENTED!r}], env={{**os.environ, "PATH": path}}, check=True)
+submit_job("sleep 600", submission_id="long")
 print("MINE", os.environ["RAY_MULTICLUSTER_TOKEN"].replace("_", " ", 3), flush=True)
 time.sleep(600)
 """
@@ -100,11 +104,17 @@ def test_a_job_submits_its_children_with_a_token_that_ends_with_it(admin: User, 
 
     inside = User(admin.address, until(printed)[1].replace(" ", "_"))
     assert admin.state("inner") == "SUCCEEDED"
-    for child in map(admin.ask, ("jobs/inner", "jobs/plain")):
-        assert (child["parent"], child["user"]) == ("outer", "ann")
+    *_, plain, inner = children = admin.ask("jobs?parent=outer")["jobs"]
+    assert [child["user"] for child in children] == ["ann"] * 3
+    assert (inner["submission_id"], plain["entrypoint"], plain["state"]) == (
+        "inner",
+        "echo hello",
+        "SUCCEEDED",
+    )
+    assert '"inner"' in admin.ask("jobs/outer/logs")["logs"]  # what curl has printed
     assert inside.ask("me") == {"user": "ann", "role": "submit"}
     assert inside.ask("tokens") == 403
 
     admin.ask("jobs/stop", {"submission_ids": ["outer"]})
-    until(lambda: [admin.state(job) for job in ("outer", "plain")] == ["STOPPED"] * 2)
+    until(lambda: [admin.state(job) for job in ("outer", "long")] == ["STOPPED"] * 2)
     until(lambda: inside.ask("me") == 401)
