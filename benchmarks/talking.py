@@ -1,4 +1,4 @@
-"""Fake clusters in a process of their own, whose jobs write a line now and then until they are stopped."""
+"""Fake clusters in a process of their own, whose jobs write some lines a second until they are stopped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.runners import TERMINATED, RunRequest
 
-LINE = "0123456789" * 10 + "\n"
-#: Between two lines of one job.
-PAUSE_S = 0.1
+LINES = ("0123456789" * 10 + "\n") * 10
+#: Between two looks of a real cluster for new lines, and so between two pieces of one log.
+PAUSE_S = 1.0
 START_S = 60.0
 
 
@@ -31,7 +31,7 @@ class Talk:
     def __init__(self, name: str) -> None:
         self._begun, self._stopped = time.monotonic(), asyncio.Event()
         self._text = f"{name}\n"
-        self._lines = 0
+        self._pieces = 0
 
     async def wait(self) -> int:
         await self._stopped.wait()
@@ -46,9 +46,9 @@ class Talk:
 
     def log(self) -> str:
         due = 0 if self._stopped.is_set() else int((time.monotonic() - self._begun) / PAUSE_S)
-        if due > self._lines:
-            self._text += LINE * (due - self._lines)
-            self._lines = due
+        if due > self._pieces:
+            self._text += LINES * (due - self._pieces)
+            self._pieces = due
         return self._text
 
 

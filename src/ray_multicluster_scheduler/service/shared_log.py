@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import cast
+from weakref import WeakValueDictionary
 
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.ports import RayApi
@@ -30,6 +31,15 @@ class SharedLogs:
     def __init__(self) -> None:
         #: By the way to its cluster, which belongs to one event loop, and Ray's id. The oldest reading first.
         self._readings: dict[tuple[RayApi, str], list[_Reading]] = {}
+        #: By the same, for as long as somebody has it.
+        self._ended: WeakValueDictionary[tuple[RayApi, str], EndedLog] = WeakValueDictionary()
+
+    def ended(self, api: RayApi, remote_id: str) -> EndedLog:
+        """Return the log of a job that has ended; it is in memory once for all who hold it."""
+        found = self._ended.get((api, remote_id))
+        if found is None or found.failed:
+            found = self._ended[api, remote_id] = EndedLog(api, remote_id)
+        return found
 
     async def pieces(self, api: RayApi, remote_id: str, place: int) -> AsyncGenerator[str, None]:
         """Yield a log from this character on as it grows; ends when it broke off."""
@@ -71,6 +81,24 @@ class SharedLogs:
             self._readings[api, remote_id].remove(reading)
             if not self._readings[api, remote_id]:
                 del self._readings[api, remote_id]
+
+
+class EndedLog:
+    """A log that does not grow any more."""
+
+    def __init__(self, api: RayApi, remote_id: str) -> None:
+        self._reading = asyncio.create_task(api.job_logs(remote_id))
+        self._reading.add_done_callback(lambda _: self.failed)  # nobody may be there any more to be told
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it could not be read."""
+        done = self._reading
+        return done.done() and (done.cancelled() or done.exception() is not None)
+
+    async def text(self) -> str:
+        """Return it, or raise why the cluster did not give it."""
+        return await asyncio.shield(self._reading)
 
 
 class _Reading:

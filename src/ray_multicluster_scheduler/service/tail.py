@@ -20,6 +20,8 @@ from ray_multicluster_scheduler.service.shared_log import SharedLogs
 
 #: Before a tail that broke off is taken up again.
 PAUSE_S = 0.5
+#: What is there is put out in pieces of about this size, which a slow reader takes one by one.
+PIECE_CHARS = 2**16
 #: Its cluster has, or should have, a log of it.
 ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
 
@@ -67,9 +69,9 @@ class Tails:
         running = self._follow(submission_id, pipe)
         running.add_done_callback(lambda _: put(None))
         try:
-            while (piece := await pieces.get()) is not None:
-                pipe.taken(piece)
-                yield piece
+            while text := await _all_that_waits(pieces):
+                pipe.taken(text)
+                yield text
             running.result()
         finally:
             running.cancel()
@@ -78,6 +80,18 @@ class Tails:
         return self._reach(
             lambda apis: _Follower(submission_id, self._store, apis, self._logs, pipe).run(self._hub)
         )
+
+
+async def _all_that_waits(pieces: asyncio.Queue[str | None]) -> str:
+    """Return what is there as one piece of some size: a busy server sends less often. Empty: the end."""
+    text = ""
+    while not text or (len(text) < PIECE_CHARS and not pieces.empty()):
+        piece = await pieces.get()
+        if piece is None:
+            pieces.put_nowait(None)
+            break
+        text += piece
+    return text
 
 
 class _Follower:
@@ -157,7 +171,7 @@ class _Follower:
         """Leave earlier attempts behind, each with what is kept of its log."""
         while self._attempt < job.attempt:
             if self._attempt:
-                self._put_rest(await self._kept(self._attempt) or "")
+                await self._put_rest(await self._kept(self._attempt) or "")
             if self._offset:
                 self._pipe.put(next_attempt(self._attempt))
             await self._pipe.room()
@@ -169,9 +183,10 @@ class _Follower:
         api = self._api_of(job)
         if api is not None and job.remote_id is not None and (kept is None or self._misses(kept)):
             with suppress(ClusterError):
-                self._put_rest(await api.job_logs(job.remote_id))
+                ended = self._logs.ended(api, job.remote_id)  # held until all is put out: others share it
+                await self._put_rest(await ended.text())
                 return
-        self._put_rest(kept or "")
+        await self._put_rest(kept or "")
 
     async def _kept(self, attempt: int) -> str | None:
         return await asyncio.to_thread(self._store.load_log, self._submission_id, attempt)
@@ -180,15 +195,16 @@ class _Follower:
         """Tell whether a kept log begins after what was put out."""
         return self._bytes < missing_bytes(kept)
 
-    def _put_rest(self, kept: str) -> None:
+    async def _put_rest(self, kept: str) -> None:
         """Put out what follows in a kept log. Where its beginning is missing, it says so itself."""
-        missing = missing_bytes(kept)
+        missing, place = missing_bytes(kept), 0
         if not missing:
-            self._out(kept[self._offset :])
-        elif self._bytes <= missing:
-            self._out(kept)
-        else:
-            self._out(without_note(kept).encode()[self._bytes - missing :].decode(errors="replace"))
+            place = self._offset
+        elif self._bytes > missing:
+            kept = without_note(kept).encode()[self._bytes - missing :].decode(errors="replace")
+        for start in range(place, len(kept), PIECE_CHARS):
+            self._out(kept[start : start + PIECE_CHARS])
+            await self._pipe.room()
 
     def _api_of(self, job: Job) -> RayApi | None:
         """Return how to speak to its cluster; None: it has none, or that is no longer in clusters.yaml."""

@@ -9,11 +9,11 @@ import pytest
 from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.errors import ClusterUnreachable, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import MOST_CHARS, LogPipe
-from ray_multicluster_scheduler.service.tail import Reach, Tails
+from ray_multicluster_scheduler.service.tail import PIECE_CHARS, Reach, Tails
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 
 S = JobState
@@ -38,6 +38,23 @@ class Chatty:
 
 def _piece(number: int) -> str:
     return f"{number:>{PIECE}}"
+
+
+class Ended:
+    """A cluster that has the long log of a job that has ended."""
+
+    log = "".join(f"{number:>99}\n" for number in range(80_000))
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.read = 0
+        self._refuses = refuses
+
+    async def job_logs(self, _: str) -> str:
+        self.read += 1
+        await asyncio.sleep(0)
+        if self._refuses:
+            raise ClusterUnreachable("a", "nobody there")
+        return self.log
 
 
 class Broken:
@@ -111,6 +128,38 @@ async def test_a_reader_in_a_thread_is_waited_for_as_well(store: SqlStore, hub: 
     assert await stands_still(cluster) * PIECE <= MOST_CHARS + 2 * PIECE
     assert int(await asyncio.to_thread(next, pieces)) == 2
     await asyncio.to_thread(pieces.close)  # type: ignore[attr-defined]
+
+
+async def test_the_long_log_of_an_ended_job_is_read_once_for_all_and_comes_in_pieces(
+    store: SqlStore, hub: EventHub
+) -> None:
+    leader, cluster = Leader(store), Ended()
+    leader.add("job", S.RUNNING)
+    leader.move("job", S.STOPPED)
+    tails = Tails(reaching(cluster), hub, store)
+    async with aclosing(tails.tail_async("job")) as slow:
+        first = await anext(slow)
+        assert len(first) <= PIECE_CHARS
+
+        async def whole() -> str:
+            return "".join([piece async for piece in tails.tail_async("job")])
+
+        assert set(await asyncio.gather(*(whole() for _ in range(20)))) == {cluster.log}
+        assert first + "".join([piece async for piece in slow]) == cluster.log
+    assert cluster.read == 1
+    assert not tails._logs._ended, "it is still in memory"
+
+
+async def test_a_log_that_its_cluster_does_not_give_is_what_was_kept_for_all(
+    store: SqlStore, hub: EventHub
+) -> None:
+    leader, cluster = Leader(store), Ended(refuses=True)
+    leader.add("job", S.RUNNING)
+    leader.move("job", S.STOPPED)
+    tails = Tails(reaching(cluster), hub, store)
+    for _ in range(2):
+        assert [piece async for piece in tails.tail_async("job")] == []
+    assert cluster.read == 2
 
 
 async def test_a_bug_ends_the_tail_with_its_error(store: SqlStore, hub: EventHub) -> None:
