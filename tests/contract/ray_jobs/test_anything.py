@@ -86,8 +86,9 @@ def send(address: str, method: str, path: str, body: bytes) -> tuple[int, bytes]
 async def check(gateway: Gateway, method: str, path: str, body: bytes) -> None:
     status, answer = await asyncio.to_thread(send, gateway.address, method, path, body)
     assert status < 500 or any(words in answer for words in LOOKED_FOR), (status, answer)
-    assert b"Traceback" not in answer
-    assert b".py" not in answer
+    if status != 200:  # an answer may be a job's log, where Ray names its own files
+        assert b"Traceback" not in answer
+        assert b".py" not in answer
 
 
 @pytest.fixture
