@@ -14,7 +14,6 @@ from ray_multicluster_scheduler.cli.commands import app
 OTHERS = {
     "export RAY_MULTICLUSTER_ADDRESS=http://": "tells a server's address to the commands that follow",
     "curl -s http://": "asks a cluster of the reader's",
-    'curl -H "Authorization: Bearer $RAY_MULTICLUSTER_TOKEN"': "asks the server from inside a job",
     "curl -sS": "asks the server; the page about curl is run as a whole",
     "ls -t /tmp/ray/session_latest/logs/": "looks at a head of the reader's",
     "mkdir -p hello && echo ": "makes the directory of the next command; the quickstart is run as a whole",
@@ -22,7 +21,6 @@ OTHERS = {
     "pip install '.[ray]'": "`make setup` does the same, and CI does that first",
     "pip install ray-multicluster-scheduler": "part of what `make setup` does",
     "export RAY_ADDRESS=http://": "tells a server's address to Ray's own commands",
-    "RAY_ADDRESS=$RAY_MULTICLUSTER_ADDRESS RAY_AUTH_MODE=token ": "asks it so with Ray's own command",
     "ray job ": "Ray's own command; the page about plain Ray is run as a whole",
     "RAY_ADDRESS=$RAY_MULTICLUSTER_ADDRESS ": "Ray's own command in a job; e2e/test_job_tokens.py runs it",
     "ps ax | grep -c '[m]ode=specific-server'": "counts processes on a head of the reader's",
