@@ -129,15 +129,24 @@ def test_one_helper_process_per_connection_on_the_cluster_that_was_connected_to(
 ) -> None:
     centos, mac = sandbox.heads["centos"], sandbox.heads["mac"]
     before = helper_processes(centos), helper_processes(mac)
-    programs.answer(
+    tries = programs.answer(
         """
         import ray
-        connections = [ray.init(address, allow_multiple=True) for address in sys.argv[1:]]
+        answer = 0
+        def connect(address):
+            global answer
+            answer += 1
+            try:
+                return ray.init(address, allow_multiple=True)
+            except ConnectionAbortedError as problem:  # another head of this machine had taken the port
+                if "Starting Ray client server failed" not in str(problem) or answer > 5:
+                    raise
+                return connect(address)
+        connections = [connect(address) for address in sys.argv[1:]]
         for connection in connections:
             connection.disconnect()
-        answer = None
         """,
         *[f"ray://{mac.client_address}"] * 2,
     )
-    assert len(helper_processes(mac) - before[1]) == 2
+    assert 2 <= len(helper_processes(mac) - before[1]) <= tries
     assert helper_processes(centos) == before[0]
