@@ -119,6 +119,7 @@ def start_engine(
             clock=clock,
             jitter=random.random,
             offload=Offload(),
+            job_token=lambda _: "",
         )
 
     return EngineThread(build, holder="benchmark")

@@ -21,6 +21,7 @@ from benchmarks import postgres
 from benchmarks.filled import submit_lines
 from benchmarks.instant import InstantRay, start_engine
 from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, ratio, summary
+from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
@@ -72,7 +73,7 @@ def ours(jobs: int) -> float:
         apis = {f"c{n}": InstantRay(f"c{n}", on_submit=sent.append) for n in range(CLUSTERS)}
         engine = start_engine(store, Path(folder), apis, poll_interval_s=0.05)
         try:
-            _until_leading(store)
+            _until_leading(engine, store)
             started = time.perf_counter()
             submit_all(store, jobs)
             while len(sent) < jobs or any(map(store.live_remote_ids, apis)):
@@ -84,8 +85,9 @@ def ours(jobs: int) -> float:
             store.close()
 
 
-def _until_leading(store: SqlStore) -> None:
+def _until_leading(engine: EngineThread, store: SqlStore) -> None:
     while len(store.load_snapshots()) < CLUSTERS:
+        engine.check()
         time.sleep(0.01)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.integration import crash_runner
 from tests.integration.crash_runner import Orders
-from tests.oracle import broken_promises
+from tests.oracle import broken_promises, eventually
 
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -104,6 +104,7 @@ class Scene:
         """Stop a process as Ctrl-Z does, at a moment when it does not hold the database."""
         while True:
             os.kill(running.pid, signal.SIGSTOP)
+            await eventually(lambda: _is_stopped(running.pid))  # what a thread asks the system for may go on
             database = self.directory / "state" / "jobs.db"
             try:
                 with closing(sqlite3.connect(database, timeout=1, isolation_level=None)) as connection:
@@ -144,3 +145,11 @@ class Scene:
     def all_succeeded_once(self, *ids: str) -> bool:
         jobs = self.jobs()
         return all(jobs[each].state is JobState.SUCCEEDED and self.starts(each) == 1 for each in ids)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Tell whether all threads of a process have stopped, as Linux says it."""
+    states = [
+        path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}

@@ -46,6 +46,14 @@ def made(directory: Path) -> str:
     return store.store_id
 
 
+def test_a_store_can_be_opened_and_read_while_another_process_writes(directory: Path) -> None:
+    made(directory)
+    with contextlib.closing(sqlite3.connect(directory / "jobs.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")  # as a program that was stopped in the middle of it
+        with contextlib.closing(open_store(directory)) as store:
+            assert [job.submission_id for job in store.list_jobs()] == ["job"]
+
+
 def schema(path: Path) -> dict[str, list[str]]:
     """Return each table and index as SQLite has it, constraints in any order."""
     connection = sqlite3.connect(path)

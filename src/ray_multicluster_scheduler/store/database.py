@@ -101,11 +101,16 @@ class Database:
         self.took("commit", ended - commits)
         self.took("write", ended - begun)
 
-    def use_wal(self) -> None:
-        """Let readers and the writer work side by side; kept in the file once it is set."""
+    def use_wal(self, *, new: bool) -> None:
+        """Let readers and the writer work side by side; kept in the file once it is set.
+
+        A new file learns how to shrink before its first page is written. That needs the writer's lock, for
+        which nobody who only wants to look into an old one should have to wait.
+        """
         with self._translated(), contextlib.closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
-            cursor.execute(_CAN_SHRINK)  # of use only before the first page is written
+            if new:
+                cursor.execute(_CAN_SHRINK)
             (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
             cursor.close()
         if mode != "wal":

@@ -85,7 +85,7 @@ def _open_database(directory: Path) -> Database:
             revision = _revision(tx, path)
             if revision is not None:
                 _check_identity(tx, path, expected)
-        database.use_wal()
+        database.use_wal(new=revision is None)
         if revision != REVISION:
             _bring_up_to_date(database, revision)
         if expected is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, cast
 
@@ -53,8 +53,16 @@ async def _changes(
     async with aclosing(following(found, stopping)) as states:
         async for jobs in states:
             if jobs is not None:
-                yield event({"jobs": {name: job for name, job in jobs.items() if known.get(name) is not job}})
+                yield event({"jobs": dict(_unlike(jobs, known))})
                 known = jobs
+
+
+def _unlike(jobs: Mapping[str, JobView], known: Mapping[str, JobView]) -> Iterator[tuple[str, JobView]]:
+    """Yield what differs: a job may be read again and be the same, when its events come one by one."""
+    for name, job in jobs.items():
+        before = known.get(name)
+        if before is not job and before != job:
+            yield name, job
 
 
 @router.get(
