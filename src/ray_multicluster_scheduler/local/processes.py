@@ -64,42 +64,49 @@ def find(mark: str) -> list[Process]:
     return belonging(snapshot(), mark)
 
 
-def belonging(processes: Iterable[Process], mark: str) -> list[Process]:
-    """Pick the processes marked with `mark` or a directory below it, their children and session mates."""
+def belonging(processes: Iterable[Process], mark: str, ended: Iterable[Process] = ()) -> list[Process]:
+    """Pick the processes marked with `mark` or a directory below it, their children and session mates.
+
+    `ended` are members that may be gone by now: whoever they have left behind belongs here too.
+    """
     others = [process for process in processes if process.pid != os.getpid()]
+    known = {process.pid: process for process in ended}
     found: dict[int, Process] = {}
     added = [process for process in others if process.mark and _is_below(process.mark, mark)]
-    while added:
+    while True:
         found |= {process.pid: process for process in added}
+        known |= found
         # Session 0 means "led from outside this container": whoever is in it is no mate.
-        sessions = {process.session for process in found.values()} - {0}
+        sessions = {process.session for process in known.values()} - {0}
         # One with another mark is part of a sandbox that was started inside a job of this one.
         added = [
             process
             for process in others
             if process.pid not in found
             and process.mark is None
-            and (process.parent in found or process.session in sessions)
+            and (process.parent in known or process.session in sessions)
         ]
-    return list(found.values())
+        if not added:
+            return list(found.values())
 
 
 def kill(mark: str) -> int:
     """End all processes of a head, or of a whole sandbox, and return how many there were.
 
     Looks again until none is left, because a raylet may start a worker while it is being killed, and
-    because a process that is ending shows no mark any more but still holds its ports.
+    because a process that is ending shows no mark any more but still holds its ports. A process that was
+    forked during a look, and has its title where the mark was, is known only by those that were killed.
     """
-    killed: set[int] = set()
+    killed: dict[int, Process] = {}
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     while True:
         processes = snapshot()
-        living = {process.pid for process in belonging(processes, mark)}
-        ending = killed & {process.pid for process in processes}
-        if not living | ending:
+        living = {process.pid: process for process in belonging(processes, mark, killed.values())}
+        ending = killed.keys() & {process.pid for process in processes}
+        if not living and not ending:
             return len(killed)
         if time.monotonic() > deadline:
-            pids = ", ".join(map(str, sorted(living | ending)))
+            pids = ", ".join(map(str, sorted(living.keys() | ending)))
             raise SandboxError(
                 f"these processes cannot be ended, even by SIGKILL: {pids}; end them and try again"
             )

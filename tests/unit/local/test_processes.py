@@ -29,6 +29,13 @@ def test_one_that_hides_its_environment_is_found_beside_a_marked_one() -> None:
     assert pids([grandchild, cleaned_child, title, gcs]) == {10, 11, 12, 13}
 
 
+def test_one_that_outlives_all_marked_ones_is_known_by_those_that_ended() -> None:
+    gcs = a_process(10, session=9, mark=HEAD)
+    mate, child, stranger = a_process(11, session=9), a_process(12, parent=10), a_process(13)
+    assert pids([mate, child, stranger]) == set()
+    assert {process.pid for process in belonging([mate, child, stranger], HEAD, [gcs])} == {11, 12}
+
+
 def test_a_head_is_not_taken_for_another_whose_number_starts_alike() -> None:
     assert pids([a_process(10, mark=f"{HEAD}0")]) == set()
 
