@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.measure import Line, Report, Size, main
 from benchmarks.plan import clusters, jobs
-from ray_multicluster_scheduler.policy.backlog import Backlog
+from ray_multicluster_scheduler.core.placement.queue import JobQueue
 
 QUEUED = {Size.SMOKE: 1_000, Size.QUICK: 50_000, Size.FULL: 500_000}
 WATCHED = 1_000
@@ -26,9 +26,9 @@ def bytes_of(build: Callable[[], object]) -> int:
     return after - before
 
 
-def backlog(count: int) -> Backlog:
+def queue(count: int) -> JobQueue:
     """Return a queue of jobs with names as long as ours are."""
-    made = Backlog()
+    made = JobQueue()
     for job in jobs(count):
         made.put(job)
     return made
@@ -42,7 +42,7 @@ def measure(size: Size) -> Report:
         lines=(
             Line(
                 what="engine, per queued job",
-                value=bytes_of(lambda: backlog(count)) / count / 1024,
+                value=bytes_of(lambda: queue(count)) / count / 1024,
                 unit="KiB",
                 at_most=2.0,
             ),

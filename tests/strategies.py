@@ -1,5 +1,6 @@
 """Random but plausible worlds for property tests: clusters in every condition, and a queue."""
 
+import os
 from typing import Any
 
 from hypothesis import settings
@@ -7,12 +8,12 @@ from hypothesis import strategies as st
 from tests.builders import NOW, a_queued, a_view
 
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 from ray_multicluster_scheduler.model.resources import GIB, plus
 
 #: Without a deadline: how busy the machine is says nothing about the code.
-THOROUGH = settings(max_examples=60, deadline=None)
+THOROUGH = settings(max_examples=int(os.environ.get("RAYMC_TEST_EXAMPLES", "60")), deadline=None)
 
 CLUSTERS = ("a", "b", "c")
 _TAGS = ("cpu", "stable", "gpu")
@@ -45,6 +46,10 @@ def resources(draw: st.DrawFn, *, most: int = 1) -> dict[str, float]:
     return {name: amount for name, amount in drawn.items() if amount} or {"CPU": 1.0}
 
 
+#: Since shortly before now, or for a long time.
+holdings = st.builds(Holding, resources(), st.sampled_from((NOW - 10, NOW - 400, NOW - 5_000)))
+
+
 @st.composite
 def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
     """Draw a cluster in any condition: ill, drained, old, full, of unknown size, growing."""
@@ -73,6 +78,7 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
         reserved=reserved,
         unseen=draw(st.sampled_from(({}, reserved))),
         live_jobs=draw(st.integers(0, 2)),
+        holdings=tuple(draw(st.lists(holdings, max_size=3))),
         warm=frozenset(draw(st.sets(st.sampled_from(("env-1", "env-2"))))),
         starting=draw(st.integers(0, 2)),
         last_start_at=draw(mostly(None, NOW - 2, NOW - 100, NOW + 1)),
@@ -92,7 +98,7 @@ def queued(draw: st.DrawFn, seq: int = 1) -> QueuedJob:
         seq=seq,
         user=draw(st.sampled_from(("ann", "bob", "eve"))),
         priority=draw(st.integers(0, 1)),
-        waiting_since=NOW - draw(st.sampled_from((0, 1_000))),
+        waiting_since=NOW - draw(st.sampled_from((0, 1_000, 10_000))),
         tags=tuple(draw(st.sets(st.sampled_from((*_TAGS, "mine"))))),
         preferred_cluster=draw(mostly(None, *CLUSTERS, "gone")),
         avoid=draw(mostly((), ("a",), ("b", "gone"), ("a", "b", "c"))),

@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.config import Config, Settings, find_config, loa
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
 from ray_multicluster_scheduler.engine.holder import holder_name
 from ray_multicluster_scheduler.engine.offload import Offload
@@ -36,7 +37,6 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.policy.diagnosis import Check
 from ray_multicluster_scheduler.policy.job_address import with_address
-from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import AccessStore, RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
 from ray_multicluster_scheduler.service.access import Caller, audit_entry

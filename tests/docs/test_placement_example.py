@@ -4,8 +4,10 @@ import pytest
 from tests.builders import NOW, a_queued, a_view
 from tests.docs.pages import DOCS, table
 
+from ray_multicluster_scheduler.core.placement.plan import plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
-from ray_multicluster_scheduler.policy.plan import PlanRules, plan
 
 PAGE = DOCS / "placement.md"
 JOBS = table(PAGE, "job", "CPU", "GPU", "tags")
@@ -42,7 +44,8 @@ def the_jobs() -> list[QueuedJob]:
 
 
 def decisions() -> dict[str, Placement | Waiting]:
-    decided = plan(the_jobs(), the_clusters(), now=NOW, rules=PlanRules(), in_use={})
+    lines = queue_of(the_jobs()).lines(now=NOW)
+    decided = plan(lines, the_clusters(), now=NOW, rules=PlanRules(), in_use={})
     return {each.submission_id: each for each in (*decided.placements, *decided.waiting)}
 
 

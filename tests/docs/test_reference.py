@@ -9,11 +9,11 @@ from tests.unit.test_layers import LAYERS
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import aio, errors
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.demo.show import STEPS
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import RAY_STATUS, TRANSITIONS
 from ray_multicluster_scheduler.policy import score
-from ray_multicluster_scheduler.policy.rules import PlanRules
 from ray_multicluster_scheduler.service.views import JobDetail
 
 STATES = DOCS / "job-states.md"

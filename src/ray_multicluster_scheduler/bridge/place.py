@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, share_of
+from ray_multicluster_scheduler.core.placement.checks import (
+    can_ever_hold,
+    has_room,
+    lasting_checks,
+    objection,
+    passing_checks,
+)
+from ray_multicluster_scheduler.core.placement.impossible import never_fits
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.scoring import best, score
+from ray_multicluster_scheduler.core.placement.signature import Rule
 from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal, Score
 from ray_multicluster_scheduler.model.resources import show
-from ray_multicluster_scheduler.policy.feasible import (
-    Check,
-    can_ever_hold,
-    can_have_environment,
-    has_room,
-    is_healthy,
-    is_not_drained,
-    never_fits,
-    objection,
-)
-from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of
-from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.score import best, score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +66,21 @@ def place(
     cannot be used now, with the reason for each.
     """
 
-    def same_version(_job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
-        return _version_refusal(room, ours)
+    def same_version(snapshot: ClusterSnapshot) -> Refusal | None:
+        return _version_refusal(snapshot, ours)
 
     work = replace(work, unfit=tuple((unfit or {}).items()))
-    elsewhere: tuple[Check, ...] = (
-        is_healthy,
-        is_not_drained,
-        same_version,
-        can_have_environment,
-        can_ever_hold,
-    )
+    lasting_elsewhere, passing = (*lasting_checks(), Rule(same_version)), passing_checks()
     rooms = {room.name: room for room in open_rooms(views)}
     lasting = {
-        name: objection(work, room, RULES, (can_ever_hold,) if name == home else elsewhere)
+        name: objection(work, room, RULES, (can_ever_hold,) if name == home else lasting_elsewhere)
         for name, room in rooms.items()
     }
     able = [name for name in rooms if lasting[name] is None]
-    refusals = {name: lasting[name] or objection(work, rooms[name], RULES, (has_room,)) for name in rooms}
+    refusals = {
+        name: lasting[name] or objection(work, room, RULES, (has_room,) if name == home else passing)
+        for name, room in rooms.items()
+    }
     scores = {name: score(work, rooms[name], RULES) for name in rooms if refusals[name] is None}
     if not able:
         raise _nowhere(work, views, refusals)
@@ -123,8 +120,7 @@ def _choose(
     return emptiest, "no cluster has room now; it waits where most of its claim is free"
 
 
-def _version_refusal(room: Room, ours: Versions) -> Refusal | None:
-    seen = room.view.snapshot
+def _version_refusal(seen: ClusterSnapshot, ours: Versions) -> Refusal | None:
     if seen.ray_version != ours.ray:
         return Refusal(
             cause=Cause.VERSION,

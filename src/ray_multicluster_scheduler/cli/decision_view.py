@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.render import sign
+from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
-from ray_multicluster_scheduler.policy.score import BONUSES, FACTORS
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import DecisionView, ScoreView
 
-_PARTS = tuple(part.__name__ for part in (*FACTORS, *BONUSES))
+_PARTS = part_names()
 
 
 def decision_view(decision: DecisionView, *, plain: bool) -> Iterator[RenderableType]:
@@ -29,7 +29,7 @@ def decision_view(decision: DecisionView, *, plain: bool) -> Iterator[Renderable
 
 
 def _score_table(scores: Mapping[str, ScoreView], chosen: str | None) -> Table:
-    """Show how each total comes about, free_share × weight × health + the rest, and who goes first."""
+    """Show how each total comes about, fit × weight × health + the rest, and who goes first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cluster", overflow="fold")
     for part in _PARTS:

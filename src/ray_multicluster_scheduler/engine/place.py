@@ -7,6 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from ray_multicluster_scheduler.core.placement.capacity import open_rooms
+from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views, held_by_user, last_start_at
+from ray_multicluster_scheduler.core.placement.plan import placements
+from ray_multicluster_scheduler.core.placement.preference import patience_s
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.wait_reasons import Wait, waits
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.outlook import Outlook
@@ -17,13 +24,7 @@ from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.feasible import has_failed_everywhere, patience_s
-from ray_multicluster_scheduler.policy.ledger import open_rooms
-from ray_multicluster_scheduler.policy.placing import placements
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
-from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user, last_start_at
-from ray_multicluster_scheduler.policy.waits import Wait, waits
 
 #: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.
 MOST_ENDED = 1_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+from ray_multicluster_scheduler.core.placement.capacity import open_rooms
+from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
+from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views, env_key
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.policy.failed_setups import MOST_REMEMBERED, failed_setup
-from ray_multicluster_scheduler.policy.feasible import has_failed_everywhere
-from ray_multicluster_scheduler.policy.ledger import open_rooms
-from ray_multicluster_scheduler.policy.views import QueuedJobs, World, cluster_views, env_key
 
 
 class FailedSetups:

@@ -11,10 +11,10 @@ from concurrent.futures.thread import ThreadPoolExecutor  # now: while a program
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.asyncio_tools import together, wait_for
+from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.engine import Engine
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.policy.waits import Wait
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)

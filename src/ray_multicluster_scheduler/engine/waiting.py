@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
+from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line
+from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.backlog import Backlog, Line
-from ray_multicluster_scheduler.policy.views import QueuedJobs
-from ray_multicluster_scheduler.policy.waits import Kind, Queue
 
 #: Jobs that are read at once: a queue of a million must not be in memory as a whole.
 PAGE = 5_000
@@ -26,7 +26,7 @@ class WaitingJobs:
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._backlog = Backlog()
+        self._queue = JobQueue()
         self._last_seq = 0
         self._queued = QueuedJobs(context.config.clusters)
 
@@ -34,7 +34,7 @@ class WaitingJobs:
         """Take in the jobs that were added since."""
         async for page in self._pages(after=self._last_seq):
             for job, needs in page:
-                self._backlog.put(self._queued.of(job), not_before=job.not_before, needs=needs)
+                self._queue.put(self._queued.of(job), not_before=job.not_before, needs=needs)
             self._last_seq = page[-1][0].seq
 
     async def whole(self) -> AsyncIterator[Job]:
@@ -47,26 +47,26 @@ class WaitingJobs:
         """Take note of what this leader did with jobs."""
         for job in jobs:
             if job.state is JobState.QUEUED:
-                self._backlog.put(self._queued.of(job), not_before=job.not_before)
+                self._queue.put(self._queued.of(job), not_before=job.not_before)
                 continue
-            self._backlog.remove([job.submission_id])
+            self._queue.remove([job.submission_id])
             if job.state is JobState.SUCCEEDED:
-                self._backlog.succeeded(job.submission_id)
+                self._queue.succeeded(job.submission_id)
 
     def forget(self, submission_ids: Sequence[str]) -> None:
         """Drop jobs that wait no more."""
-        self._backlog.remove(submission_ids)
+        self._queue.remove(submission_ids)
 
     def lines(self, *, now: float) -> tuple[Line, ...]:
         """Return those that may start now."""
-        return self._backlog.lines(now=now)
+        return self._queue.lines(now=now)
 
     def queue(self, *, now: float) -> Queue:
         """Return the whole queue in numbers, as it is now."""
-        needing, later = self._backlog.aside()
+        needing, later = self._queue.aside()
         lines = [
             Kind(sample=line.sample, jobs=len(line.waiters), oldest=next(line.in_turn()).waiting_since)
-            for line in self._backlog.lines(now=now)
+            for line in self._queue.lines(now=now)
         ]
         return Queue(kinds=lines, needing=needing, later=later)
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.asyncio_tools import together, within
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.remote import Listing
 from ray_multicluster_scheduler.policy import health
-from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.ports import Clock, RayApi
 
 

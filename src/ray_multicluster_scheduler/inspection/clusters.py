@@ -10,12 +10,12 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.apart import OpenApis
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteStatus
-from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.showing import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView

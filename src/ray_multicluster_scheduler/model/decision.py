@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 from ray_multicluster_scheduler.model.resources import Resources
+
+#: One object for all clusters that could set everything up, so that checks can tell that they are alike.
+NOTHING_FAILED: Mapping[str, str] = MappingProxyType({})
 
 
 class Cause(str, Enum):
@@ -69,6 +73,24 @@ class QueuedJob:
     #: What the job's environment asks of the cluster's Ray.
     ray_needs: RayNeeds = NO_NEEDS
 
+    @property
+    def claim_key(self) -> tuple[tuple[str, float], ...]:
+        """The claim as a value that can be compared and hashed."""
+        return tuple(sorted(self.claim.items()))
+
+    @property
+    def needs_gpus(self) -> bool:
+        """Tell whether the job claims any GPU."""
+        return bool(self.claim.get("GPU"))
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one live job holds on its cluster, and since when."""
+
+    claim: Resources
+    since: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
@@ -83,6 +105,8 @@ class ClusterView:
     #: Sum of the claims of our live attempts there, and how many they are.
     reserved: Resources = field(default_factory=dict)
     live_jobs: int = 0
+    #: The same, one by one: a reservation is made where room is expected soonest.
+    holdings: tuple[Holding, ...] = ()
     #: Part of `reserved`: claims of attempts that are starting or younger than the snapshot, which its
     #: `used` cannot show yet.
     unseen: Resources = field(default_factory=dict)
@@ -93,9 +117,40 @@ class ClusterView:
     last_start_at: float | None = None
     #: What the cluster's own environment asks of its Ray, and env_keys that it cannot set up, with reasons.
     ray_needs: RayNeeds = NO_NEEDS
-    failing: Mapping[str, str] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=lambda: NOTHING_FAILED)
     #: How many more jobs it may be given in this pass, because starts are paced; None: no limit.
     allowance: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.spec.name
+
+    @property
+    def cluster_tags(self) -> tuple[str, ...]:
+        """The tags in the cluster's configuration."""
+        return self.spec.tags
+
+    @property
+    def cluster_ray_needs(self) -> RayNeeds:
+        """What the cluster's own environment asks of its Ray."""
+        return self.ray_needs
+
+    @property
+    def ray_version(self) -> str | None:
+        """The version of its Ray; None: unknown."""
+        return self.snapshot.ray_version
+
+    @property
+    def capacity(self) -> dict[str, float]:
+        """All that it has, or can grow to: `max_resources` where that is more than the total."""
+        total, grown = self.snapshot.total or {}, self.spec.max_resources or {}
+        return {name: max(total.get(name, 0.0), grown.get(name, 0.0)) for name in {**total, **grown}}
+
+    @property
+    def has_gpus(self) -> bool:
+        """Tell whether it has any GPU, or can grow to have one."""
+        return self.capacity.get("GPU", 0.0) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

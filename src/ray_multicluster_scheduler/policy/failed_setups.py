@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.decision import NOTHING_FAILED
 from ray_multicluster_scheduler.model.environment import FailedSetup
 
 _FOR_INSTALLERS = ("PIP_", "UV_", "CONDA_")
@@ -34,7 +35,7 @@ def failed_setup(reason: str, spec: ClusterSpec, session_name: str | None, *, no
 def still_failing(spec: ClusterSpec, snapshot: ClusterSnapshot, *, now: float) -> Mapping[str, str]:
     """Return the environments, by key, that a cluster need not be asked for now, with the reason for each."""
     if not snapshot.failed_setups:
-        return {}
+        return NOTHING_FAILED
     cluster_env = setup_digest(spec.runtime_env)
     return {
         key: f"{failed.reason} (tried there again {REMEMBERED_S / 60:g} minutes after that, or when the "

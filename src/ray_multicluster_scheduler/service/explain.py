@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
-from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.ledger import open_rooms
-from ray_multicluster_scheduler.policy.plan import PlanRules, decisions
-from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
-from ray_multicluster_scheduler.policy.remote_request import compose_submit
-from ray_multicluster_scheduler.policy.rules import FIRST_LOOK_S
-from ray_multicluster_scheduler.policy.views import (
+from ray_multicluster_scheduler.core.placement.inputs import (
     Fits,
     QueuedJobs,
     World,
     cluster_views,
     held_by_user,
 )
-from ray_multicluster_scheduler.policy.whatif import suggestions
+from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S, PlanRules
+from ray_multicluster_scheduler.core.placement.what_if import suggestions
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
+from ray_multicluster_scheduler.model.job import Job, JobSpec
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.showing import Secrets, show_decision
@@ -41,8 +41,9 @@ class _Pass:
 
     def decide(self, submission_id: str, rules: PlanRules) -> Placement | Waiting:
         """Return the decision that this pass makes about one job."""
-        turns = decisions(self.queue, open_rooms(self.views), now=self.now, rules=rules, in_use=self.in_use)
-        return next(decided for decided in turns if decided.submission_id == submission_id)
+        lines = queue_of(self.queue).lines(now=self.now)
+        one_pass = PlanningPass(lines, self.views, now=self.now, rules=rules, in_use=self.in_use)
+        return decide(submission_id, one_pass)
 
 
 Snapshots = Mapping[str, ClusterSnapshot]

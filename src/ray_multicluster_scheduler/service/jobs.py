@@ -7,10 +7,10 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.inputs import Fits
 from ray_multicluster_scheduler.model.access import Terms, named_ids
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.policy.repeat import repeats, to_repeat
-from ray_multicluster_scheduler.policy.views import Fits
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.access import Caller, audit_entry

@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
@@ -16,7 +17,6 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.policy.views import World, cluster_views
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.access import Caller, audit_entry, check_may_act_for

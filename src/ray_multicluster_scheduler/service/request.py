@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.option_keys import with_options, without_keys
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.policy.views import Fits
+    from ray_multicluster_scheduler.core.placement.inputs import Fits
 
 #: Ray refuses a larger specification.
 MAX_ENTRYPOINT_CHARS = 500_000

@@ -14,6 +14,9 @@ from tests.contract.store.leader import WAY, Leader
 from tests.strategies import CLUSTERS, THOROUGH, mostly, resources, views
 
 from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views, held_by_user
+from ray_multicluster_scheduler.core.placement.plan import plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.offload import Offload
@@ -28,8 +31,6 @@ from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.failed_setups import setup_digest
-from ray_multicluster_scheduler.policy.plan import plan
-from ray_multicluster_scheduler.policy.views import QueuedJobs, World, cluster_views, held_by_user
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
@@ -176,7 +177,7 @@ class Scene:
         ended = {job.submission_id for job, _ in self.store.blocked(now=NOW)}
         ready = [job for job in self.store.runnable(now=NOW) if job.submission_id not in ended]
         planned = plan(
-            [QueuedJobs(self.config.clusters).of(job) for job in ready],
+            queue_of(map(QueuedJobs(self.config.clusters).of, ready)).lines(now=NOW),
             cluster_views(world),
             now=NOW,
             rules=RULES,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ray_multicluster_scheduler.core.placement.plan import decisions
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.policy.ledger import open_rooms
-from ray_multicluster_scheduler.policy.plan import decisions
-from ray_multicluster_scheduler.policy.rules import PlanRules
 
 #: From what goes by first to what never does by itself.
 GOES_BY_FIRST: tuple[Cause, ...] = (
@@ -82,7 +82,8 @@ def waits(
     asked = {kind.sample.submission_id: kind for kind in queue.kinds}
     oldest = [replace(kind.sample, waiting_since=kind.oldest) for kind in queue.kinds]
     found: dict[str, Wait] = {}
-    for decided in decisions(oldest, open_rooms(views), now=now, rules=rules, in_use=in_use):
+    lines = queue_of(oldest).lines(now=now)
+    for decided in decisions(lines, views, now=now, rules=rules, in_use=in_use):
         kind = asked[decided.submission_id]
         reason = TURN if isinstance(decided, Placement) else _first_to_go(decided)
         _count(found, reason, kind.jobs, kind.oldest)

@@ -8,15 +8,17 @@ from hypothesis import given
 from tests.builders import NOW, a_cluster, a_queued, a_view
 from tests.strategies import THOROUGH, resources, worlds
 
+from ray_multicluster_scheduler.core.placement.capacity import open_room, open_rooms
+from ray_multicluster_scheduler.core.placement.checks import objection
+from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere, never_fits
+from ray_multicluster_scheduler.core.placement.plan import plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import GIB, Resources
 from ray_multicluster_scheduler.policy.failed_setups import REMEMBERED_S, failed_setup, still_failing
-from ray_multicluster_scheduler.policy.feasible import has_failed_everywhere, never_fits, objection
-from ray_multicluster_scheduler.policy.ledger import open_room, open_rooms
-from ray_multicluster_scheduler.policy.plan import plan
 from ray_multicluster_scheduler.policy.ray_needs import ray_needs
-from ray_multicluster_scheduler.policy.rules import PlanRules
 
 
 def refusal(view: ClusterView, job: QueuedJob | None = None) -> Refusal:
@@ -238,7 +240,8 @@ def test_what_never_fits_is_never_placed(
     world: tuple[list[QueuedJob], list[ClusterView]], claim: Resources
 ) -> None:
     _, views = world
-    decided = plan([a_queued(claim=claim)], views, now=NOW, rules=PlanRules(), in_use={})
+    lines = queue_of([a_queued(claim=claim)]).lines(now=NOW)
+    decided = plan(lines, views, now=NOW, rules=PlanRules(), in_use={})
     if never_fits(claim, views):
         assert not decided.placements
     causes = {each.cause for waiting in decided.waiting for each in waiting.refusals.values()}

@@ -6,11 +6,13 @@ from hypothesis import given
 from tests.builders import NOW, a_queued, a_view
 from tests.strategies import THOROUGH, worlds
 
+from ray_multicluster_scheduler.core.placement.plan import plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.what_if import Remedy, Suggestion, suggestions
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.policy.plan import PlanRules, plan
-from ray_multicluster_scheduler.policy.whatif import Remedy, Suggestion, suggestions
 
 PASS: dict[str, Any] = {"now": NOW, "rules": PlanRules(), "in_use": {}}
 LONG_AGO = NOW - 1_000
@@ -25,14 +27,16 @@ def is_placed_after(suggestion: Suggestion, queue: list[QueuedJob], views: list[
     job, view = suggestion.job, suggestion.view
     queue = [job if other.submission_id == job.submission_id else other for other in queue]
     views = [view if view and view.spec.name == other.spec.name else other for other in views]
-    return job.submission_id in {each.submission_id for each in plan(queue, views, **PASS).placements}
+    return job.submission_id in {
+        each.submission_id for each in plan(queue_of(queue).lines(now=NOW), views, **PASS).placements
+    }
 
 
 @THOROUGH
 @given(worlds(most_jobs=6))
 def test_a_job_that_follows_a_suggestion_is_placed(world: tuple[list[QueuedJob], list[ClusterView]]) -> None:
     queue, views = world
-    waiting = {each.submission_id for each in plan(queue, views, **PASS).waiting}
+    waiting = {each.submission_id for each in plan(queue_of(queue).lines(now=NOW), views, **PASS).waiting}
     for job in queue:
         found = suggestions(job, queue, views, **PASS)
         assert not found or job.submission_id in waiting

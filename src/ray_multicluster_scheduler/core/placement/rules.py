@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Who begins to decide waits this long for a first look at each cluster, and then goes on without it.
+#: A new leader waits this long for a first look at each cluster, and then goes on without it.
 FIRST_LOOK_S = 2.0
 
 
@@ -12,11 +12,17 @@ FIRST_LOOK_S = 2.0
 class PlanRules:
     """How long is too long to wait, which Ray is too old, and what each part of a score is worth.
 
-    An idle cluster of weight 1 scores at most 1 for its free share; the bonuses are in the same coin.
+    A cluster of weight 1 scores at most 1 for its fit; the bonuses are in the same coin.
     """
 
-    #: After this a waiting job gets room kept free for it.
-    starvation_after_s: float = 300.0
+    #: After this a waiting job goes before the turns of all users, or room is kept for it (reservation.py).
+    starvation_after_s: float = 3600.0
+    #: Room is kept once it is expected within this part of the time that the job has waited.
+    reserve_within: float = 0.5
+    #: After this many times `starvation_after_s` the room stays on one cluster until the job starts.
+    firm_after: float = 24.0
+    #: Take the cluster that the job fills most, not the one that stays freest: set where claims differ.
+    best_fit: bool = False
     #: How long the start of a job takes on a cluster that has started none yet.
     first_start_s: float = 3.0
     #: Older ones have another Jobs API.

@@ -1,13 +1,21 @@
 """Why the queue waits, in numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 from tests.builders import NOW, a_queued, a_view
 
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.wait_reasons import (
+    GOES_BY_FIRST,
+    REASONS,
+    Kind,
+    Queue,
+    Wait,
+    waits,
+)
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob
-from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.waits import GOES_BY_FIRST, REASONS, Kind, Queue, Wait, waits
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Holding, QueuedJob
 
 FULL = {"used": {"CPU": 4.0}}
 
@@ -72,6 +80,7 @@ def test_jobs_that_wait_for_others_or_for_a_time_are_told_apart() -> None:
 def test_room_that_is_kept_for_a_starving_job_is_the_reason_of_those_behind_it() -> None:
     starving = a_kind(age_s=10_000, submission_id="old", claim={"CPU": 4.0}, seq=1)
     behind = a_kind(7, submission_id="new", claim={"CPU": 1.0}, seq=2)
-    view = a_view("a", {"CPU": 4.0}, seen={"used": {"CPU": 2.0}}, reserved={"CPU": 2.0}, live_jobs=2)
+    view = a_view("a", {"CPU": 4.0}, seen={"used": {"CPU": 2.0}}, reserved={"CPU": 2.0})
+    view = replace(view, live_jobs=2, holdings=(Holding({"CPU": 1.0}, NOW - 60),) * 2)
     found = asked(starving, behind, views=[view])
     assert {reason: wait.jobs for reason, wait in found.items()} == {"NO_ROOM": 1, "RESERVED": 7}

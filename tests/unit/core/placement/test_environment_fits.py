@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.builders import a_cluster, a_spec
 from tests.strategies import THOROUGH
 
-from ray_multicluster_scheduler.policy import views
-from ray_multicluster_scheduler.policy.views import Fits, unfit_clusters
+from ray_multicluster_scheduler.core.placement import inputs
+from ray_multicluster_scheduler.core.placement.inputs import Fits, unfit_clusters
 
 ENVIRONMENTS: tuple[dict[str, Any], ...] = (
     {},
@@ -39,13 +39,13 @@ def test_the_answer_is_that_of_asking_every_cluster(
 def test_many_clusters_and_jobs_that_differ_in_variables_are_one_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    composed, compose = list[str](), views.compose
+    composed, compose = list[str](), inputs.compose
 
     def counted(*arguments: Any, **options: Any) -> dict[str, Any]:
         composed.append("once")
         return compose(*arguments, **options)
 
-    monkeypatch.setattr(views, "compose", counted)
+    monkeypatch.setattr(inputs, "compose", counted)
     own = [{"pip": ["numpy"], "env_vars": {"home_dir": f"/home/u{n}"}} for n in range(100)]
     fits = Fits([a_cluster(f"c{n}", runtime_env=env) for n, env in enumerate(own)])
     for shard in range(100):
@@ -54,7 +54,7 @@ def test_many_clusters_and_jobs_that_differ_in_variables_are_one_question(
 
 
 def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST_SETUPS", 2)
+    monkeypatch.setattr(inputs, "MOST_SETUPS", 2)
     fits = Fits([a_cluster("a", runtime_env={"conda": {"dependencies": ["pip"]}})])
     for number in range(5):
         assert not fits.unfit(a_spec(runtime_env={"pip": [f"package-{number}"]}))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
-from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
@@ -165,6 +165,7 @@ def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
         reserved=_claims(here),
         unseen=_claims(young),
         live_jobs=len(here),
+        holdings=tuple(Holding(job.spec.claim, _held_since(job)) for job in here),
         warm=frozenset(snapshot.warm),
         starting=starting,
         last_start_at=last_start_at(here),
@@ -172,6 +173,10 @@ def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
         failing=still_failing(spec, snapshot, now=world.now),
         allowance=None if limit is None else max(0, limit - starting),
     )
+
+
+def _held_since(job: Job) -> float:
+    return job.started_at or job.placed_at or job.changed_at
 
 
 def _claims(jobs: Iterable[Job]) -> dict[str, float]:

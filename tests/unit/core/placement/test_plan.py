@@ -7,16 +7,33 @@ from typing import Any
 import pytest
 from tests.builders import NOW, a_queued, a_view
 
+from ray_multicluster_scheduler.core.placement.plan import plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Plan, QueuedJob
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Holding, Plan, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus
-from ray_multicluster_scheduler.policy.plan import PlanRules, plan
 
-LONG_AGO = NOW - 1_000
+LONG_AGO = NOW - 4_000
+#: A job that has run for so long is expected to run as long again: soon enough to keep room for it.
+A_WHILE_AGO = NOW - 600
+
+
+def a_full(
+    name: str, total: Resources, *held: Resources, since: float = A_WHILE_AGO, **changes: Any
+) -> ClusterView:
+    """A cluster with live jobs of ours that hold so much each."""
+    reserved: dict[str, float] = {}
+    for claim in held:
+        reserved = plus(reserved, claim)
+    holdings = tuple(Holding(claim, since) for claim in held)
+    return a_view(name, total, reserved=reserved, live_jobs=len(held), holdings=holdings, **changes)
 
 
 def planned(queue: list[QueuedJob], views: list[ClusterView], **changes: Any) -> Plan:
-    return plan(queue, views, **{"now": NOW, "rules": PlanRules(), "in_use": {}, **changes})
+    return plan(
+        queue_of(queue).lines(now=NOW), views, **{"now": NOW, "rules": PlanRules(), "in_use": {}, **changes}
+    )
 
 
 def where(decided: Plan) -> dict[str, str]:
@@ -110,6 +127,12 @@ def test_without_any_cluster_all_jobs_wait() -> None:
     assert decided.waiting[0].refusals == {}
 
 
+def test_a_higher_priority_goes_first_however_young_and_whatever_its_user_holds() -> None:
+    whole = {"CPU": 4.0}
+    queue = [a_queued("old", whole, seq=1, user="bob"), a_queued("urgent", whole, seq=2, priority=1)]
+    assert where(planned(queue, [a_view()], in_use={"ann": {"CPU": 3.0}})) == {"urgent": "a"}
+
+
 def test_a_waiting_job_knows_its_place_in_the_queue() -> None:
     decided = planned(jobs(3, {"CPU": 4.0}), [a_view("a")])
     assert [(each.submission_id, each.position) for each in decided.waiting] == [("job-1", 1), ("job-2", 2)]
@@ -173,73 +196,105 @@ def test_driver_slots_count_down_within_the_pass() -> None:
 
 
 def test_room_is_kept_for_a_job_that_has_waited_too_long() -> None:
-    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0}, live_jobs=2)
+    view = a_full("a", {"CPU": 4.0}, {"CPU": 1.0}, {"CPU": 1.0})
     big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
     decided = planned([big, a_queued("small", seq=2)], [view])
     first, second = decided.waiting
     assert first.reserved_on == "a"
+    assert first.refusals["a"].cause is Cause.NO_ROOM
     assert second.refusals["a"].cause is Cause.RESERVED
     assert second.refusals["a"].sentence == (
         "needs 1 CPU; free: 2 CPU of 4 CPU, but kept for a job that has waited too long"
     )
 
 
-def test_room_is_kept_also_from_a_job_like_one_that_could_have_had_it_before() -> None:
-    big = a_queued("big", {"CPU": 4.0}, seq=2, waiting_since=LONG_AGO)
-    queue = [a_queued("early", seq=1, preferred_cluster="b"), big, a_queued("late", seq=3)]
-    decided = planned(queue, [a_view("a", {"CPU": 4.0}, reserved={"CPU": 1.0}), a_view("b", {"CPU": 1.0})])
-    assert where(decided) == {"early": "b"}
-    assert decided.waiting[1].refusals["a"].cause is Cause.RESERVED
+def test_nobody_overtakes_the_oldest_job_whatever_its_user_holds() -> None:
+    big = a_queued("big", {"CPU": 4.0}, seq=2, user="bob", waiting_since=LONG_AGO)
+    queue = [a_queued("early", seq=1, user="ann"), big]
+    in_use = {"bob": {"CPU": 3.0}}
+    assert where(planned(queue, [a_view("a")], in_use=in_use)) == {"big": "a"}
+    decided = planned(queue, [a_full("a", {"CPU": 4.0}, {"CPU": 1.0})], in_use=in_use)
+    assert not decided.placements
+    assert {each.submission_id: each.reserved_on for each in decided.waiting} == {"early": None, "big": "a"}
 
 
-def test_room_is_kept_also_from_jobs_that_are_just_as_large() -> None:
-    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0}, allowance=0)
-    first, second = jobs(2, {"CPU": 2.0})
-    decided = planned([replace(first, waiting_since=LONG_AGO), second], [view])
-    assert [each.reserved_on for each in decided.waiting] == ["a", None]
-    assert decided.waiting[1].refusals["a"].cause is Cause.RESERVED
+def test_among_jobs_of_one_size_the_turns_decide_however_old_one_is() -> None:
+    old = a_queued("old", seq=1, user="bob", waiting_since=LONG_AGO)
+    queue = [old, a_queued("young", seq=2, user="ann")]
+    view = a_full("a", {"CPU": 4.0}, *[{"CPU": 1.0}] * 3)
+    assert where(planned(queue, [view], in_use={"bob": {"CPU": 3.0}})) == {"young": "a"}
 
 
 def test_nothing_is_kept_before_that_time() -> None:
-    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0})
-    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=NOW - 300)
+    view = a_full("a", {"CPU": 4.0}, {"CPU": 2.0})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=NOW - 3_600)
     assert where(planned([big, a_queued("small", seq=2)], [view])) == {"small": "a"}
 
 
-def test_who_needs_nothing_of_the_kept_room_goes_past_it() -> None:
-    view = a_view("a", {"CPU": 4.0, "disk": 1.0}, reserved={"CPU": 2.0})
+def test_nothing_is_kept_while_the_room_is_far_away() -> None:
+    since = NOW - 2_100  # expected for as long again, which is more than half of what the job has waited
+    view = a_full("a", {"CPU": 4.0}, {"CPU": 2.0}, since=since)
     big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
-    assert where(planned([big, a_queued("other", {"disk": 1.0}, seq=2)], [view])) == {"other": "a"}
+    assert where(planned([big, a_queued("small", seq=2)], [view])) == {"small": "a"}
+    older = replace(big, waiting_since=NOW - 4_300)
+    assert planned([older, a_queued("small", seq=2)], [view]).waiting[0].reserved_on == "a"
+
+
+def test_others_may_use_what_the_job_leaves_when_it_starts() -> None:
+    view = a_full("a", {"CPU": 8.0}, {"CPU": 4.0}, {"CPU": 1.0})
+    big = a_queued("big", {"CPU": 6.0}, seq=1, waiting_since=LONG_AGO)
+    small = [a_queued(f"small-{seq}", seq=seq) for seq in (2, 3, 4)]
+    decided = planned([big, *small], [view])
+    assert where(decided) == {"small-2": "a"}
+    assert [each.reserved_on for each in decided.waiting] == ["a", None, None]
+
+
+def test_a_job_that_needs_nothing_of_the_kept_room_goes_past_it() -> None:
+    view = a_full("a", {"CPU": 4.0, "disk": 1.0}, {"CPU": 2.0})
+    big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
+    queue = [big, a_queued("other", {"disk": 1.0}, seq=2), a_queued("small", seq=3)]
+    assert where(planned(queue, [view])) == {"other": "a"}
 
 
 def test_the_last_driver_slot_is_kept_too() -> None:
-    view = a_view("a", {"CPU": 4.0, "disk": 1.0}, spec={"max_running_jobs": 1}, reserved={"CPU": 2.0})
+    view = a_full("a", {"CPU": 4.0, "disk": 1.0}, {"CPU": 2.0}, spec={"max_running_jobs": 2})
     big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
-    (_, other) = planned([big, a_queued("other", {"disk": 1.0}, seq=2)], [view]).waiting
-    assert other.refusals["a"].cause is Cause.RESERVED
+    queue = [big, a_queued("other", {"disk": 1.0}, seq=2), a_queued("small", seq=3)]
+    other = planned(queue, [view]).waiting[1]
+    assert (
+        other.refusals["a"].sentence == "its last place for a job is kept for a job that has waited too long"
+    )
 
 
-def test_room_is_kept_where_most_of_the_claim_is_free_already() -> None:
-    fuller = a_view("a", {"CPU": 8.0}, reserved={"CPU": 7.0})
-    emptier = a_view("b", {"CPU": 8.0}, reserved={"CPU": 3.0})
-    big = a_queued("big", {"CPU": 8.0}, waiting_since=LONG_AGO)
-    assert planned([big], [fuller, emptier]).waiting[0].reserved_on == "b"
+def test_room_is_kept_where_it_is_expected_soonest() -> None:
+    slow = a_full("a", {"CPU": 8.0}, {"CPU": 1.0}, since=NOW - 1_500)
+    soon = a_full("b", {"CPU": 8.0}, {"CPU": 7.0}, since=NOW - 60)
+    big = a_queued("big", {"CPU": 8.0}, seq=1, waiting_since=LONG_AGO)
+    assert planned([big, a_queued("small", seq=2)], [slow, soon]).waiting[0].reserved_on == "b"
 
 
-def test_a_second_job_that_waited_too_long_gets_room_on_another_cluster() -> None:
-    views = [
-        a_view("a", reserved={"CPU": 2.0}),
-        a_view("b", reserved={"CPU": 2.0}),
-        a_view("c", {"CPU": 1.0}),
-    ]
-    decided = planned(jobs(3, {"CPU": 4.0}, waiting_since=LONG_AGO), views)
-    assert [each.reserved_on for each in decided.waiting] == ["a", "b", None]
+def test_a_job_that_has_waited_very_long_keeps_the_cluster_on_which_fewest_have_overtaken_it() -> None:
+    rules = PlanRules()
+    since = NOW - rules.firm_after * rules.starvation_after_s - 1_000
+    calm = a_full("a", {"CPU": 8.0}, {"CPU": 1.0}, since=since)
+    busy = a_full("b", {"CPU": 8.0}, {"CPU": 7.0}, since=NOW - 60)
+    big = a_queued("big", {"CPU": 8.0}, seq=1, waiting_since=since)
+    assert planned([big, a_queued("small", seq=2)], [calm, busy]).waiting[0].reserved_on == "a"
+
+
+def test_one_job_at_a_time_has_room_kept() -> None:
+    views = [a_full("a", {"CPU": 4.0}, {"CPU": 2.0}), a_full("b", {"CPU": 4.0}, {"CPU": 2.0})]
+    wide = jobs(2, {"CPU": 4.0}, waiting_since=LONG_AGO)
+    decided = planned([*wide, a_queued("small", seq=9)], views)
+    assert [each.reserved_on for each in decided.waiting] == ["a", None]
+    assert where(decided) == {"small": "b"}
 
 
 def test_no_room_is_kept_on_an_empty_cluster_that_is_throttled() -> None:
     throttled = a_view("a", seen={"throttle": 0, "throttle_reason": "jobs die there"})
     big = a_queued("big", {"CPU": 4.0}, waiting_since=LONG_AGO)
-    decided = planned([big], [throttled, a_view("b", reserved={"CPU": 1.0})])
+    views = [throttled, a_full("b", {"CPU": 4.0}, {"CPU": 1.0})]
+    decided = planned([big, a_queued("small", seq=2)], views)
     assert decided.waiting[0].refusals["a"].cause is Cause.THROTTLED
     assert decided.waiting[0].reserved_on == "b"
 
@@ -253,7 +308,7 @@ def test_no_room_is_kept_where_strangers_are_in_the_way() -> None:
 
 
 def test_kept_room_is_open_to_a_job_of_higher_priority() -> None:
-    view = a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0})
+    view = a_full("a", {"CPU": 4.0}, {"CPU": 2.0})
     big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
     urgent = a_queued("urgent", seq=2, priority=1)
     decided = planned([big, urgent], [view])
@@ -261,37 +316,57 @@ def test_kept_room_is_open_to_a_job_of_higher_priority() -> None:
     assert decided.waiting[0].reserved_on == "a"
 
 
+def test_where_claims_differ_jobs_fill_up_one_cluster_and_leave_the_other_to_wide_ones() -> None:
+    queue = [*jobs(3, {"CPU": 1.0}), a_queued("wide", {"CPU": 4.0}, seq=9)]
+    assert where(planned(queue, [a_view("a"), a_view("b")])) == {
+        "job-0": "a",
+        "job-1": "a",
+        "job-2": "a",
+        "wide": "b",
+    }
+
+
+def test_a_live_job_with_another_claim_counts_as_well() -> None:
+    views = [a_full("a", {"CPU": 4.0}, {"CPU": 2.0}), a_view("b")]
+    assert where(planned([a_queued()], views)) == {"job-1": "a"}
+
+
 def passes_until_the_big_one_starts(rules: PlanRules, *, most: int) -> int | None:
-    """Run a busy system: two jobs end in each pass, and endless small ones arrive to take their place."""
+    """Run a busy system: two jobs end in each pass, and endless small ones arrive to take their place.
+
+    The large job's user holds something, those of the small ones hold nothing: each turn is theirs.
+    """
     big = a_queued("big", {"CPU": 4.0}, seq=0, user="bob", waiting_since=NOW)
-    names, running = ("a", "b"), [(name, {"CPU": 1.0}) for name in ("a", "b") for _ in range(4)]
+    running = [(name, NOW - 60.0) for name in ("a", "b") for _ in range(4)]
     queue = [big]
     for tick in range(most):
-        running = running[2:]
-        queue += [a_queued(f"small-{tick}-{n}", seq=100 * tick + n + 1, user="bob") for n in range(4)]
-        views = [busy_view(name, [claim for on, claim in running if on == name]) for name in names]
-        decided = planned(queue, views, now=NOW + 60 * tick, rules=rules)
+        running, now = running[2:], NOW + 60 * tick
+        queue += [
+            a_queued(f"small-{tick}-{n}", seq=100 * tick + n + 1, user=f"new-{tick}-{n}") for n in range(4)
+        ]
+        views = [busy_view(name, [since for on, since in running if on == name]) for name in ("a", "b")]
+        decided = planned(queue, views, now=now, rules=rules, in_use={"bob": {"CPU": 1.0}})
         if "big" in where(decided):
             return tick
-        running += [(name, {"CPU": 1.0}) for name in where(decided).values()]
+        running += [(name, now) for name in where(decided).values()]
         queue = [job for job in queue if job.submission_id not in where(decided)]
     return None
 
 
-def busy_view(name: str, claims: list[Resources]) -> ClusterView:
-    reserved: dict[str, float] = {}
-    for claim in claims:
-        reserved = plus(reserved, claim)
-    return a_view(name, {"CPU": 4.0}, reserved=reserved, live_jobs=len(claims))
+def busy_view(name: str, starts: list[float]) -> ClusterView:
+    holdings = tuple(Holding({"CPU": 1.0}, since) for since in starts)
+    reserved = {"CPU": float(len(starts))}
+    return a_view(name, {"CPU": 4.0}, reserved=reserved, live_jobs=len(starts), holdings=holdings)
 
 
-def test_a_large_job_starts_among_endless_small_ones() -> None:
-    assert passes_until_the_big_one_starts(PlanRules(), most=30) is not None
+def test_a_large_job_starts_among_endless_small_ones_of_users_who_hold_nothing() -> None:
+    rules = PlanRules(starvation_after_s=600.0)
+    assert passes_until_the_big_one_starts(rules, most=400) is not None
 
 
 def test_without_kept_room_the_large_job_would_starve() -> None:
     never = PlanRules(starvation_after_s=float("inf"))
-    assert passes_until_the_big_one_starts(never, most=200) is None
+    assert passes_until_the_big_one_starts(never, most=400) is None
 
 
 def a_paced(name: str = "a", *, starting: int = 1, since_s: float = 0.0, **changes: Any) -> ClusterView:

@@ -1,6 +1,5 @@
 """What holds for every plan, whatever the clusters and the queue are like."""
 
-from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -9,11 +8,13 @@ from hypothesis import strategies as st
 from tests.builders import NOW
 from tests.strategies import THOROUGH, worlds
 
+from ray_multicluster_scheduler.core.placement.checks import GOES_BY
+from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decisions, plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, Plan, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import plus
-from ray_multicluster_scheduler.policy.ledger import open_rooms
-from ray_multicluster_scheduler.policy.plan import PlanRules, decisions, plan
 from ray_multicluster_scheduler.policy.ray_needs import ray_objection
 
 World = tuple[list[QueuedJob], list[ClusterView]]
@@ -21,11 +22,11 @@ RULES = PlanRules()
 
 
 def planned(queue: list[QueuedJob], views: list[ClusterView]) -> Plan:
-    return plan(queue, views, now=NOW, rules=RULES, in_use={"ann": {"CPU": 1.0}})
+    return plan(queue_of(queue).lines(now=NOW), views, now=NOW, rules=RULES, in_use={"ann": {"CPU": 1.0}})
 
 
 def in_order(queue: list[QueuedJob], views: list[ClusterView]) -> list[Placement | Waiting]:
-    return list(decisions(queue, open_rooms(views), now=NOW, rules=RULES, in_use={}))
+    return list(decisions(queue_of(queue).lines(now=NOW), views, now=NOW, rules=RULES, in_use={}))
 
 
 @THOROUGH
@@ -124,39 +125,34 @@ def test_jobs_that_are_alike_are_decided_as_if_each_were_asked_about_alone(world
 
 @THOROUGH
 @given(worlds())
-def test_room_is_kept_only_for_who_waits_too_long_once_per_cluster_and_never_from_who_comes_first(
-    world: World,
-) -> None:
+def test_room_is_kept_for_one_job_that_has_waited_too_long_and_only_those_refuse_for_it(world: World) -> None:
     queue, views = world
     jobs = {job.submission_id: job for job in queue}
-    kept: Counter[str] = Counter()
-    for decided in in_order(queue, views):
-        for name, refusal in decided.refusals.items():
-            assert refusal.cause is not Cause.RESERVED or kept[name]
-        if isinstance(decided, Waiting) and decided.reserved_on is not None:
-            kept[decided.reserved_on] += 1
-            assert NOW - jobs[decided.submission_id].waiting_since > RULES.starvation_after_s
-    assert all(count == 1 for count in kept.values())
+    decided = in_order(queue, views)
+    kept = [each for each in decided if isinstance(each, Waiting) and each.reserved_on is not None]
+    assert len(kept) <= 1
+    for waiting in kept:
+        job = jobs[waiting.submission_id]
+        assert NOW - job.waiting_since > RULES.starvation_after_s
+        assert waiting.refusals[str(waiting.reserved_on)].cause in GOES_BY
+    on = {each.reserved_on for each in kept}
+    for each in decided:
+        refusing = {name for name, refusal in each.refusals.items() if refusal.cause is Cause.RESERVED}
+        assert refusing <= on
 
 
 @THOROUGH
 @given(worlds())
-def test_kept_room_is_left_alone_by_the_rest_of_the_pass(world: World) -> None:
+def test_what_others_take_leaves_the_kept_room_as_it_is(world: World) -> None:
     queue, views = world
-    jobs = {job.submission_id: job for job in queue}
-    rooms = open_rooms(views)
-    by_name = {room.name: room for room in rooms}
-    free_when_kept: dict[str, dict[str, float]] = {}
-    for decided in decisions(queue, rooms, now=NOW, rules=RULES, in_use={}):
-        if isinstance(decided, Waiting) and decided.reserved_on is not None:
-            free_when_kept[decided.reserved_on] = dict(by_name[decided.reserved_on].free)
-        if isinstance(decided, Placement) and decided.cluster in free_when_kept:
-            room = by_name[decided.cluster]
-            assert room.kept_for is not None
-            for name in jobs[decided.submission_id].claim:
-                left = room.free[name] - room.kept_for.claim.get(name, 0.0)
-                assert left >= 0
-            assert room.slots >= 1
+    one_pass = PlanningPass(queue_of(queue).lines(now=NOW), views, now=NOW, rules=RULES, in_use={})
+    for each in one_pass.turns(everyone=True):
+        if isinstance(each, Placement):
+            room = next(room for room in one_pass.rooms if room.name == each.cluster)
+            taken = next(job.claim for job in queue if job.submission_id == each.submission_id)
+            if room.kept_for is not None:
+                assert all(room.spare[name] >= 0 for name in taken)
+                assert room.slots >= 1
 
 
 @THOROUGH

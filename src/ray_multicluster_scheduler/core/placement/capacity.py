@@ -10,7 +10,7 @@ An amount that nobody knows is not in `capacity`, and what is not there is never
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
@@ -25,11 +25,13 @@ class Room:
     free: dict[str, float]
     #: All our claims there.
     ours: dict[str, float]
-    placed: int = 0
+    #: The claims that were placed in this pass.
+    given: list[Resources] = field(default_factory=list)
     #: Jobs that could go elsewhere and wait for this cluster, because they prefer it.
     waited_for: int = 0
-    #: The job that has waited too long and goes here next.
+    #: The job that has waited too long and goes here next, and what it leaves to others when it can start.
     kept_for: QueuedJob | None = None
+    spare: dict[str, float] = field(default_factory=dict)
     #: Grows with each change, so that an answer about this room can be kept until then.
     version: int = 0
 
@@ -37,6 +39,11 @@ class Room:
     def name(self) -> str:
         """The cluster's name."""
         return self.view.spec.name
+
+    @property
+    def placed(self) -> int:
+        """How many jobs were placed in this pass."""
+        return len(self.given)
 
     @property
     def slots(self) -> int:
@@ -55,27 +62,34 @@ class Room:
         return {n: lack for n, lack in shortfall(claim, self.capacity).items() if n not in unknown}
 
     def free_for_others(self) -> dict[str, float]:
-        """Return what is free once the kept room is left alone."""
-        kept = self.kept_for.claim if self.kept_for else {}
-        return {name: amount - kept.get(name, 0.0) for name, amount in self.free.items()}
+        """Return what is free for jobs that no room is kept for."""
+        if self.kept_for is None:
+            return self.free
+        return {name: min(amount, self.spare.get(name, 0.0)) for name, amount in self.free.items()}
 
     def place(self, claim: Resources) -> None:
         """Take a claim from the room."""
         for name, amount in claim.items():
             self.free[name] = self.free.get(name, 0.0) - amount
+            if self.kept_for is not None:
+                self.spare[name] = self.spare.get(name, 0.0) - amount
         self.ours = plus(self.ours, claim)
-        self.placed += 1
+        self.given.append(claim)
         self.version += 1
 
-    def keep_for(self, job: QueuedJob) -> None:
-        """Keep the claim of a job free: jobs that come after it in this pass leave it alone."""
+    def keep_for(self, job: QueuedJob, *, coming: Resources) -> None:
+        """Keep the claim of a job free, where `coming` is expected to come free until it starts."""
         self.kept_for = job
+        self.spare = {
+            name: amount + coming.get(name, 0.0) - job.claim.get(name, 0.0)
+            for name, amount in self.free.items()
+        }
         self.version += 1
 
 
 def open_room(view: ClusterView) -> Room:
     """Return the room of a cluster before anything is placed."""
-    capacity = _capacity(view)
+    capacity = view.capacity
     used = plus(view.snapshot.used or {}, view.unseen)
     free = {
         name: amount - max(used.get(name, 0.0), view.reserved.get(name, 0.0))
@@ -103,8 +117,3 @@ def share_of(claim: Resources, free: Resources) -> float:
         min(1.0, max(0.0, free.get(name, 0.0)) / amount) for name, amount in claim.items() if amount > 0
     ]
     return min(shares, default=1.0)
-
-
-def _capacity(view: ClusterView) -> dict[str, float]:
-    total, grown = view.snapshot.total or {}, view.spec.max_resources or {}
-    return {name: max(total.get(name, 0.0), grown.get(name, 0.0)) for name in {**total, **grown}}

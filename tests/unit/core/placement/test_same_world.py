@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_spec
 from tests.strategies import CLUSTERS, THOROUGH, resources, worlds
 
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views, held_by_user
+from ray_multicluster_scheduler.core.placement.plan import placements, plan
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.backlog import Backlog
-from ray_multicluster_scheduler.policy.placing import placements
-from ray_multicluster_scheduler.policy.plan import PlanRules, plan
-from ray_multicluster_scheduler.policy.views import World, cluster_views, held_by_user
 from ray_multicluster_scheduler.store.rows import snapshot_from, to_json
 
 RULES = PlanRules()
@@ -46,17 +46,15 @@ def live_jobs(draw: st.DrawFn) -> list[Job]:
 def test_explain_places_exactly_those_jobs_that_the_leader_places(
     world: tuple[list[QueuedJob], list[ClusterView]], live: list[Job], limits: list[int | None]
 ) -> None:
-    queue, views = world
+    waiting, views = world
     snapshots = {
         view.spec.name: replace(view.snapshot, start_limit=limit, warm=tuple(sorted(view.warm)))
         for view, limit in zip(views, limits, strict=False)
     }
     specs, in_use = [view.spec for view in views], held_by_user(live)
-    backlog = Backlog()
-    for job in queue:
-        backlog.put(job)
+    lines = queue_of(waiting).lines(now=NOW)
     leader = placements(
-        backlog.lines(now=NOW),
+        lines,
         cluster_views(World(specs=specs, snapshots=snapshots, live=live, now=NOW)),
         now=NOW,
         rules=RULES,
@@ -64,7 +62,7 @@ def test_explain_places_exactly_those_jobs_that_the_leader_places(
     )
     read = {name: published(snapshot) for name, snapshot in snapshots.items()}
     explained = plan(
-        queue,
+        lines,
         cluster_views(World(specs=specs, snapshots=read, live=live, now=NOW)),
         now=NOW,
         rules=RULES,

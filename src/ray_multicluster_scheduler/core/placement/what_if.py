@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ray_multicluster_scheduler.core.placement.capacity import Room, share_of
+from ray_multicluster_scheduler.core.placement.checks import being_started, objection
+from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
+from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import GIB, TOLERANCE, Resources, plus, shortfall, show
-from ray_multicluster_scheduler.policy.feasible import being_started, objection
-from ray_multicluster_scheduler.policy.ledger import Room, open_rooms, share_of
-from ray_multicluster_scheduler.policy.plan import decisions
-from ray_multicluster_scheduler.policy.rules import PlanRules
 
 #: Each try is a pass over the queue, so only the likeliest clusters are tried.
 _MOST_CLUSTERS = 5
@@ -53,9 +54,8 @@ def suggestions(
 ) -> tuple[Suggestion, ...]:
     """Say what would let `job`, in this queue or as one more in it, start now; empty when it does anyway."""
     others = tuple(other for other in queue if other.submission_id != job.submission_id)
-    one_pass = _Pass(others=others, views=tuple(views), now=now, rules=rules, in_use=in_use)
-    rooms = open_rooms(views)
-    decided = one_pass.decide(job, rooms)
+    asked = _Question(others=others, views=tuple(views), now=now, rules=rules, in_use=in_use)
+    decided, rooms = asked.decide(job, asked.views)
     if isinstance(decided, Placement):
         return ()
     for room in rooms:
@@ -65,12 +65,12 @@ def suggestions(
     for room in sorted(rooms, key=lambda room: (-share_of(job.claim, room.free), room.name))[:_MOST_CLUSTERS]:
         cause = decided.refusals[room.name].cause
         tries += [remedy(job, room, decided.position - 1) for remedy in _REMEDIES.get(cause, ())]
-    mildest = (next(filter(one_pass.works, alternatives), None) for alternatives in tries)
+    mildest = (next(filter(asked.works, alternatives), None) for alternatives in tries)
     return tuple(suggestion for suggestion in mildest if suggestion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
+class _Question:
     """A pass of the planner that can be run again with something changed."""
 
     others: tuple[QueuedJob, ...]
@@ -79,17 +79,19 @@ class _Pass:
     rules: PlanRules
     in_use: Mapping[str, Resources]
 
-    def decide(self, job: QueuedJob, rooms: Sequence[Room]) -> Placement | Waiting:
-        """Return what the pass decides about `job`, and leave `rooms` as they are at its turn."""
-        queue = (*self.others, job)
-        turns = decisions(queue, rooms, now=self.now, rules=self.rules, in_use=self.in_use)
-        return next(decided for decided in turns if decided.submission_id == job.submission_id)
+    def decide(
+        self, job: QueuedJob, views: Sequence[ClusterView]
+    ) -> tuple[Placement | Waiting, tuple[Room, ...]]:
+        """Return what the pass decides about `job`, and the clusters as they are in its turn."""
+        lines = queue_of((*self.others, job)).lines(now=self.now)
+        one_pass = PlanningPass(lines, views, now=self.now, rules=self.rules, in_use=self.in_use)
+        return decide(job.submission_id, one_pass), one_pass.rooms
 
     def works(self, suggestion: Suggestion) -> bool:
         """Tell whether the job is placed once the suggestion is followed."""
         changed = suggestion.view
         views = [changed if changed and changed.spec.name == view.spec.name else view for view in self.views]
-        return isinstance(self.decide(suggestion.job, open_rooms(views)), Placement)
+        return isinstance(self.decide(suggestion.job, views)[0], Placement)
 
 
 def _ask_for_less(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> list[Suggestion]:

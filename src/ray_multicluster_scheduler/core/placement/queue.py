@@ -7,9 +7,10 @@ place in the line is kept; everything else is said once for the line.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ray_multicluster_scheduler.core.placement.kinds import placement_key
 from ray_multicluster_scheduler.model.decision import QueuedJob
 
 
@@ -49,11 +50,11 @@ class Line:
         return iter(self.waiters.values())
 
 
-class Backlog:
+class JobQueue:
     """All waiting jobs. Those that wait for a time or for other jobs stand aside until then."""
 
     def __init__(self) -> None:
-        self._lines: dict[object, Line] = {}
+        self._lines: dict[Hashable, Line] = {}
         self._line_of: dict[str, Line] = {}
         #: When a job may go to its line: a heap of (not_before, submission_id).
         self._later: list[tuple[float, str]] = []
@@ -120,20 +121,19 @@ class Backlog:
         return needing, later
 
     def _line_up(self, job: QueuedJob) -> None:
-        line = self._lines.setdefault(_kind(job), Line(sample=job))
+        line = self._lines.setdefault(line_key(job), Line(sample=job))
         line.put(Waiter(job.seq, job.submission_id, job.waiting_since))
         self._line_of[job.submission_id] = line
 
 
-def _kind(job: QueuedJob) -> object:
-    """Return all that the planner looks at, but for the job's age and name."""
-    return (
-        job.priority,
-        job.user,
-        tuple(sorted(job.claim.items())),
-        job.tags,
-        job.preferred_cluster,
-        job.avoid,
-        job.unfit,
-        job.env_key,
-    )
+def line_key(job: QueuedJob) -> Hashable:
+    """Return all that a decision depends on, but for the job's age and name."""
+    return job.priority, job.user, job.preferred_cluster, placement_key(job)
+
+
+def queue_of(jobs: Iterable[QueuedJob]) -> JobQueue:
+    """Return a queue of jobs that may all start now."""
+    queue = JobQueue()
+    for job in jobs:
+        queue.put(job)
+    return queue

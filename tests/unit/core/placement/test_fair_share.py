@@ -1,34 +1,35 @@
-"""Whose turn it is: priority, then the user who holds least, then age."""
+"""Whose turn it is: the user who holds least, then age."""
 
 from tests.builders import a_queued
 
+from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
 from ray_multicluster_scheduler.model.decision import QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.policy.order import FairOrder
 
 TEN_CPUS: Resources = {"CPU": 10.0, "GPU": 2.0}
 
 
 def turns(*queue: QueuedJob, in_use: dict[str, Resources] | None = None, place: bool = True) -> list[str]:
-    """Take every job in its turn; each gets a place, or none does."""
-    order, ids = FairOrder(queue, total=TEN_CPUS, in_use=in_use or {}), []
-    for job in order:
-        ids.append(job.submission_id)
+    """Take every job of one priority in its turn; each gets a place, or none does."""
+    shares = Shares(total=TEN_CPUS, in_use=in_use or {})
+    order: Turns[QueuedJob] = Turns(shares)
+    for job in queue:
+        order.put(job.user, job.seq, job.submission_id, job)
+    order.start()
+    ids = []
+    while (first := order.first()) is not None:
+        ids.append(first.submission_id)
         if place:
-            order.charge(job)
+            shares.charge(first.user, first.claim)
+        order.drop()
     return ids
 
 
-def of(user: str, *seqs: int, claim: Resources = TEN_CPUS, priority: int = 0) -> list[QueuedJob]:
-    return [a_queued(f"{user}-{n}", claim, seq=n, user=user, priority=priority) for n in seqs]
+def of(user: str, *seqs: int, claim: Resources = TEN_CPUS) -> list[QueuedJob]:
+    return [a_queued(f"{user}-{n}", claim, seq=n, user=user) for n in seqs]
 
 
 ONE: Resources = {"CPU": 1.0}
-
-
-def test_a_higher_priority_goes_first_however_young_and_whoever_asks() -> None:
-    urgent = of("ann", 9, claim=ONE, priority=1)
-    assert turns(*of("bob", 1, claim=ONE), *urgent, in_use={"ann": {"CPU": 9.0}}) == ["ann-9", "bob-1"]
 
 
 def test_one_user_is_served_by_age() -> None:
@@ -70,3 +71,12 @@ def test_a_resource_that_no_cluster_has_gives_no_share() -> None:
         "ann-2",
         "bob-3",
     ]
+
+
+def test_a_line_goes_on_with_its_next_job_at_that_jobs_age() -> None:
+    order: Turns[str] = Turns(Shares(total=TEN_CPUS, in_use={}))
+    order.put("ann", 1, "ann-1", "ann's line")
+    order.put("bob", 2, "bob-2", "bob's line")
+    order.start()
+    order.next(3, "ann-3")
+    assert order.first() == "bob's line"

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.builders import a_queued, a_view
 
+from ray_multicluster_scheduler.core.placement.capacity import open_room
+from ray_multicluster_scheduler.core.placement.inputs import env_key
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.scoring import score
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import JobSpec
-from ray_multicluster_scheduler.policy.ledger import open_room
-from ray_multicluster_scheduler.policy.rules import PlanRules
-from ray_multicluster_scheduler.policy.score import score
-from ray_multicluster_scheduler.policy.views import env_key
 
 RULES = PlanRules(tags_bonus=0.5, warm_bonus=0.2, gpu_penalty=0.4)
 
@@ -20,12 +20,12 @@ def part(name: str, view: ClusterView, job: QueuedJob | None = None) -> float:
 
 
 def test_the_free_share_is_what_stays_free_after_placement() -> None:
-    assert part("free_share", a_view("a", {"CPU": 4.0}, reserved={"CPU": 1.0})) == 0.5
+    assert part("fit", a_view("a", {"CPU": 4.0}, reserved={"CPU": 1.0})) == 0.5
 
 
 def test_the_scarcest_of_the_claimed_resources_gives_the_free_share() -> None:
     view = a_view("a", {"CPU": 4.0, "GPU": 1.0, "disk": 1.0}, reserved={"disk": 1.0})
-    assert part("free_share", view, a_queued(claim={"CPU": 1.0, "GPU": 1.0})) == 0
+    assert part("fit", view, a_queued(claim={"CPU": 1.0, "GPU": 1.0})) == 0
 
 
 def test_weight_and_health_scale_the_free_share_only() -> None:
@@ -43,8 +43,8 @@ def test_the_total_is_the_documented_formula() -> None:
     )
     rated = score(a_queued(tags=("x", "y"), env_key="env"), open_room(view), RULES)
     p = rated.parts
-    assert rated.total == p["free_share"] * p["weight"] * p["health"] + p["tags"] + p["warm"] + p["gpu"]
-    assert (p["free_share"], p["weight"], p["health"]) == (7 / 8, 1.5, 0.9)
+    assert rated.total == p["fit"] * p["weight"] * p["health"] + p["tags"] + p["warm"] + p["gpu"]
+    assert (p["fit"], p["weight"], p["health"]) == (7 / 8, 1.5, 0.9)
     assert (p["tags"], p["warm"], p["gpu"]) == (0.25, 0.2, -0.4)
     assert rated.prefer
 

@@ -1,0 +1,1 @@
+"""What the scheduler decides: events and snapshots in, decisions out. No I/O, no clock, no asyncio."""

@@ -1,0 +1,1 @@
+"""Which job goes to which cluster, and why not to another one."""

@@ -1,0 +1,229 @@
+"""May this job go to this cluster now? Small checks, each of which objects with a reason or not at all.
+
+To add a rule, write a function and put it into `CHECKS`: the engine, `explain`, the dry run, tasks and actors
+all obey it. The names of its parameters say what it looks at (signature.py), and the planner's matrix is
+derived from that (matrix.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ray_multicluster_scheduler.core.placement.capacity import Room
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
+from ray_multicluster_scheduler.model.decision import Cause, QueuedJob, Refusal
+from ray_multicluster_scheduler.model.environment import RayNeeds
+from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
+from ray_multicluster_scheduler.policy.ray_needs import ray_objection
+
+
+def is_healthy(snapshot: ClusterSnapshot) -> Refusal | None:
+    """A cluster that was never probed is not healthy."""
+    if snapshot.health is Health.HEALTHY:
+        return None
+    if snapshot.health is Health.UNKNOWN:
+        return Refusal(cause=Cause.UNSEEN, sentence="it has not been looked at yet")
+    return Refusal(cause=Cause.UNHEALTHY, sentence=snapshot.problem or "it is not healthy")
+
+
+def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:
+    """A drained cluster finishes what it has and gets nothing new."""
+    if not drained:
+        return None
+    why = f": {drain_reason}" if drain_reason else ""
+    return Refusal(cause=Cause.DRAINED, sentence=f"it is drained{why}")
+
+
+def has_supported_version(ray_version: str | None, rules: PlanRules) -> Refusal | None:
+    """A version that is unknown, or not written as Ray writes it, is no reason to refuse."""
+    parts = re.match(r"(\d+)\.(\d+)", ray_version or "")
+    if parts is None or (int(parts[1]), int(parts[2])) >= rules.min_ray_version:
+        return None
+    oldest = ".".join(map(str, rules.min_ray_version))
+    sentence = f"it runs Ray {ray_version}; jobs need Ray {oldest} or newer"
+    return Refusal(cause=Cause.VERSION, sentence=sentence)
+
+
+def can_compose_environment(unfit: tuple[tuple[str, str], ...], name: str) -> Refusal | None:
+    """The job's runtime_env must go with the cluster's own."""
+    reason = next((why for cluster, why in unfit if cluster == name), None)
+    return Refusal(cause=Cause.ENVIRONMENT, sentence=reason) if reason else None
+
+
+def has_ray_for_environment(
+    ray_needs: RayNeeds, cluster_ray_needs: RayNeeds, ray_version: str | None
+) -> Refusal | None:
+    """The environments of the job and of the cluster must go with the cluster's Ray."""
+    reason = ray_objection(ray_needs, cluster_ray_needs, ray_version)
+    return Refusal(cause=Cause.ENVIRONMENT, sentence=reason) if reason else None
+
+
+def can_set_up_environment(env_key: str, failing: Mapping[str, str]) -> Refusal | None:
+    """An environment that has just failed on a cluster is not tried there again for a while."""
+    reason = failing.get(env_key)
+    return Refusal(cause=Cause.ENVIRONMENT, sentence=reason) if reason else None
+
+
+def is_not_avoided(avoid: tuple[str, ...], name: str) -> Refusal | None:
+    """A cluster that failed the job gets it again only where nothing else could hold it: `heed_avoid`."""
+    if name not in avoid:
+        return None
+    return Refusal(
+        cause=Cause.AVOIDED, sentence="it failed this job before, and another cluster could hold it"
+    )
+
+
+def has_allowance(room: Room) -> Refusal | None:
+    """A cluster starts only so many jobs at a time: this passes when they have started."""
+    if room.view.allowance is None or room.placed < room.view.allowance:
+        return None
+    return Refusal(
+        cause=Cause.PACED, sentence=f"{being_started(room)}; more at once would slow all of them down"
+    )
+
+
+def is_not_throttled(room: Room) -> Refusal | None:
+    """A cluster on which jobs die quickly gets few or none, until one does better: policy/throttle.py."""
+    snapshot = room.view.snapshot
+    if snapshot.throttle is None or room.placed < snapshot.throttle:
+        return None
+    return Refusal(cause=Cause.THROTTLED, sentence=snapshot.throttle_reason)
+
+
+def has_driver_slot(room: Room) -> Refusal | None:
+    """Every running job costs its head a driver process, and too many kill the head."""
+    if room.slots > 0:
+        return None
+    live, most = room.view.live_jobs + room.placed, room.view.spec.max_running_jobs
+    return Refusal(
+        cause=Cause.DRIVER_CAP, sentence=f"our jobs there: {live} of at most {most} (max_running_jobs)"
+    )
+
+
+def has_slot_beside_reservation(room: Room) -> Refusal | None:
+    """The last driver slot of a cluster with a reservation is kept as well."""
+    if room.kept_for is None or room.slots > 1:
+        return None
+    return Refusal(cause=Cause.RESERVED, sentence=f"its last place for a job is {_KEPT}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceCheck:
+    """A check that compares the claim with amounts: the matrix does so for all kinds of jobs at once."""
+
+    amounts: Callable[[Room], Resources]
+    #: Makes the refusal from the claim, the room and what is missing.
+    refuse: Callable[[Resources, Room, Resources], Refusal]
+    #: Whether a placement changes the amounts.
+    changes: bool
+    #: As a `Rule` has it.
+    job: tuple[str, ...] = ("claim",)
+
+    def __call__(self, job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
+        """Refuse when something is missing."""
+        missing = shortfall(job.claim, self.amounts(room))
+        return self.refuse(job.claim, room, missing) if missing else None
+
+
+Check = Rule[Refusal | None] | ResourceCheck
+
+
+def _never(claim: Resources, room: Room, _missing: Resources) -> Refusal:
+    """The claim must fit into the empty cluster; a cluster of unknown size is no candidate."""
+    if unknown := room.unknown(claim):
+        names = ", ".join(unknown)
+        return Refusal(
+            cause=Cause.UNKNOWN_RESOURCES,
+            sentence=f"its total of {names} is unknown; set max_resources for it in clusters.yaml",
+        )
+    lack = room.beyond(claim)
+    sentence = f"needs {show(_only(claim, lack))}; the whole cluster has {show(_only(room.capacity, lack))}"
+    return Refusal(cause=Cause.TOO_LARGE, sentence=sentence, missing=lack)
+
+
+def _not_now(claim: Resources, room: Room, missing: Resources) -> Refusal:
+    return Refusal(cause=Cause.NO_ROOM, sentence=_needs(claim, room, missing), missing=missing)
+
+
+def _reserved(claim: Resources, room: Room, missing: Resources) -> Refusal:
+    sentence = f"{_needs(claim, room, missing)}, but {_KEPT}"
+    return Refusal(cause=Cause.RESERVED, sentence=sentence, missing=missing)
+
+
+can_ever_hold = ResourceCheck(lambda room: room.capacity, _never, changes=False)
+has_room = ResourceCheck(lambda room: room.free, _not_now, changes=True)
+has_room_beside_reservation = ResourceCheck(Room.free_for_others, _reserved, changes=True)
+
+#: Not for whom: that may be somebody else's job.
+_KEPT = "kept for a job that has waited too long"
+
+ENVIRONMENT_CHECKS: tuple[Check, ...] = (
+    Rule(can_compose_environment),
+    Rule(has_ray_for_environment),
+    Rule(can_set_up_environment),
+)
+#: In this order: the first objection is the one that is told. Reasons that last come before those that go by,
+#: and the pace of starts is last: it means that nothing else is in the way.
+CHECKS: tuple[Check, ...] = (
+    Rule(is_healthy),
+    Rule(is_not_drained),
+    Rule(has_supported_version),
+    *ENVIRONMENT_CHECKS,
+    Rule(is_not_avoided),
+    can_ever_hold,
+    Rule(is_not_throttled),
+    Rule(has_driver_slot),
+    has_room,
+    Rule(has_slot_beside_reservation),
+    has_room_beside_reservation,
+    Rule(has_allowance),
+)
+#: What ends when our own jobs have started or ended. A throttle may stay: no room is kept for its sake.
+GOES_BY = frozenset({Cause.PACED, Cause.DRIVER_CAP, Cause.NO_ROOM})
+
+
+def lasting_checks() -> tuple[Check, ...]:
+    """Return the checks whose answers no placement changes."""
+    return tuple(check for check in CHECKS if not check.changes)
+
+
+def passing_checks() -> tuple[Check, ...]:
+    """Return the checks whose answers change when a job is placed."""
+    return tuple(check for check in CHECKS if check.changes)
+
+
+def objection(
+    job: QueuedJob, room: Room, rules: PlanRules, checks: Sequence[Check] | None = None
+) -> Refusal | None:
+    """Return the first objection to a job on a cluster, or None when it may go there."""
+    for check in CHECKS if checks is None else checks:
+        if refusal := check(job, room, rules):
+            return refusal
+    return None
+
+
+def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> QueuedJob:
+    """Forget which clusters the job should avoid when no other one could hold it."""
+    if not job.avoid:
+        return job
+    lasting, others = lasting_checks(), (room for room in rooms if room.name not in job.avoid)
+    return replace(job, avoid=()) if all(objection(job, r, rules, lasting) for r in others) else job
+
+
+def being_started(room: Room) -> str:
+    """Say how many jobs a cluster is starting, with those that go before in this pass."""
+    count = room.view.starting + room.placed
+    return f"{count} job{' is' if count == 1 else 's are'} being started there"
+
+
+def _needs(claim: Resources, room: Room, names: Iterable[str]) -> str:
+    free = {name: max(0.0, amount) for name, amount in _only(room.free, names).items()}
+    return f"needs {show(_only(claim, names))}; free: {show(free)} of {show(_only(room.capacity, names))}"
+
+
+def _only(amounts: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    return {name: amounts.get(name, 0.0) for name in names}

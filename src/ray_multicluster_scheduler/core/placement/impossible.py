@@ -1,0 +1,81 @@
+"""What can never start: claims that no cluster could hold, environments that no cluster can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms
+from ray_multicluster_scheduler.core.placement.checks import (
+    ENVIRONMENT_CHECKS,
+    can_ever_hold,
+    has_supported_version,
+    objection,
+)
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
+from ray_multicluster_scheduler.model.resources import Resources, show
+from ray_multicluster_scheduler.policy.ray_needs import ray_objection
+
+
+def has_failed_everywhere(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> str | None:
+    """Say why an environment can work on no cluster; None when one may yet.
+
+    Clusters must have shown it, by a try or by their Ray. What only the configuration is against waits for
+    another one.
+    """
+    if not any(_has_shown(job, room.view) for room in rooms):
+        return None
+    refusals = {room.name: _for_good(job, room, rules) for room in rooms}
+    if not all(refusals.values()):
+        return None
+    return "; ".join(f"{name!r}: {refusal.sentence}" for name, refusal in refusals.items() if refusal)
+
+
+def _has_shown(job: QueuedJob, view: ClusterView) -> bool:
+    objects = ray_objection(job.ray_needs, view.ray_needs, view.snapshot.ray_version) is not None
+    return objects or job.env_key in view.failing
+
+
+def _for_good(job: QueuedJob, room: Room, rules: PlanRules) -> Refusal | None:
+    too_old = has_supported_version(room.view.ray_version, rules)
+    if refusal := too_old or objection(job, room, rules, ENVIRONMENT_CHECKS):
+        return refusal
+    refusal = can_ever_hold(job, room, rules)
+    healthy = room.view.snapshot.health is Health.HEALTHY  # else its size says little
+    return refusal if healthy and refusal and refusal.cause is Cause.TOO_LARGE else None
+
+
+def never_fits(claim: Resources, views: Sequence[ClusterView]) -> str | None:
+    """Say why no cluster could ever hold a claim; None when one could, or might.
+
+    A cluster whose size is unknown might, and so might one that is drained or ill now.
+    """
+    rooms = open_rooms(views)
+    lacks = {room.name: room.beyond(claim) for room in rooms}
+    if not all(lacks.values()):
+        return None
+    if not rooms:
+        return f"needs {show(claim)}; no cluster is configured"
+    nowhere = sorted(name for name in claim if all(name in lack for lack in lacks.values()))
+    if not nowhere:
+        has = "; ".join(f"{room.name!r} has {show(_only(room.capacity, claim))}" for room in rooms)
+        return f"needs {show(claim)} on one cluster; {has}"
+    return "; ".join(_largest(name, claim[name], rooms) for name in nowhere)
+
+
+def _largest(resource: str, wanted: float, rooms: Sequence[Room]) -> str:
+    largest = max(rooms, key=lambda room: room.capacity.get(resource, 0.0))
+    if not largest.capacity.get(resource):
+        known = {name for room in rooms for name, amount in room.capacity.items() if amount}
+        meant = sorted(name for name in known if name.casefold() == resource.casefold())
+        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        return f"needs {show({resource: wanted})}; no cluster has any {resource}{hint}"
+    return (
+        f"needs {show({resource: wanted})}; the largest cluster is {largest.name!r} "
+        f"with {show(_only(largest.capacity, (resource,)))}"
+    )
+
+
+def _only(amounts: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    return {name: amounts.get(name, 0.0) for name in names}

@@ -1,0 +1,23 @@
+"""Jobs of one kind: no check and no part of the score can tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from operator import attrgetter
+
+from ray_multicluster_scheduler.core.placement import checks, scoring
+from ray_multicluster_scheduler.core.placement.checks import Check
+from ray_multicluster_scheduler.core.placement.scoring import Part
+from ray_multicluster_scheduler.model.decision import QueuedJob
+
+
+def placement_key(job: QueuedJob) -> Hashable:
+    """Return a value that is equal for jobs of one kind: all that the rules look at."""
+    return _key_of((*checks.CHECKS, scoring.FIT, *scoring.FACTORS, *scoring.BONUSES))(job)
+
+
+@lru_cache(maxsize=4)
+def _key_of(rules: tuple[Check | Part, ...]) -> Callable[[QueuedJob], Hashable]:
+    looked_at = {name for rule in rules for name in rule.job}
+    return attrgetter(*sorted("claim_key" if name == "claim" else name for name in looked_at))

@@ -1,0 +1,216 @@
+"""What every cluster is worth to every kind of job, as one table of numbers that is kept up to date.
+
+It is derived from checks.py and scoring.py and says the same, to the last bit. Each rule is asked once for
+all jobs and clusters that it cannot tell apart (signature.py); claims are compared with amounts as arrays. A
+placement changes one cluster, so one column is computed anew, for all kinds at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from ray_multicluster_scheduler.core.placement import checks, scoring
+from ray_multicluster_scheduler.core.placement.capacity import Room
+from ray_multicluster_scheduler.core.placement.checks import Check, ResourceCheck
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.scoring import Part
+from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.model.decision import QueuedJob, Refusal
+from ray_multicluster_scheduler.model.resources import TOLERANCE, Resources
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+Item = TypeVar("Item")
+
+
+class Matrix:
+    """Rows are kinds of jobs, columns are clusters by name; minus infinity: it may not go there now."""
+
+    def __init__(self, kinds: Sequence[QueuedJob], rooms: Sequence[Room], rules: PlanRules) -> None:
+        self._kinds = kinds
+        self._rooms = rooms
+        self._rules = rules
+        self._resources = sorted({name for job in kinds for name in job.claim})
+        #: By resource, then by kind; a third axis of one, so that clusters can stand beside.
+        self._claims = self._by_resource([job.claim for job in kinds])[:, :, None]
+        claimed = [[name in job.claim for job in kinds] for name in self._resources]
+        self._claimed = np.array(claimed, dtype=np.bool_).reshape(len(self._resources), len(kinds), 1)
+        self._prepare_fit()
+        self._prepare_parts()
+        self._prepare_checks()
+        self._preferred = np.flatnonzero([room.view.spec.prefer for room in rooms])
+        self.totals = np.full((len(kinds), len(rooms)), -np.inf)
+        for column in range(len(rooms)):
+            self._read(column)
+        self._compute(slice(None))
+
+    # -- questions
+
+    def best(self, row: int) -> int | None:
+        """Return the best cluster for a kind of job; the first by name among equals."""
+        if not self._rooms:
+            return None
+        if self._preferred.size:
+            column = int(self._preferred[self.totals[row, self._preferred].argmax()])
+            if self.allows(row, column):
+                return column
+        column = int(self.totals[row].argmax())
+        return column if self.allows(row, column) else None
+
+    def allows(self, row: int, column: int) -> bool:
+        """Tell whether a kind of job may go to a cluster now."""
+        return bool(self.totals[row, column] != -np.inf)
+
+    def candidates(self, row: int) -> int:
+        """Return how many clusters would take a kind of job now."""
+        return int(np.count_nonzero(self.totals[row] != -np.inf))
+
+    def could_hold(self, row: int) -> list[Room]:
+        """Return the clusters that could take a kind of job if they were empty."""
+        return [self._rooms[column] for column in np.flatnonzero(self._lasting[row]).tolist()]
+
+    def is_narrowest(self, row: int) -> bool:
+        """Tell whether no other kind claims less: such a job fits wherever any job fits."""
+        mine = self._claims[:, row : row + 1]
+        at_most = (self._claims <= mine + TOLERANCE).all(axis=0)
+        less = (self._claims < mine - TOLERANCE).any(axis=0)
+        return not bool((at_most & less).any())
+
+    # -- changes
+
+    def refresh(self, column: int) -> None:
+        """Compute a column anew after its cluster has changed."""
+        self._read(column)
+        if self._open[column]:
+            self._compute(slice(column, column + 1))
+        else:
+            self.totals[:, column] = -np.inf
+
+    def _read(self, column: int) -> None:
+        """Take over what a cluster has now."""
+        room = self._rooms[column]
+        self._free[:, column] = self._amounts(room.free)
+        for check, available in self._available:
+            available[:, column] = self._amounts(check.amounts(room))
+        self._open[column] = not any(
+            check(_ANY_JOB, room, self._rules) is not None for check in self._cluster_checks
+        )
+
+    def _compute(self, columns: slice) -> None:
+        """Compute the totals of some columns: the formula of scoring.py, from left to right."""
+        may = self._lasting[:, columns] & self._open[columns]
+        for _, available in self._available:
+            may &= self._fits(available[:, columns])
+        totals = self._share[:, columns].copy()
+        for number in range(len(self._resources)):
+            share = (self._free[number, columns] - self._claims[number]) / self._divisor[number, columns]
+            np.minimum(totals, share, out=totals, where=self._counts[number, :, columns])
+        if self._rules.best_fit:
+            totals = 1.0 - totals
+        for factor in self._factors:
+            totals *= factor[:, columns]
+        for bonus in self._bonuses:
+            totals += bonus[:, columns]
+        self.totals[:, columns] = np.where(may, totals, -np.inf)
+
+    # -- preparation
+
+    def _prepare_fit(self) -> None:
+        capacity = self._by_resource([room.capacity for room in self._rooms])
+        self._divisor = np.where(capacity == 0, 1.0, capacity)
+        self._free = np.zeros_like(capacity)
+        #: By resource: which kinds claim it on which clusters, of those that have any.
+        self._counts = self._claimed & (capacity != 0)[:, None, :]
+        #: The free share of a claim on nothing that the cluster has is 1; of others, the least of all.
+        self._share = np.where(self._counts.any(axis=0), np.inf, 1.0)
+
+    def _prepare_parts(self) -> None:
+        """Ask for the parts of the score. A factor of 1 and a bonus of 0 for everybody change no total."""
+        self._factors = [grid for part in scoring.FACTORS if (grid := self._part(part, neutral=1.0)).size]
+        self._bonuses = [grid for part in scoring.BONUSES if (grid := self._part(part, neutral=0.0)).size]
+
+    def _part(self, part: Part, *, neutral: float) -> Floats:
+        if part.changes:
+            raise TypeError(f"{part.name}: a part of the score must not look at the room; `fit` does")
+        grid = self._grid(part.job_key, part.cluster_key, lambda job, room: part(job, room, self._rules))
+        return grid if (grid != neutral).any() else np.empty((0, 0))
+
+    def _prepare_checks(self) -> None:
+        self._open = np.zeros(len(self._rooms), dtype=np.bool_)
+        self._lasting = np.ones((len(self._kinds), len(self._rooms)), dtype=np.bool_)
+        #: Checks that look at the changing cluster only.
+        self._cluster_checks: list[Check] = []
+        #: Comparisons of the claim with amounts that change, and those amounts by resource and cluster.
+        self._available: list[tuple[ResourceCheck, Floats]] = []
+        for check in checks.CHECKS:
+            if isinstance(check, ResourceCheck):
+                self._prepare_comparison(check)
+            elif not check.changes:
+                self._lasting &= self._accepts(check)
+            elif check.job:
+                raise TypeError(f"{check.name}: a check of the room must not look at the job but its claim")
+            else:
+                self._cluster_checks.append(check)
+
+    def _prepare_comparison(self, check: ResourceCheck) -> None:
+        available = self._by_resource([check.amounts(room) for room in self._rooms])
+        if check.changes:
+            self._available.append((check, available))
+        else:
+            self._lasting &= self._fits(available)
+
+    def _accepts(self, check: Rule[Refusal | None]) -> Bools:
+        grid = self._grid(
+            check.job_key, check.cluster_key, lambda job, room: check(job, room, self._rules) is None
+        )
+        return grid.astype(np.bool_)
+
+    def _fits(self, available: Floats) -> Bools:
+        """Tell which kinds find all that they claim among these amounts."""
+        fits = np.ones((len(self._kinds), available.shape[1]), dtype=np.bool_)
+        for number in range(len(self._resources)):
+            fits &= ~(self._claimed[number] & (self._claims[number] > available[number] + TOLERANCE))
+        return fits
+
+    def _grid(
+        self,
+        job_key: Callable[[QueuedJob], Hashable],
+        cluster_key: Callable[[Room], Hashable],
+        ask: Callable[[QueuedJob, Room], float],
+    ) -> Floats:
+        """Ask once for all jobs and all clusters that are alike, and spread the answers over all of them."""
+        jobs, row_of = _distinct(self._kinds, job_key)
+        rooms, column_of = _distinct(self._rooms, cluster_key)
+        answers = np.array([[ask(job, room) for room in rooms] for job in jobs], dtype=np.float64)
+        return answers.reshape(len(jobs), len(rooms))[np.ix_(row_of, column_of)]
+
+    def _by_resource(self, amounts: Sequence[Resources]) -> Floats:
+        table = [[each.get(name, 0.0) for each in amounts] for name in self._resources]
+        return np.array(table, dtype=np.float64).reshape(len(self._resources), len(amounts))
+
+    def _amounts(self, resources: Resources) -> list[float]:
+        return [resources.get(name, 0.0) for name in self._resources]
+
+
+def _distinct(items: Sequence[Item], key: Callable[[Item], Hashable]) -> tuple[list[Item], list[int]]:
+    """Return one item for each key, and which of them stands for each item."""
+    first: list[Item] = []
+    numbers: dict[Hashable, int] = {}
+    stands_for = []
+    for item in items:
+        number = numbers.setdefault(key(item), len(first))
+        if number == len(first):
+            first.append(item)
+        stands_for.append(number)
+    return first, stands_for
+
+
+#: For checks that look at no job.
+_ANY_JOB = QueuedJob(submission_id="", seq=0, user="", priority=0, waiting_since=0.0, claim={})

@@ -1,0 +1,93 @@
+"""How good is a cluster for a job? `prefer: true` goes first; then the best total wins, then the name.
+
+    total = fit × weight × health + tags + warm + gpu
+
+computed from left to right, one operation after the other, so that the matrix makes identical choices.
+Scores are compared only between clusters that passed every check. To add a part, write a function and put it
+into `FACTORS` or `BONUSES`; its parameters say what it looks at (signature.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ray_multicluster_scheduler.core.placement.capacity import Room
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.decision import QueuedJob, Score
+from ray_multicluster_scheduler.model.resources import Resources
+
+
+def fit(claim: Resources, room: Room, rules: PlanRules) -> float:
+    """Return the share of the scarcest claimed resource that stays free after the job got its place.
+
+    Where claims differ, the share that is then in use: narrow jobs fill up one cluster after the other, so
+    that wide ones find room on another.
+    """
+    shares = [
+        (room.free[name] - amount) / room.capacity[name]
+        for name, amount in claim.items()
+        if room.capacity.get(name)
+    ]
+    stays_free = min(shares, default=1.0)
+    return 1.0 - stays_free if rules.best_fit else stays_free
+
+
+def weight(spec: ClusterSpec) -> float:
+    """Return how much the configuration thinks of this cluster."""
+    return spec.weight
+
+
+def health(snapshot: ClusterSnapshot) -> float:
+    """Return how well and fast it has answered lately."""
+    return snapshot.score
+
+
+def tags(tags: tuple[str, ...], cluster_tags: tuple[str, ...], rules: PlanRules) -> float:
+    """Favour clusters that have the job's tags."""
+    wanted = frozenset(tags)
+    return rules.tags_bonus * len(wanted & frozenset(cluster_tags)) / len(wanted) if wanted else 0.0
+
+
+def warm(env_key: str, warm: frozenset[str], rules: PlanRules) -> float:
+    """Favour clusters that have set up this environment before."""
+    return rules.warm_bonus if env_key and env_key in warm else 0.0
+
+
+def gpu(*, needs_gpus: bool, has_gpus: bool, rules: PlanRules) -> float:
+    """Keep clusters with GPUs for jobs that need them."""
+    return -rules.gpu_penalty if has_gpus and not needs_gpus else 0.0
+
+
+Part = Rule[float]
+#: The matrix computes this one for all kinds of jobs at once, from the same amounts.
+FIT: Part = Rule(fit)
+FACTORS: tuple[Part, ...] = (Rule(weight), Rule(health))
+BONUSES: tuple[Part, ...] = (Rule(tags), Rule(warm), Rule(gpu))
+
+
+def part_names() -> tuple[str, ...]:
+    """Return the names of all parts of a score, in the order of the formula."""
+    return tuple(part.name for part in (FIT, *FACTORS, *BONUSES))
+
+
+def score(job: QueuedJob, room: Room, rules: PlanRules) -> Score:
+    """Rate a cluster that passed every check; the parts say how the total came about."""
+    parts = {part.name: part(job, room, rules) for part in (FIT, *FACTORS, *BONUSES)}
+    total = parts[FIT.name]
+    for factor in FACTORS:
+        total *= parts[factor.name]
+    for bonus in BONUSES:
+        total += parts[bonus.name]
+    return Score(total=total, parts=parts, prefer=room.view.spec.prefer)
+
+
+def best(scores: Mapping[str, Score]) -> str | None:
+    """Return the cluster to take of those that may be taken; None when there is none."""
+    return min(scores, key=lambda name: (not scores[name].prefer, -scores[name].total, name), default=None)
+
+
+def claims_differ(claims: Sequence[Resources]) -> bool:
+    """Tell whether jobs claim different amounts: only then can one be in the way of a wider one."""
+    return any(claim != claims[0] for claim in claims)

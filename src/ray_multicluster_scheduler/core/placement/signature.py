@@ -1,0 +1,85 @@
+"""What a check or a part of the score looks at, read from the names of its parameters.
+
+A rule is a plain function. Its parameters are fields of `QueuedJob` (what it looks at of the job), attributes
+of `ClusterView` (what it looks at of the cluster), `room` (the cluster as it fills up during a pass) and
+`rules`. So the planner knows which jobs and clusters a rule cannot tell apart, and asks once for all of them;
+and it knows which answers a placement can change: those of rules that look at the `room`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+from ray_multicluster_scheduler.core.placement.capacity import Room
+from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+
+Answer = TypeVar("Answer")
+
+
+def _names(record: type) -> frozenset[str]:
+    computed = {name for name, value in vars(record).items() if isinstance(value, property)}
+    return frozenset(field.name for field in fields(record)) | computed
+
+
+#: A job's identity and age are no part of its kind: jobs of one kind are decided alike.
+OF_JOB = _names(QueuedJob) - {"submission_id", "seq", "waiting_since", "claim_key"}
+OF_CLUSTER = _names(ClusterView) - OF_JOB
+
+
+class Rule(Generic[Answer]):
+    """A function with what it looks at. Call it with a job, a room and the rules."""
+
+    def __init__(self, function: Callable[..., Answer]) -> None:
+        self._function = function
+        self.name: str = getattr(function, "__name__", "")
+        names = tuple(inspect.signature(function).parameters)
+        if unknown := [name for name in names if name not in {*OF_JOB, *OF_CLUSTER, "room", "rules"}]:
+            raise TypeError(
+                f"the rule {self.name!r} looks at {', '.join(unknown)}: no field of QueuedJob or ClusterView"
+            )
+        #: The fields of a job, and the attributes of a cluster that no placement changes.
+        self.job = tuple(name for name in names if name in OF_JOB)
+        self.cluster = tuple(name for name in names if name in OF_CLUSTER)
+        #: Whether a placement on a cluster can change its answer there.
+        self.changes = "room" in names
+        self._arguments = tuple((name, *_argument(name)) for name in names)
+
+    def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
+        """Return the answer of the function."""
+        sources = (job, room, rules)
+        return self._function(**{name: get(sources[number]) for name, number, get in self._arguments})
+
+    def job_key(self, job: QueuedJob) -> Hashable:
+        """Return a value that is equal for jobs which the rule cannot tell apart."""
+        return tuple(_hashable(job.claim_key if n == "claim" else getattr(job, n)) for n in self.job)
+
+    def cluster_key(self, room: Room) -> Hashable:
+        """Return a value that is equal for clusters which the rule cannot tell apart."""
+        return tuple(_hashable(getattr(room.view, name)) for name in self.cluster)
+
+
+def _argument(name: str) -> tuple[int, Callable[[Any], Any]]:
+    """Return which of (job, room, rules) has a parameter's value, and how it is read there."""
+    if name in OF_JOB:
+        return 0, attrgetter(name)
+    if name in OF_CLUSTER:
+        return 1, attrgetter(f"view.{name}")
+    return (1 if name == "room" else 2), _whole
+
+
+def _whole(value: Any) -> Any:
+    return value
+
+
+def _hashable(value: Any) -> Hashable:
+    """Return the value, or which object it is: two that are equal are then asked about twice, no more."""
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value  # type: ignore[no-any-return]
