@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import accept, memory, page, plan, queue, react, streams, waiting
+from benchmarks import accept, memory, page, plan, queue, react, streams, traces, waiting
 from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
 
@@ -19,6 +19,7 @@ NEED_NO_RAY = {
     "queue": queue,
     "react": react,
     "streams": streams,
+    "traces": traces,
     "waiting": waiting,
 }
 

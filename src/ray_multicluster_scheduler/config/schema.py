@@ -78,7 +78,10 @@ class Settings(_Section):
         description="Jobs of one cluster that may be starting at once at most; how many of them is learnt.",
     )
     starvation_after_s: float = Field(
-        300.0, ge=0, le=2_592_000, description="A job that has waited longer gets room kept free for it."
+        3600.0,
+        ge=0,
+        le=2_592_000,
+        description="A job that has waited longer is not overtaken by smaller ones any more.",
     )
     max_infra_retries: int = Field(
         3, ge=0, le=1000, description="New attempts after failures that are not the program's own."
