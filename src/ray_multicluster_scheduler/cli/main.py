@@ -16,7 +16,7 @@ def main() -> None:
 
         with unwinding():
             with held():
-                from ray_multicluster_scheduler.cli.commands import run  # noqa: PLC0415 - see above
+                from ray_multicluster_scheduler.cli.registry import run  # noqa: PLC0415 - see above
             run()
     except KeyboardInterrupt:
         sys.exit(130)

@@ -13,11 +13,11 @@ import typer
 from rich.text import Text
 
 from ray_multicluster_scheduler.asyncio_tools import together
-from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.job_display import JobDisplay, job_display, where_it_is
-from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
+from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
-from ray_multicluster_scheduler.cli.whys import WaitingReason
+from ray_multicluster_scheduler.cli.views.job_progress import JobDisplay, job_display, where_it_is
+from ray_multicluster_scheduler.cli.views.reasons import WaitingReason
+from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age, say, stderr_console
 from ray_multicluster_scheduler.client.progress import Show, Stated, progress_display, summary
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
@@ -117,7 +117,7 @@ def tell_ends(scheduler: Handle, jobs: Sequence[JobView]) -> None:
     say(line)
     bad = [job for job in jobs if job.state is not JobState.SUCCEEDED]
     for job in bad[:SHOWN_FAILURES]:
-        say(late.how_it_failed(scheduler.service, job))
+        say(lazy_imports.how_it_failed(scheduler.service, job))
     if rest := bad[SHOWN_FAILURES:]:
         named = ", ".join(job.submission_id for job in rest[:NAMED_FAILURES])
         more = f" and {len(rest) - NAMED_FAILURES} more" if len(rest) > NAMED_FAILURES else ""
