@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.cli.options.common import (
     opened,
 )
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
-from ray_multicluster_scheduler.cli.options.request import seconds_of
+from ray_multicluster_scheduler.cli.options.durations import seconds_of
 from ray_multicluster_scheduler.cli.views.jobs import jobs_table
 from ray_multicluster_scheduler.cli.views.render import stdout_console, write_json
 from ray_multicluster_scheduler.clock import SystemClock

@@ -20,8 +20,8 @@ from ray_multicluster_scheduler.cli.options.request import (
     runtime_env_of,
 )
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.cli.views.decision import show_plan
 from ray_multicluster_scheduler.cli.views.packing_progress import packing_display
-from ray_multicluster_scheduler.cli.views.plan import show_plan
 from ray_multicluster_scheduler.cli.views.render import say, write_json
 from ray_multicluster_scheduler.cli.views.submit import tell_accepted
 from ray_multicluster_scheduler.cli.waiting import (

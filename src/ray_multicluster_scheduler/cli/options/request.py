@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +11,6 @@ from typing import Any
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job import OnUnreachable
 from ray_multicluster_scheduler.packages.files import read_yaml
-
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?) *([smhd])")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def entrypoint_of(words: Sequence[str]) -> str:
@@ -66,14 +62,6 @@ def on_unreachable_of(word: str) -> OnUnreachable:
             f"--on-unreachable wants wait, fail or the seconds after which the job is started elsewhere, "
             f"not {word!r}"
         ) from None
-
-
-def seconds_of(option: str, text: str) -> float:
-    """Read a length of time: `90s`, `30m`, `12h`, `7d`."""
-    found = _LENGTH.fullmatch(text.strip())
-    if found is None:
-        raise InvalidRequest(f"{option} wants a time such as 90s, 30m, 12h or 7d, not {text!r}")
-    return float(found[1]) * _UNITS_S[found[2]]
 
 
 def json_kind(value: object) -> str:
