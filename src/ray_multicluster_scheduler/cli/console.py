@@ -1,7 +1,9 @@
-"""The console of all commands: nothing from elsewhere steers the terminal, and pipes get plain rows."""
+"""Where all commands write: nothing from elsewhere steers the terminal, and pipes get plain rows and JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
@@ -10,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.policy.visible import one_line, visible
+from ray_multicluster_scheduler.policy.visible import STEERING, one_line, visible
 
 #: Into a pipe nothing is wrapped: one thing, one line, so that grep finds all of it.
 PIPE_COLUMNS = 1_000_000
@@ -38,6 +40,36 @@ class PlainConsole(Console):
         elif isinstance(renderable, Table) and not self.is_terminal:
             return _rows(renderable)
         return super().render(renderable, options)
+
+
+def stdout_console() -> Console:
+    """Return the console for a command's output."""
+    return PlainConsole()
+
+
+def stderr_console() -> Console:
+    """Return the console for what is said beside the output: progress, hints, what was done."""
+    return PlainConsole(stderr=True)
+
+
+def say(words: str | Text, *, style: str = "") -> None:
+    """Tell a person something beside the output: wrapped on a terminal, one line in a pipe."""
+    console = stderr_console()
+    console.print(words, style=style, soft_wrap=not console.is_terminal)
+
+
+def write_line(words: str) -> None:
+    """Write one line of a command's output that a program may read."""
+    sys.stdout.write(f"{visible(words)}\n")
+    sys.stdout.flush()
+
+
+def write_json(value: object, *, one_line: bool = False) -> None:
+    """Write a document for programs; on one line where one follows the other."""
+    indent = None if one_line else 2
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.flush()
 
 
 def _harmless(text: Text) -> Text:

@@ -187,6 +187,6 @@ def run() -> None:
 def _tell(error: SchedulerError) -> None:
     from rich.text import Text  # noqa: PLC0415 - not for every TAB
 
-    from ray_multicluster_scheduler.cli.views.render import say  # noqa: PLC0415 - not for every TAB
+    from ray_multicluster_scheduler.cli.console import say  # noqa: PLC0415 - not for every TAB
 
     say(Text.assemble(("error:", "bold red"), f" {error}"))

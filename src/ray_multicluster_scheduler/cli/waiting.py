@@ -14,10 +14,11 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import say, stderr_console
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
 from ray_multicluster_scheduler.cli.views.job_progress import JobDisplay, job_display, where_it_is
 from ray_multicluster_scheduler.cli.views.reasons import WaitingReason
-from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age, say, stderr_console
+from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age
 from ray_multicluster_scheduler.client.progress import Show, Stated, progress_display, summary
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout

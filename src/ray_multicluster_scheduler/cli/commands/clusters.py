@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, WatchOption, opened
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, WatchOption
+from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.clusters import overview
-from ray_multicluster_scheduler.cli.views.render import stdout_console, write_json
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import Handle

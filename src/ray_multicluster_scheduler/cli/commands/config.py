@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, open_config
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
-from ray_multicluster_scheduler.cli.views.render import plain_signs, sign, stdout_console, write_json
+from ray_multicluster_scheduler.cli.session import open_config
+from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.policy.diagnosis import Verdict

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from ray_multicluster_scheduler.cli.options.common import (
-    ConfigOption,
-    GroupOption,
-    IdsArgument,
-    JsonOption,
-    find_jobs,
-    opened,
-)
-from ray_multicluster_scheduler.cli.views.render import write_json
+from ray_multicluster_scheduler.cli.console import write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument, JsonOption
+from ray_multicluster_scheduler.cli.session import find_jobs, opened
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 

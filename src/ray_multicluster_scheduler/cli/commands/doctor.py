@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, opened_here
-from ray_multicluster_scheduler.cli.views.render import plain_signs, sign, stdout_console, write_json
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
+from ray_multicluster_scheduler.cli.session import opened_here
+from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
 from ray_multicluster_scheduler.policy.diagnosis import Check, Verdict
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ray_multicluster_scheduler.cli.options.common import ClusterArgument, ConfigOption, check_cluster, opened
+from ray_multicluster_scheduler.cli.options.common import ClusterArgument, ConfigOption
+from ray_multicluster_scheduler.cli.session import check_cluster, opened
 
 ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="For those who ask why; `explain` shows it.")]
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.leadership import find_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption, opened
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption
+from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.decision import decision_view
-from ray_multicluster_scheduler.cli.views.render import plain_signs, state_text, stdout_console, write_json
+from ray_multicluster_scheduler.cli.views.render import plain_signs, state_text
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:

@@ -13,9 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.leadership import find_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption, opened
-from ray_multicluster_scheduler.cli.views.render import NONE, state_text, stdout_console, write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption
+from ray_multicluster_scheduler.cli.session import opened
+from ray_multicluster_scheduler.cli.views.render import NONE, state_text
 from ray_multicluster_scheduler.cli.views.times import Times
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import JobState

@@ -12,19 +12,13 @@ from rich.live import Live
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.leadership import bring_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options.common import (
-    ConfigOption,
-    GroupOption,
-    JsonOption,
-    WatchOption,
-    check_cluster,
-    opened,
-)
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, JsonOption, WatchOption
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
 from ray_multicluster_scheduler.cli.options.durations import seconds_of
+from ray_multicluster_scheduler.cli.session import check_cluster, opened
 from ray_multicluster_scheduler.cli.views.jobs import jobs_table
-from ray_multicluster_scheduler.cli.views.render import stdout_console, write_json
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
 

@@ -9,10 +9,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.console import say, stdout_console
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters
 from ray_multicluster_scheduler.cli.options.request import json_object
-from ray_multicluster_scheduler.cli.views.render import duration, number, say, stdout_console
+from ray_multicluster_scheduler.cli.views.render import duration, number
 from ray_multicluster_scheduler.errors import InvalidRequest, PipelineFailed
 from ray_multicluster_scheduler.pipeline.extra import check_extra
 

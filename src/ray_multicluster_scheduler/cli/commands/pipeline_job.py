@@ -7,9 +7,9 @@ import shlex
 import uuid
 from pathlib import Path
 
-from ray_multicluster_scheduler.cli.options.common import check_cluster, opened
+from ray_multicluster_scheduler.cli.console import say
 from ray_multicluster_scheduler.cli.options.request import json_object
-from ray_multicluster_scheduler.cli.views.render import say
+from ray_multicluster_scheduler.cli.session import check_cluster, opened
 from ray_multicluster_scheduler.cli.waiting import follow, stopping_on_interrupt, tell_end
 from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.config.user import this_user

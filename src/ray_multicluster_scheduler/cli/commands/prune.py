@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, opened
+from ray_multicluster_scheduler.cli.console import say, write_json, write_line
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
 from ray_multicluster_scheduler.cli.options.durations import seconds
-from ray_multicluster_scheduler.cli.views.render import say, write_json, write_line
+from ray_multicluster_scheduler.cli.session import opened
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import PruneView

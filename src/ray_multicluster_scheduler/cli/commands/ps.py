@@ -10,8 +10,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, opened_here
-from ray_multicluster_scheduler.cli.views.render import NONE, stderr_console, stdout_console, write_json
+from ray_multicluster_scheduler.cli.console import stderr_console, stdout_console, write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
+from ray_multicluster_scheduler.cli.session import opened_here
+from ray_multicluster_scheduler.cli.views.render import NONE
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.inspection.processes import Item

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from ray_multicluster_scheduler.cli.commands.submit import hand_over, wait_for
-from ray_multicluster_scheduler.cli.options.common import (
-    ConfigOption,
-    GroupOption,
-    IdsArgument,
-    find_jobs,
-    opened,
-)
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
 from ray_multicluster_scheduler.cli.options.submit import NoWait, SubmitJson
+from ray_multicluster_scheduler.cli.session import find_jobs, opened
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import say, write_json
 from ray_multicluster_scheduler.cli.leadership import send_what_fits
 from ray_multicluster_scheduler.cli.options import submit as option
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, check_cluster, find_jobs, opened
+from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.request import (
     entrypoint_of,
     json_object,
@@ -19,10 +20,10 @@ from ray_multicluster_scheduler.cli.options.request import (
     resources_of,
     runtime_env_of,
 )
+from ray_multicluster_scheduler.cli.session import check_cluster, find_jobs, opened
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.cli.views.decision import show_plan
 from ray_multicluster_scheduler.cli.views.packing_progress import packing_display
-from ray_multicluster_scheduler.cli.views.render import say, write_json
 from ray_multicluster_scheduler.cli.views.submit import tell_accepted
 from ray_multicluster_scheduler.cli.waiting import (
     follow,

@@ -10,10 +10,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, opened
+from ray_multicluster_scheduler.cli.console import say, stdout_console, write_json, write_line
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
 from ray_multicluster_scheduler.cli.options.durations import seconds
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
-from ray_multicluster_scheduler.cli.views.render import say, stdout_console, write_json, write_line
+from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.times import Times, iso
 
 if TYPE_CHECKING:

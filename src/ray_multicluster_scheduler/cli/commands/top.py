@@ -18,11 +18,13 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.commands.clusters import refresh
+from ray_multicluster_scheduler.cli.console import stdout_console
 from ray_multicluster_scheduler.cli.leadership import leader_name
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, opened
+from ray_multicluster_scheduler.cli.options.common import ConfigOption
+from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.clusters import overview
 from ray_multicluster_scheduler.cli.views.jobs import jobs_table
-from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, stdout_console
+from ray_multicluster_scheduler.cli.views.render import STATE_STYLES
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 

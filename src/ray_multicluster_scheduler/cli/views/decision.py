@@ -10,7 +10,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.views.render import plain_signs, sign, stdout_console
+from ray_multicluster_scheduler.cli.console import stdout_console
+from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
 from ray_multicluster_scheduler.policy.score import BONUSES, FACTORS
 

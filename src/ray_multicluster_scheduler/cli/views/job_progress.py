@@ -15,8 +15,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.console import stderr_console
 from ray_multicluster_scheduler.cli.views.log_writer import LogWriter
-from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age, stderr_console
+from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age
 from ray_multicluster_scheduler.clock import SystemClock
 
 if TYPE_CHECKING:

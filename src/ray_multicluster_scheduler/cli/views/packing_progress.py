@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from ray_multicluster_scheduler.cli.views.render import say, stderr_console
+from ray_multicluster_scheduler.cli.console import say, stderr_console
 
 #: A directory that is read in no time is not worth a line.
 WORTH_A_LINE_BYTES = 20 * 1024**2

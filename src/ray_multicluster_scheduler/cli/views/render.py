@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 from rich.console import Console
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.console import PlainConsole
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.diagnosis import Verdict
-from ray_multicluster_scheduler.policy.visible import STEERING, visible
 
 UNKNOWN = Text("unknown", style="dim")
 NONE = Text("-", style="dim")
@@ -35,36 +30,6 @@ _SIGNS = {
     Verdict.NOTE: ("–", "--", "yellow"),
     Verdict.SKIPPED: ("–", "--", "dim"),
 }
-
-
-def stdout_console() -> Console:
-    """Return the console for a command's output."""
-    return PlainConsole()
-
-
-def stderr_console() -> Console:
-    """Return the console for what is said beside the output: progress, hints, what was done."""
-    return PlainConsole(stderr=True)
-
-
-def say(words: str | Text, *, style: str = "") -> None:
-    """Tell a person something beside the output: wrapped on a terminal, one line in a pipe."""
-    console = stderr_console()
-    console.print(words, style=style, soft_wrap=not console.is_terminal)
-
-
-def write_line(words: str) -> None:
-    """Write one line of a command's output that a program may read."""
-    sys.stdout.write(f"{visible(words)}\n")
-    sys.stdout.flush()
-
-
-def write_json(value: object, *, one_line: bool = False) -> None:
-    """Write a document for programs; on one line where one follows the other."""
-    indent = None if one_line else 2
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
-    sys.stdout.flush()
 
 
 def state_text(state: JobState) -> Text:
