@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.policy.visible import one_line
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
-class LogLines(logging.Handler):
+class WarningHandler(logging.Handler):
     """Writes warnings to stderr with their facts behind them, and no tracebacks: whoever waits raises."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.cli.lazy_group import Entry, LazyGroup
-from ray_multicluster_scheduler.cli.log_handler import LogLines
+from ray_multicluster_scheduler.cli.log_handler import WarningHandler
 from ray_multicluster_scheduler.cli.options.parsing import CommandAfterDashes, SeveralWords
 from ray_multicluster_scheduler.errors import SchedulerError
 
@@ -62,7 +62,7 @@ class Commands(LazyGroup):
             about="Say why a job is where it is, and what would let it start.",
         ),
         "wait": Entry(
-            where="stop:wait",
+            where="wait:wait",
             panel=_JOBS,
             about="Wait until jobs have ended, and schedule if nobody else does.",
         ),
@@ -135,7 +135,7 @@ class Commands(LazyGroup):
             about="Make, list and revoke the tokens of the server's users.",
         ),
         "audit": Entry(
-            where="token:audit",
+            where="audit:audit",
             panel=_SERVER,
             about="List who has changed what, the newest first: jobs, clusters, tokens, configuration, "
             "refused logins.",
@@ -173,7 +173,7 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a log may hold what this terminal cannot show
             stream.reconfigure(errors="replace")
-    warnings, lines = logging.getLogger("ray_multicluster_scheduler"), LogLines()
+    warnings, lines = logging.getLogger("ray_multicluster_scheduler"), WarningHandler()
     warnings.addHandler(lines)
     try:
         app(prog_name="raymc")

@@ -50,6 +50,12 @@ def opened(config: Path | None) -> Iterator[Handle]:
         scheduler.stop()
 
 
+def check_named_once(ids: Sequence[str] | None, group: str | None) -> None:
+    """Refuse a command that names its jobs in two ways, or not at all."""
+    if bool(ids) == (group is not None):
+        raise InvalidRequest("name the jobs in one way: by ids, names or groups, or with --group")
+
+
 def find_jobs(scheduler: Handle, words: Sequence[str], group: str | None) -> list[JobView]:
     """Return the jobs that a command was given: by ids, names or groups, or with --group."""
     if group is None:

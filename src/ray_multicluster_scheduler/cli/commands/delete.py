@@ -6,8 +6,7 @@ import typer
 
 from ray_multicluster_scheduler.cli.console import write_json
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument, JsonOption
-from ray_multicluster_scheduler.cli.session import find_jobs, opened
-from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.cli.session import check_named_once, find_jobs, opened
 
 
 def delete(
@@ -21,8 +20,7 @@ def delete(
 
     All of them or none: one that has not ended is to be stopped first. Their submission ids are free again.
     """
-    if bool(ids) == (group is not None):
-        raise InvalidRequest("name the jobs in one way: by ids, names or groups, or with --group")
+    check_named_once(ids, group)
     with opened(config) as scheduler:
         found = [job.submission_id for job in find_jobs(scheduler, ids or [], group)]
         scheduler.service.delete(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ray_multicluster_scheduler.cli.commands.submit import hand_over, wait_for
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
 from ray_multicluster_scheduler.cli.options.submit import NoWait, SubmitJson
-from ray_multicluster_scheduler.cli.session import find_jobs, opened
+from ray_multicluster_scheduler.cli.session import check_named_once, find_jobs, opened
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 
@@ -21,8 +21,7 @@ def retry(
 
     Of a group, those of its jobs that did not succeed. `train` is repeated as `train.2`.
     """
-    if bool(ids) == (group is not None):
-        raise InvalidRequest("name the jobs in one way: by ids, names or groups, or with --group")
+    check_named_once(ids, group)
     if as_json and not no_wait:
         raise InvalidRequest("--json goes with --no-wait: while waiting, stdout is for the log")
     with opened(config) as scheduler:

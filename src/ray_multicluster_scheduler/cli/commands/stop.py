@@ -1,4 +1,4 @@
-"""`raymc stop` and `raymc wait`: many jobs at once, by their ids or as a group."""
+"""`raymc stop` and `raymc cancel`: stop jobs by their ids, as a group, or all of one's own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.console import say
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
 from ray_multicluster_scheduler.cli.session import find_jobs, opened
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
-from ray_multicluster_scheduler.cli.waiting import stop_and_watch, tell_ends, watch_all
+from ray_multicluster_scheduler.cli.waiting import stop_and_watch
 from ray_multicluster_scheduler.client.progress import summary
-from ray_multicluster_scheduler.errors import InvalidRequest, WaitTimeout
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 if TYPE_CHECKING:
@@ -60,40 +59,11 @@ def stop(
             raise typer.Exit(1)
 
 
-def wait(
-    ids: IdsArgument = None,
-    *,
-    config: ConfigOption = None,
-    group: GroupOption = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Longest wait; the jobs go on."),
-    ] = None,
-) -> None:
-    """Wait until jobs have ended, and schedule if nobody else does.
-
-    Ctrl-C ends the waiting; the jobs go on. Exit code: 0 all succeeded, 1 not.
-    """
-    _check_one_way(ids, group, all_mine=False)
-    with opened(config) as scheduler:
-        jobs = find_jobs(scheduler, ids or [], group)
-        scheduler.start()
-        try:
-            ended = watch_all(scheduler, [job.submission_id for job in jobs], timeout_s=timeout)
-        except WaitTimeout as late:
-            say(f"{late}.")
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            say("No longer waiting; the jobs go on.")
-            raise typer.Exit(INTERRUPTED) from None
-        tell_ends(scheduler, list(ended.values()))
-
-
 def _check_one_way(ids: list[str] | None, group: str | None, *, all_mine: bool) -> None:
     ways = [bool(ids), group is not None, all_mine]
     if sum(ways) != 1:
         raise InvalidRequest(
-            "name the jobs in one way: by ids, names or groups, or with --group (or, to stop, --all-mine)"
+            "name the jobs in one way: by ids, names or groups, or with --group or --all-mine"
         )
 
 

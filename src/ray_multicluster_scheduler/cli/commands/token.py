@@ -1,9 +1,7 @@
-"""`raymc token` and `raymc audit`: who may use the server, and who has changed what."""
+"""`raymc token`: who may use the server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,11 +16,9 @@ from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.times import Times, iso
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.service.views import AuditPage, AuditView, TokenView
+    from ray_multicluster_scheduler.service.views import TokenView
 
 NEVER = "never"
-#: Entries that are asked for at once.
-_PAGE = 1000
 
 token_app = typer.Typer(help="Make, list and revoke the tokens of the server's users.", no_args_is_help=True)
 
@@ -107,51 +103,6 @@ def revoke(
         for token_id in ids:
             revoked = scheduler.service.admin.revoke_token(token_id)
             write_line(f"{revoked.id}: revoked (user {revoked.user}, role {revoked.role})")
-
-
-def audit(
-    *,
-    config: ConfigOption = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="What this user did.")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=0, metavar="N", help="The newest N; 0 for all of them.")
-    ] = 50,
-    as_json: JsonOption = False,
-) -> None:
-    """List who has changed what, the newest first: jobs, clusters, tokens, configuration, refused logins."""
-    with opened(config) as scheduler:
-        admin = scheduler.service.admin
-        entries = list(_entries(partial(admin.audit, user=user), limit))
-    if as_json:
-        write_json([entry.model_dump(mode="json") for entry in entries])
-        return
-    console = stdout_console()
-    times = Times.of(console)
-    table = Table("when", "user", "token", "from", "action", "outcome", "what", box=None, pad_edge=False)
-    for entry in entries:
-        cells = (
-            times.when(entry.at),
-            entry.user or "-",
-            entry.token_id or "-",
-            entry.address or "-",
-            entry.action,
-            entry.outcome,
-            entry.target or "-",
-        )
-        table.add_row(*(Text(cell, overflow="fold") for cell in cells))
-    console.print(table)
-
-
-def _entries(page_of: Callable[..., AuditPage], limit: int) -> Iterator[AuditView]:
-    """Yield entries page by page: as many as `limit`, 0 for all."""
-    left, cursor = limit or None, None
-    while left is None or left > 0:
-        page = page_of(limit=_PAGE if left is None else min(left, _PAGE), cursor=cursor)
-        yield from page.entries
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-        left = None if left is None else left - len(page.entries)
 
 
 def _state(token: TokenView, now: float) -> str:
