@@ -1,4 +1,4 @@
-"""Where all commands write: nothing from elsewhere steers the terminal, and pipes get plain rows and JSON."""
+"""Output of all commands: no foreign text controls the terminal, and pipes get plain rows or JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PIPE_COLUMNS = 1_000_000
 class PlainConsole(Console):
     """A Rich console through which all words of a command pass.
 
-    Words come from clusters, from other users and from files: they are made harmless here, once for all.
+    Text comes from clusters, from other users and from files: it is made harmless here, in one place.
     In a pipe a table is one line per row: no boxes, no padding at the end, nothing cut.
     """
 
@@ -32,7 +32,7 @@ class PlainConsole(Console):
             self.width = PIPE_COLUMNS
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render what is harmless; Rich comes here for every part of a whole as well."""
+        """Render only harmless text; Rich calls this for every part of a renderable as well."""
         if isinstance(renderable, str):
             renderable = Text(renderable)
         if isinstance(renderable, Text):
@@ -65,7 +65,7 @@ def write_line(words: str) -> None:
 
 
 def write_json(value: object, *, one_line: bool = False) -> None:
-    """Write a document for programs; on one line where one follows the other."""
+    """Write a document for programs; on one line each where several follow one another."""
     indent = None if one_line else 2
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
@@ -81,7 +81,7 @@ def _harmless(text: Text) -> Text:
 
 
 def _rows(table: Table) -> Iterator[Segment]:
-    """Write a table for programs: columns stand two blanks apart, the last one as long as it is."""
+    """Write a table for programs: columns are two blanks apart, and the last one is not padded."""
     columns = [[_words(cell) for cell in column.cells] for column in table.columns]
     if table.show_header:
         columns = [

@@ -1,4 +1,4 @@
-"""A group of commands, each imported when it is used: a help text or a TAB needs none of them."""
+"""A group of commands, each imported when it is used: neither `--help` nor a completion needs them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LazyGroup(TyperGroup):
         return name, command if name is None else self.load(name), rest
 
     def load(self, name: str) -> Any:
-        """Import the module of a command, and make the command of what is there."""
+        """Import the module of a command and turn what it defines into a Typer command."""
         entry = self.entries[name]
         module, _, attribute = entry.where.partition(":")
         with held():

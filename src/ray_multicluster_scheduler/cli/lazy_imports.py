@@ -1,7 +1,7 @@
-"""What takes long to import, and the store, HTTP and the engine with it: when a command first uses it.
+"""Names that are slow to import, because the store, HTTP or the engine comes with them: loaded on first use.
 
-The modules of the commands import these names from here, so that a TAB, which needs the options of a command
-only, waits for none of them: `lazy_imports.open_scheduler(config)`.
+Commands reach these names through this module, as in `lazy_imports.open_scheduler(config)`. Shell completion
+needs only the options of a command, and so waits for none of them.
 """
 
 from __future__ import annotations

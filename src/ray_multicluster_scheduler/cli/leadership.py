@@ -1,4 +1,4 @@
-"""Who schedules: another process, this one for a moment, or nobody. The commands say which."""
+"""Who leads, that is, schedules: another process, this one for a moment, or nobody. Commands say which."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: How long `submit --no-wait` leads, at most, when nobody else does.
 LEAD_S = 5.0
-#: How much longer, at most, while a job is being sent: it would be told as one that waits.
+#: How much longer, at most, while a job is being sent: otherwise it would be reported as waiting.
 SEND_S = 15.0
-#: How often it looks meanwhile whether there is anything left to send.
+#: How often it checks meanwhile whether anything is left to send.
 LOOK_S = 0.25
 #: How long a command that shows jobs leads, at most, before it shows them.
 CATCH_UP_S = 2.0
@@ -69,12 +69,12 @@ def _has_no_room(scheduler: Handle, job: JobView, since: float) -> bool:
 
 
 def _passes_soon(decision: DecisionView) -> bool:
-    """Tell whether some cluster has room, and is only busy with starting others."""
+    """Tell whether some cluster has room, and is only busy starting other jobs."""
     return any(refusal.cause is Cause.PACED for refusal in decision.refusals.values())
 
 
 def bring_up_to_date(scheduler: Handle, jobs: Iterable[JobView]) -> None:
-    """Lead for a moment where nobody does and one of these jobs is on a cluster, where it may have ended."""
+    """Lead for a moment if nobody does and one of these jobs is on a cluster: it may have ended there."""
     if any(job.state in LIVE for job in jobs) and scheduler.service.leader() is None:
         scheduler.catch_up(timeout_s=CATCH_UP_S)
 
@@ -88,7 +88,7 @@ def find_up_to_date(scheduler: Handle, word: str) -> tuple[JobView, ...]:
 
 
 def stale_note(scheduler: Handle, jobs: Iterable[JobView]) -> Text | None:
-    """Say what nobody does once this command has ended, and how old all this is if that matters."""
+    """Say that nobody schedules once this command has ended, and how old this is if that matters."""
     open_jobs = [job for job in jobs if not job.final]
     leader = scheduler.service.leader()
     leads_here = leader is not None and leader.holder == scheduler.holder

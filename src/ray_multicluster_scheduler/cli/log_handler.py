@@ -13,7 +13,7 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class WarningHandler(logging.Handler):
-    """Writes warnings to stderr with their facts behind them, and no tracebacks: whoever waits raises."""
+    """Writes warnings with their facts to stderr, without tracebacks: whatever waits raises the error."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The commands of `raymc`: which there are, where they are, and how an error of ours ends one."""
+"""The table of `raymc` commands: which there are and where; and how one of our errors ends a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command works on: the scheduler that it opens, and the jobs and clusters that were named to it."""
+"""What a command works on: the scheduler that it opens, and the jobs and clusters that it is given."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def find_jobs(scheduler: Handle, words: Sequence[str], group: str | None) -> lis
 
 
 def check_cluster(scheduler: Handle, name: str) -> None:
-    """Refuse a cluster that nobody knows: on a command line it is a slip of the finger."""
+    """Refuse an unknown cluster: on a command line it is a typing mistake."""
     known = scheduler.cluster_names()
     if name not in known:
         raise InvalidRequest(

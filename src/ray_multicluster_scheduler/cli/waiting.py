@@ -1,4 +1,4 @@
-"""Waiting for jobs: one with its log, many with a progress bar; and what Ctrl-C means meanwhile."""
+"""Waiting for jobs: one with its log, many with a progress bar; and what Ctrl-C does meanwhile."""
 
 from __future__ import annotations
 
@@ -187,6 +187,6 @@ def stopping_on_interrupt(scheduler: Handle, submission_ids: Sequence[str]) -> I
 
 
 def _pending(scheduler: Handle, submission_ids: Sequence[str], since: float) -> list[str]:
-    """Return which have not ended. An older job may have the id that was asked for: it is not ours."""
+    """Return the jobs that have not ended. An older job may have the requested id: it is not ours."""
     known = scheduler.service.get_many(submission_ids).values()
     return [job.submission_id for job in known if not job.final and job.accepted_at >= since]

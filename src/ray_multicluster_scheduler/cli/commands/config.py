@@ -1,4 +1,4 @@
-"""`raymc config`: is this clusters.yaml right, and let a server take it over."""
+"""`raymc config`: check a clusters.yaml, and let a server read it again."""
 
 from __future__ import annotations
 

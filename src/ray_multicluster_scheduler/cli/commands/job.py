@@ -79,7 +79,7 @@ def _write(views: Sequence[View], *, without: set[str] | None = None) -> None:
 
 
 def _write_all(rows: Sequence[object]) -> None:
-    """Write the document of one job; of several, a list of them."""
+    """Write the document of one job, or a list of documents for several."""
     write_json(rows[0] if len(rows) == 1 else rows)
 
 

@@ -201,7 +201,7 @@ def _show(result: Report) -> None:
 
 
 def _show_rows(result: Report) -> None:
-    """Show how a result begins that is written nowhere."""
+    """Show the first rows of a result that is not written to a file."""
     if not (shown := result.runs[-1].first_rows):
         return
     names, *rows = shown

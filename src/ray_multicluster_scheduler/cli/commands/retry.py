@@ -1,4 +1,4 @@
-"""`raymc retry`: run again what has failed or was stopped, as new jobs."""
+"""`raymc retry`: run jobs that failed or were stopped again, as new jobs."""
 
 from __future__ import annotations
 

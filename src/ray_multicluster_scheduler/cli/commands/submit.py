@@ -1,4 +1,4 @@
-"""`raymc submit`: accept a job or an array of jobs, and wait for it with its log."""
+"""`raymc submit`: submit a job or an array of jobs, and wait for it while showing its log."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
 
 
 def _with_known_names(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
-    """Refuse names that nobody knows: on a command line they are slips of the finger.
+    """Refuse unknown names: on a command line they are typing mistakes.
 
     `--after` takes names and groups as well, and they become ids here.
     """

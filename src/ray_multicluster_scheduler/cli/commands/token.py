@@ -24,7 +24,7 @@ token_app = typer.Typer(help="Make, list and revoke the tokens of the server's u
 
 
 def _expiry(text: str) -> float:
-    """Read a span of time, or `never` as an endless one."""
+    """Read a duration, or `never` as an endless one."""
     return float("inf") if text.strip().lower() == NEVER else seconds(text)
 
 
@@ -66,7 +66,7 @@ def create(
 
 @token_app.command("list", cls=PlainCommand)
 def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List all tokens, those that are of no use any more as well; never their secrets."""
+    """List all tokens, expired and revoked ones included; never their secrets."""
     with opened(config) as scheduler:
         tokens = scheduler.service.admin.list_tokens()
     if as_json:
@@ -98,7 +98,7 @@ def revoke(
     *,
     config: ConfigOption = None,
 ) -> None:
-    """Let tokens be of no use any more. A server that runs refuses them within a second."""
+    """Revoke tokens. A running server refuses them within a second."""
     with opened(config) as scheduler:
         for token_id in ids:
             revoked = scheduler.service.admin.revoke_token(token_id)

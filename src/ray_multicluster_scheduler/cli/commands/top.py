@@ -103,7 +103,7 @@ async def _run(scheduler: Handle, console: Console) -> None:
 
 @contextmanager
 def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
-    """Hear single keys while the screen is up; the terminal is as it was afterwards."""
+    """Read single keys while the screen is up, and restore the terminal afterwards."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     loop = asyncio.get_running_loop()

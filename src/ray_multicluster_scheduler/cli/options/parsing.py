@@ -1,4 +1,4 @@
-"""How command lines are read and helped with: the words of a person instead of those of a type checker."""
+"""How command lines are parsed, and help and mistakes shown: in plain words, not those of a type checker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "FILE"}
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help has examples and no types, and whose complaints are plain."""
+    """A command whose help has examples and no types, and whose error messages are plain."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
@@ -34,14 +34,14 @@ class PlainCommand(TyperCommand):
             self.epilog = f"\b\nExamples:\n{EXAMPLES[name]}"  # \b: the lines stay as they are
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help`, which is no value of type bool."""
+        """Return `--help`, shown without a type."""
         option = super().get_help_option(ctx)
         if option is not None:
             _hide_type(option)
         return option
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; a value that cannot be is refused in plain words."""
+        """Parse; an invalid value is refused in plain words."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -62,7 +62,7 @@ def _hide_type(param: Any) -> None:
 
 
 class CommandAfterDashes(PlainCommand):
-    """Wants `--` before the command, so that an option is never taken for the other side's."""
+    """Wants `--` before the command, so that options of `submit` and of the command are never mixed up."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what stands before `--`; what follows belongs to the job."""
@@ -90,7 +90,7 @@ class CommandAfterDashes(PlainCommand):
 
 
 class SeveralWords(PlainCommand):
-    """Lets `--operators A B` mean what it says: Click knows one value per option only."""
+    """Lets `--operators A B` give two values: Click takes only one value per option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further word."""

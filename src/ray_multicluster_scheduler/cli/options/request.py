@@ -1,4 +1,4 @@
-"""From the words on a command line to what a job request holds; each mistake names its option."""
+"""Turns words of a command line into fields of a job request; each error names its option."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def entrypoint_of(words: Sequence[str]) -> str:
 
 
 def json_object(option: str, text: str | None) -> dict[str, Any] | None:
-    """Parse an option that holds a JSON object; its content is not repeated, it may hold secrets."""
+    """Parse an option that holds a JSON object; an error does not repeat it, as it may hold secrets."""
     if text is None:
         return None
     try:
@@ -36,7 +36,7 @@ def json_object(option: str, text: str | None) -> dict[str, Any] | None:
 
 
 def runtime_env_of(file: Path | None, text: str | None, working_dir: str | None) -> Mapping[str, Any] | None:
-    """Put together the job's own environment as `ray job submit` does: `--working-dir` goes first."""
+    """Put together the job's own environment as `ray job submit` does: `--working-dir` takes precedence."""
     if file is not None and text is not None:
         raise InvalidRequest("give the environment once: with --runtime-env or with --runtime-env-json")
     env = _read_yaml(file) if file is not None else json_object("--runtime-env-json", text)
@@ -44,7 +44,7 @@ def runtime_env_of(file: Path | None, text: str | None, working_dir: str | None)
 
 
 def resources_of(cpus: float | None, gpus: float | None, memory_gib: float | None) -> dict[str, float] | None:
-    """Return what the whole job claims; None when nothing was said."""
+    """Return what the whole job claims; None if no option says so."""
     given = {"CPU": cpus, "GPU": gpus, "memory": memory_gib}
     return {name: amount for name, amount in given.items() if amount is not None} or None
 

@@ -1,4 +1,4 @@
-"""The options of `raymc submit`, one line each in its signature."""
+"""The options of `raymc submit`, so that each takes one line of its signature."""
 
 from __future__ import annotations
 

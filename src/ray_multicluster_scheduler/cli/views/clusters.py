@@ -166,7 +166,7 @@ def _versions(row: ClusterView) -> list[Text]:
 
 
 def _latency(row: ClusterView) -> Text:
-    """Return how fast it answered, or, when it no longer does, how old all the values are."""
+    """Return how fast the cluster answered, or how old its values are if it no longer answers."""
     if row.latency_s is None or row.age_s is None:
         return UNKNOWN
     if row.problem is not None:

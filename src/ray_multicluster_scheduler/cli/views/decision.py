@@ -1,4 +1,4 @@
-"""How a decision looks: for each cluster the parts of its score, or why it was refused; also of a dry run."""
+"""Shows decisions and dry runs: for each cluster the parts of its score, or why it was refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decision_view(decision: DecisionView, *, plain: bool) -> Iterator[Renderable
 
 
 def _score_table(scores: Mapping[str, ScoreView], chosen: str | None) -> Table:
-    """Show how each total comes about, free_share × weight × health + the rest, and who goes first."""
+    """Show how each total comes about, free_share × weight × health + the rest, and which go first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cluster", overflow="fold")
     for part in _PARTS:

@@ -66,7 +66,7 @@ class _PlainLines:
         self._log.close()
 
     def state(self, job: JobView, why: str) -> None:
-        """Write a line when the state, or the reason to wait, is another one."""
+        """Write a line when the state, or the reason to wait, has changed."""
         words = where_it_is(job) + (f": {why}" if why else "")
         if words != self._said and not job.final:  # the end is told by whoever waits
             self._said = words
@@ -120,7 +120,7 @@ class _MovingLine:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait until the terminal is in order again: Rich cannot stop a line that is half started."""
+    """Hold Ctrl-C back until the terminal is restored: Rich cannot stop a half-started line."""
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:

@@ -1,4 +1,4 @@
-"""Writes what a job wrote: as it came into a file or a pipe, with colours but nothing else to a terminal."""
+"""Writes the log of a job: unchanged to a file or a pipe, without harmful escape codes to a terminal."""
 
 from __future__ import annotations
 

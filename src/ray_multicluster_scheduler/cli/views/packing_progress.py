@@ -16,7 +16,7 @@ EVERY_S = 10.0
 
 @contextmanager
 def packing_display() -> Iterator[Callable[[int, int], None]]:
-    """Yield what is told (bytes read, bytes in all): one moving line on a terminal, few lines elsewhere."""
+    """Yield a callback for (bytes read, bytes in all): a moving line on a terminal, few lines elsewhere."""
     console = stderr_console()
     if console.is_terminal:
         status = console.status("")

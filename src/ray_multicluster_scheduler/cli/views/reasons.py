@@ -1,4 +1,4 @@
-"""Why a job waits, in one line, for those who wait with it."""
+"""Why a job waits, in one line, for a person who waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How numbers, bars and verdicts look in a terminal, a narrow one, a pipe, and one without Unicode."""
+"""How numbers, bars, states and verdicts look, in narrow terminals, pipes and without Unicode as well."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _what_was_done(scheduler: Handle, jobs: Sequence[JobView], group: str | None
 
 
 def _why(scheduler: Handle, first: JobView) -> str:
-    """Say why the first of those that wait does; there may be room, but nobody sends any more."""
+    """Say why the first waiting job waits; there may be room for it, but nobody sends it any more."""
     explained = scheduler.service.explain(first.submission_id)
     if explained.decision is not None and explained.decision.cluster is not None:
         return f"{first.submission_id} is the next, for {explained.decision.cluster}"
