@@ -49,7 +49,7 @@ def test_every_function_is_public_and_has_an_async_twin(name: str) -> None:
     [
         "from ray_multicluster_scheduler import submit_actor, submit_job, submit_task",
         "from ray_multicluster_scheduler.app.client_api import submit_actor, submit_task, unified_scheduler",
-        "import ray_multicluster_scheduler.cli.submit_cmd",
+        "import ray_multicluster_scheduler.cli.commands.submit",
         "from ray_multicluster_scheduler import aio",
     ],
 )

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from tests.docs.pages import DOCS
 
-from ray_multicluster_scheduler.cli.commands import app
-from ray_multicluster_scheduler.cli.examples import EXAMPLES
+from ray_multicluster_scheduler.cli.options.examples import EXAMPLES
+from ray_multicluster_scheduler.cli.registry import app
 
 PAGE = DOCS / "reference" / "cli.md"
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 from tests.docs.pages import PAGES, ROOT, Block, blocks, commands
 
-from ray_multicluster_scheduler.cli.commands import app
+from ray_multicluster_scheduler.cli.registry import app
 
 #: What is neither ours nor Python's: why it is shown, and why it is not run here.
 OTHERS = {

@@ -7,7 +7,7 @@ from tests.builders import a_spec
 from tests.integration.job_commands import Commands, raymc
 from tests.integration.raymc import screen
 
-from ray_multicluster_scheduler.cli.top_cmd import JobsOnScreen
+from ray_multicluster_scheduler.cli.commands.top import JobsOnScreen
 from ray_multicluster_scheduler.clock import SystemClock
 
 __all__ = ["raymc"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.cli.local_cmd import wanted
+from ray_multicluster_scheduler.cli.commands.local import wanted
 from ray_multicluster_scheduler.cli.main import main
 from ray_multicluster_scheduler.local import HeadSpec
 

@@ -15,7 +15,7 @@ from tests.integration.test_cli_jobs_completion import offered
 from tests.live_server import live
 from tests.system import fake
 
-from ray_multicluster_scheduler.cli import completion
+from ray_multicluster_scheduler.cli.options import completion
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import ShellRunner

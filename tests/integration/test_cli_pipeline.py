@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ray_multicluster_scheduler.cli.commands import app
+from ray_multicluster_scheduler.cli.registry import app
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.pipeline import extra, run
 
@@ -130,7 +130,7 @@ def test_without_the_extra_the_command_says_how_to_get_it(monkeypatch: pytest.Mo
 
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     code = (
-        "import sys, ray_multicluster_scheduler.cli.pipeline_cmd as _; "
+        "import sys, ray_multicluster_scheduler.cli.commands.pipeline as _; "
         "print(sorted({'pandas', 'ray', 'sklearn', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

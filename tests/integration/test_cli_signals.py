@@ -109,9 +109,9 @@ main()
     "module",
     [
         "ray_multicluster_scheduler.cli.signals",
-        "ray_multicluster_scheduler.cli.commands",
+        "ray_multicluster_scheduler.cli.registry",
         "typer",
-        "ray_multicluster_scheduler.cli.submit_cmd",
+        "ray_multicluster_scheduler.cli.commands.submit",
         "rich.console",
         "ray_multicluster_scheduler.runtime",
         "sqlalchemy",

@@ -8,7 +8,7 @@ import pytest
 from tests.oracle import eventually
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.cli.whys import why_it_waits
+from ray_multicluster_scheduler.cli.views.reasons import why_it_waits
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.request import JobRequest

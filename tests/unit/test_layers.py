@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.cli import late
+from ray_multicluster_scheduler.cli import lazy_imports
 
 SRC = Path(__file__).parents[2] / "src" / "ray_multicluster_scheduler"
 PACKAGE = "ray_multicluster_scheduler"
@@ -120,4 +120,4 @@ def test_the_doors_reach_past_the_service_in_no_other_way(path: Path) -> None:
 
 
 def test_a_command_imports_nothing_behind_the_service_later_either() -> None:
-    assert not {home.split(".")[0] for home in late._HOMES.values()} & BEHIND_THE_SERVICE
+    assert not {home.split(".")[0] for home in lazy_imports._HOMES.values()} & BEHIND_THE_SERVICE

@@ -48,11 +48,11 @@ def test_every_field_says_what_it_is() -> None:
 
 
 def test_raymc_submit_has_an_option_for_each_field_or_a_reason_why_not() -> None:
-    tree = ast.parse((SRC / "cli" / "submit_cmd.py").read_text())
+    tree = ast.parse((SRC / "cli" / "commands" / "submit.py").read_text())
     (made,) = (
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"JobRequest", "late.JobRequest"}
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"JobRequest", "lazy_imports.JobRequest"}
     )
     given = {keyword.arg for keyword in made.keywords}
     assert given == ASKED - NOT_ON_THE_COMMAND_LINE.keys()

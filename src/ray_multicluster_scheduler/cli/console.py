@@ -1,7 +1,9 @@
-"""The console of all commands: nothing from elsewhere steers the terminal, and pipes get plain rows."""
+"""Output of all commands: no foreign text controls the terminal, and pipes get plain rows or JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
@@ -10,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.policy.visible import one_line, visible
+from ray_multicluster_scheduler.policy.visible import STEERING, one_line, visible
 
 #: Into a pipe nothing is wrapped: one thing, one line, so that grep finds all of it.
 PIPE_COLUMNS = 1_000_000
@@ -19,7 +21,7 @@ PIPE_COLUMNS = 1_000_000
 class PlainConsole(Console):
     """A Rich console through which all words of a command pass.
 
-    Words come from clusters, from other users and from files: they are made harmless here, once for all.
+    Text comes from clusters, from other users and from files: it is made harmless here, in one place.
     In a pipe a table is one line per row: no boxes, no padding at the end, nothing cut.
     """
 
@@ -30,7 +32,7 @@ class PlainConsole(Console):
             self.width = PIPE_COLUMNS
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render what is harmless; Rich comes here for every part of a whole as well."""
+        """Render only harmless text; Rich calls this for every part of a renderable as well."""
         if isinstance(renderable, str):
             renderable = Text(renderable)
         if isinstance(renderable, Text):
@@ -38,6 +40,36 @@ class PlainConsole(Console):
         elif isinstance(renderable, Table) and not self.is_terminal:
             return _rows(renderable)
         return super().render(renderable, options)
+
+
+def stdout_console() -> Console:
+    """Return the console for a command's output."""
+    return PlainConsole()
+
+
+def stderr_console() -> Console:
+    """Return the console for what is said beside the output: progress, hints, what was done."""
+    return PlainConsole(stderr=True)
+
+
+def say(words: str | Text, *, style: str = "") -> None:
+    """Tell a person something beside the output: wrapped on a terminal, one line in a pipe."""
+    console = stderr_console()
+    console.print(words, style=style, soft_wrap=not console.is_terminal)
+
+
+def write_line(words: str) -> None:
+    """Write one line of a command's output that a program may read."""
+    sys.stdout.write(f"{visible(words)}\n")
+    sys.stdout.flush()
+
+
+def write_json(value: object, *, one_line: bool = False) -> None:
+    """Write a document for programs; on one line each where several follow one another."""
+    indent = None if one_line else 2
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.flush()
 
 
 def _harmless(text: Text) -> Text:
@@ -49,7 +81,7 @@ def _harmless(text: Text) -> Text:
 
 
 def _rows(table: Table) -> Iterator[Segment]:
-    """Write a table for programs: columns stand two blanks apart, the last one as long as it is."""
+    """Write a table for programs: columns are two blanks apart, and the last one is not padded."""
     columns = [[_words(cell) for cell in column.cells] for column in table.columns]
     if table.show_header:
         columns = [

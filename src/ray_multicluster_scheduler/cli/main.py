@@ -1,4 +1,4 @@
-"""Entry point of `raymc`. It imports nothing of weight at first, so that Ctrl-C finds it ready at any moment.
+"""Entry point of `raymc`. It imports nothing heavy at first, so that Ctrl-C is handled at any moment.
 
 Exit codes: 0 all is well, 1 a job or a check failed, 2 usage or configuration, 130 interrupted, 143 and 129
 ended by SIGTERM and SIGHUP.
@@ -16,7 +16,7 @@ def main() -> None:
 
         with unwinding():
             with held():
-                from ray_multicluster_scheduler.cli.commands import run  # noqa: PLC0415 - see above
+                from ray_multicluster_scheduler.cli.registry import run  # noqa: PLC0415 - see above
             run()
     except KeyboardInterrupt:
         sys.exit(130)
@@ -25,8 +25,8 @@ def main() -> None:
 def script() -> None:
     """Run the command line as the whole program, and end at once.
 
-    Python would take all modules apart, a tenth to a fifth of a second for nothing. What was registered to
-    happen at the end still happens before: the first to be registered is the last to be called.
+    Python would tear down all modules: a tenth to a fifth of a second for nothing. Other exit handlers still
+    run before: the first to be registered is the last to be called.
     """
     codes: list[int] = []
 

@@ -51,7 +51,7 @@ def unwinding() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Let signals wait for the end of an import: half a module breaks with other errors than theirs."""
+    """Hold signals back until an import has ended: half a module would fail with unrelated errors."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

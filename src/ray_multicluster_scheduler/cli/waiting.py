@@ -1,4 +1,4 @@
-"""Waiting for jobs: one with its log, many with a progress bar; and what Ctrl-C means meanwhile."""
+"""Waiting for jobs: one with its log, many with a progress bar; and what Ctrl-C does meanwhile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import typer
 from rich.text import Text
 
 from ray_multicluster_scheduler.asyncio_tools import together
-from ray_multicluster_scheduler.cli import late
-from ray_multicluster_scheduler.cli.job_display import JobDisplay, job_display, where_it_is
-from ray_multicluster_scheduler.cli.render import STATE_STYLES, age, say, stderr_console
+from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import say, stderr_console
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
-from ray_multicluster_scheduler.cli.whys import WaitingReason
+from ray_multicluster_scheduler.cli.views.job_progress import JobDisplay, job_display, where_it_is
+from ray_multicluster_scheduler.cli.views.reasons import WaitingReason
+from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age
 from ray_multicluster_scheduler.client.progress import Show, Stated, progress_display, summary
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
@@ -117,7 +118,7 @@ def tell_ends(scheduler: Handle, jobs: Sequence[JobView]) -> None:
     say(line)
     bad = [job for job in jobs if job.state is not JobState.SUCCEEDED]
     for job in bad[:SHOWN_FAILURES]:
-        say(late.how_it_failed(scheduler.service, job))
+        say(lazy_imports.how_it_failed(scheduler.service, job))
     if rest := bad[SHOWN_FAILURES:]:
         named = ", ".join(job.submission_id for job in rest[:NAMED_FAILURES])
         more = f" and {len(rest) - NAMED_FAILURES} more" if len(rest) > NAMED_FAILURES else ""
@@ -186,6 +187,6 @@ def stopping_on_interrupt(scheduler: Handle, submission_ids: Sequence[str]) -> I
 
 
 def _pending(scheduler: Handle, submission_ids: Sequence[str], since: float) -> list[str]:
-    """Return which have not ended. An older job may have the id that was asked for: it is not ours."""
+    """Return the jobs that have not ended. An older job may have the requested id: it is not ours."""
     known = scheduler.service.get_many(submission_ids).values()
     return [job.submission_id for job in known if not job.final and job.accepted_at >= since]

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from ray_multicluster_scheduler.cli import serve_cmd
+from ray_multicluster_scheduler.cli.commands import serve
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind, is_loopback
 
@@ -30,7 +30,7 @@ def test_a_wider_bind_needs_tokens_and_tls(host: str) -> None:
 
 
 def test_the_command_has_the_same_defaults() -> None:
-    options = inspect.signature(serve_cmd.serve).parameters
+    options = inspect.signature(serve.serve).parameters
     assert options["host"].default == ServerOptions().host
     assert options["port"].default == ServerOptions().port
     assert options["port"].default != 8265, "Ray's dashboard is there"

@@ -1,0 +1,146 @@
+"""`raymc jobs`: the newest jobs, filtered, once or live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import stdout_console, write_json
+from ray_multicluster_scheduler.cli.leadership import bring_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, JsonOption, WatchOption
+from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
+from ray_multicluster_scheduler.cli.options.durations import seconds_of
+from ray_multicluster_scheduler.cli.session import check_cluster, opened
+from ray_multicluster_scheduler.cli.views.jobs import jobs_table
+from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.model.states import JobState
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.service.views import JobView
+
+DEFAULT_LIMIT = 20
+#: How often ages are drawn anew while nothing changes.
+REDRAW_S = 1.0
+_NO_MATCH, _NO_JOB = "No job matches.", "No job was submitted yet."
+
+Find = Callable[[], "tuple[JobView, ...]"]
+
+
+def jobs(
+    *,
+    config: ConfigOption = None,
+    state: Annotated[
+        list[JobState] | None,
+        typer.Option(
+            case_sensitive=False, metavar="STATE", help="In this state: running, failed, ...; repeatable."
+        ),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Of this user.", metavar="NAME")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="On this cluster.", metavar="NAME", autocompletion=complete_clusters)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="With this name.", metavar="NAME")] = None,
+    group: GroupOption = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag.", metavar="WORD")] = None,
+    parent: Annotated[
+        str | None,
+        typer.Option(help="Submitted by the program of this job.", metavar="ID", autocompletion=complete_ids),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="With this in the id, name, group or command.", metavar="TEXT")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Accepted within this time: 90s, 30m, 12h, 7d.", metavar="TIME")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="How many at most; 0 for all.")] = DEFAULT_LIMIT,
+    watch: WatchOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, the newest first, that match every filter.
+
+    --watch leads while it is open, unless another process does.
+    """
+    with opened(config) as scheduler:
+        if cluster is not None:
+            check_cluster(scheduler, cluster)
+        query = lazy_imports.JobQuery(
+            states=tuple(state) if state else None,
+            user=user,
+            cluster=cluster,
+            job_id=name,
+            group=group,
+            tag=tag,
+            parent=parent,
+            text=text,
+            since=None if since is None else SystemClock().now() - seconds_of("--since", since),
+        )
+
+        def find() -> tuple[JobView, ...]:
+            return tuple(lazy_imports.all_jobs(scheduler.service, query, limit=limit or None))
+
+        if watch:
+            scheduler.start()
+            with suppress(KeyboardInterrupt):
+                _live(scheduler, find, limit, as_json=as_json)
+            return
+        bring_up_to_date(scheduler, find())
+        if as_json:
+            _write(find())
+        else:
+            console = stdout_console()
+            console.print(_view(scheduler, find(), limit, console))
+
+
+def _write(found: tuple[JobView, ...], *, one_line: bool = False) -> None:
+    write_json([job.model_dump(mode="json") for job in found], one_line=one_line)
+
+
+def _view(scheduler: Handle, found: tuple[JobView, ...], limit: int, console: Console) -> RenderableType:
+    if not found:
+        return Text(
+            _NO_MATCH if scheduler.service.list_jobs(lazy_imports.JobQuery(limit=1)).jobs else _NO_JOB
+        )
+    notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
+    if (stale := stale_note(scheduler, found)) is not None:
+        notes.append(stale)
+    return Group(jobs_table(found, console), *notes)
+
+
+def _live(scheduler: Handle, find: Find, limit: int, *, as_json: bool) -> None:
+    """Draw at each change, and every second, until Ctrl-C; into a pipe only what has changed."""
+    console = stdout_console()
+    if as_json or not console.is_terminal:
+        _append(scheduler, find, limit, console, as_json=as_json)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        for _ in _ticks(scheduler):
+            live.update(_view(scheduler, find(), limit, console), refresh=True)
+
+
+def _append(scheduler: Handle, find: Find, limit: int, console: Console, *, as_json: bool) -> None:
+    said: tuple[JobView, ...] | None = None
+    for _ in _ticks(scheduler):
+        found = find()
+        if found == said:
+            continue
+        said = found
+        if as_json:
+            _write(found, one_line=True)
+        else:
+            console.print(_view(scheduler, found, limit, console))
+
+
+def _ticks(scheduler: Handle) -> Iterator[None]:
+    newest = 0
+    while True:
+        scheduler.check()
+        yield
+        newest = scheduler.service.news(newest, timeout_s=REDRAW_S)

@@ -1,0 +1,45 @@
+"""`raymc ps`: what runs inside each cluster, and why: jobs, actors, tasks, bridges, Ray Client sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.console import stderr_console, stdout_console, write_json
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
+from ray_multicluster_scheduler.cli.session import opened_here
+from ray_multicluster_scheduler.cli.views.render import NONE
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.inspection.processes import Item
+
+
+def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show what runs inside each cluster and why: jobs, actors, tasks, bridges, Ray Client sessions.
+
+    Looks over HTTP only, so it starts nothing on any cluster.
+    """
+    with opened_here(config) as scheduler:
+        items, problems = scheduler.processes()
+    if as_json:
+        write_json({"items": [asdict(item) for item in items], "problems": problems})
+        return
+    console = stdout_console()
+    console.print(_table(items) if items else "Nothing runs on any cluster that answers.")
+    for name, problem in problems.items():
+        stderr_console().print(f"{name}: not seen: {problem}")
+
+
+def _table(items: Sequence[Item]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("cluster", "kind", "pid", "state", "what", "why"):
+        table.add_column(heading, overflow="fold")
+    for item in items:
+        pid = NONE if item.pid is None else Text(str(item.pid))
+        table.add_row(item.cluster, item.kind, pid, item.state, item.what, item.why)
+    return table

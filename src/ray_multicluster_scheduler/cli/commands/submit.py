@@ -1,0 +1,196 @@
+"""`raymc submit`: submit a job or an array of jobs, and wait for it while showing its log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.console import say, write_json
+from ray_multicluster_scheduler.cli.leadership import send_what_fits
+from ray_multicluster_scheduler.cli.options import submit as option
+from ray_multicluster_scheduler.cli.options.common import ConfigOption
+from ray_multicluster_scheduler.cli.options.request import (
+    entrypoint_of,
+    json_object,
+    on_unreachable_of,
+    resources_of,
+    runtime_env_of,
+)
+from ray_multicluster_scheduler.cli.session import check_cluster, find_jobs, opened
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.cli.views.decision import show_plan
+from ray_multicluster_scheduler.cli.views.packing_progress import packing_display
+from ray_multicluster_scheduler.cli.views.submit import tell_accepted
+from ray_multicluster_scheduler.cli.waiting import (
+    follow,
+    stopping_on_interrupt,
+    tell_end,
+    tell_ends,
+    watch_all,
+)
+from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.config.user import this_job
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.service.arrays import array_of, parse_array
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.service.request import JobRequest
+    from ray_multicluster_scheduler.service.views import JobView
+
+#: Writes jobs to the store and returns them.
+Accept = Callable[[], "Sequence[JobView]"]
+
+
+def submit(
+    command: option.Command,
+    *,
+    config: ConfigOption = None,
+    no_wait: option.NoWait = False,
+    dry_run: option.DryRun = False,
+    as_json: option.SubmitJson = False,
+    array: option.Array = None,
+    cluster: option.Cluster = None,
+    cpus: option.Cpus = None,
+    gpus: option.Gpus = None,
+    memory: option.Memory = None,
+    tag: option.Tag = None,
+    priority: option.Priority = 0,
+    after: option.After = None,
+    retries: option.Retries = 0,
+    timeout: option.Timeout = None,
+    queue_timeout: option.QueueTimeout = None,
+    on_unreachable: option.OnUnreachable = "wait",
+    stop_children: option.StopChildren = False,
+    name: option.Name = None,
+    working_dir: option.WorkingDir = None,
+    runtime_env: option.RuntimeEnv = None,
+    runtime_env_json: option.RuntimeEnvJson = None,
+    entrypoint_num_cpus: option.EntrypointCpus = None,
+    entrypoint_num_gpus: option.EntrypointGpus = None,
+    entrypoint_memory: option.EntrypointMemory = None,
+    entrypoint_resources: option.EntrypointResources = None,
+    entrypoint_label_selector: option.EntrypointLabels = None,
+    submission_id: option.SubmissionId = None,
+    metadata_json: option.MetadataJson = None,
+) -> None:
+    """Run a command on the best cluster and wait for it, with its log.
+
+    The log goes to stdout, all else to stderr. Exit code: 0 all succeeded, 1 not.
+
+    Ctrl-C stops what this command submitted; --no-wait leaves it running.
+    """
+    if as_json and not (no_wait or dry_run):
+        raise InvalidRequest("--json goes with --no-wait or --dry-run: while waiting, stdout is for the log")
+    request = lazy_imports.JobRequest(
+        entrypoint=entrypoint_of(command),
+        user=lazy_imports.this_user(),
+        runtime_env=runtime_env_of(runtime_env, runtime_env_json, working_dir),
+        job_id=name,
+        metadata=json_object("--metadata-json", metadata_json),
+        submission_id=submission_id,
+        preferred_cluster=cluster,
+        resource_requirements=resources_of(cpus, gpus, memory),
+        tags=tag,
+        priority=priority,
+        depends_on=after or (),
+        max_retries=retries,
+        timeout_s=timeout,
+        queue_timeout_s=queue_timeout,
+        on_unreachable=on_unreachable_of(on_unreachable),
+        entrypoint_num_cpus=entrypoint_num_cpus,
+        entrypoint_num_gpus=entrypoint_num_gpus,
+        entrypoint_memory=entrypoint_memory,
+        entrypoint_resources=json_object("--entrypoint-resources", entrypoint_resources),
+        entrypoint_label_selector=json_object("--entrypoint-label-selector", entrypoint_label_selector),
+        parent=this_job(),
+        stop_children=stop_children,
+    )
+    requests = _numbered(request, array)
+    with opened(config) as scheduler:
+        packed = _packed(scheduler, _with_known_names(scheduler, requests))
+        if dry_run:
+            _dry_run(scheduler, packed, as_json=as_json)
+        elif no_wait:
+            hand_over(scheduler, lambda: scheduler.service.submit(packed), as_json=as_json)
+        else:
+            ids = [str(request.submission_id) for request in packed]
+            wait_for(scheduler, ids, lambda: scheduler.service.submit(packed))
+
+
+def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
+    """Give each job its id now: Ctrl-C may come before the store has answered."""
+    if array is not None:
+        return array_of(request, parse_array(array))
+    return [request.replaced(submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
+
+
+def _with_known_names(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
+    """Refuse unknown names: on a command line they are typing mistakes.
+
+    `--after` takes names and groups as well, and they become ids here.
+    """
+    first = requests[0]
+    if first.preferred_cluster is not None:
+        check_cluster(scheduler, first.preferred_cluster)
+    needed = tuple(job.submission_id for job in find_jobs(scheduler, first.depends_on, None))
+    return [request.replaced(depends_on=needed) for request in requests]
+
+
+def _packed(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
+    """Pack local directories once, not once per job of an array."""
+    with packing_display() as progress:
+        first = lazy_imports.handed_over(requests[0], scheduler, progress=progress)
+    return [request.replaced(runtime_env=first.runtime_env) for request in requests]
+
+
+def _dry_run(scheduler: Handle, requests: Sequence[JobRequest], *, as_json: bool) -> None:
+    plan = scheduler.service.plan(requests[0])
+    if as_json:
+        write_json(plan.model_dump(mode="json"))
+    else:
+        show_plan(plan, requests)
+
+
+def hand_over(scheduler: Handle, accept: Accept, *, as_json: bool) -> None:
+    """Accept jobs and leave; where nobody schedules, first send what fits now."""
+    leader, since = scheduler.service.leader(), SystemClock().now()
+    if leader is None:
+        scheduler.start()
+    accepted = _accepted(accept)
+    interrupted = False
+    if leader is None:
+        try:
+            send_what_fits(scheduler, [job.submission_id for job in accepted], since=since)
+        except KeyboardInterrupt:
+            interrupted = True
+    tell_accepted(scheduler, accepted, leader, as_json=as_json)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _accepted(accept: Accept) -> Sequence[JobView]:
+    """Accept jobs, and say what their submitter should know."""
+    accepted = accept()
+    for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
+        say(sentence)
+    return accepted
+
+
+def wait_for(scheduler: Handle, ids: Sequence[str], accept: Accept) -> None:
+    """Accept jobs under these ids and wait for them; one is shown with its log."""
+    with stopping_on_interrupt(scheduler, ids):
+        scheduler.start()
+        accepted = _accepted(accept)
+        group = accepted[0].group
+        named = f"Group {group} ({len(ids)} jobs)" if group else f"{len(ids)} jobs"
+        what, it = (ids[0], "it") if len(ids) == 1 and not group else (named, "them")
+        say(f"{what} accepted. Ctrl-C stops {it}; to leave {it} running, use --no-wait.")
+        if it == "it":
+            tell_end(follow(scheduler, ids[0]))
+        else:
+            tell_ends(scheduler, list(watch_all(scheduler, ids).values()))

@@ -1,0 +1,83 @@
+"""Names that are slow to import, because the store, HTTP or the engine comes with them: loaded on first use.
+
+Commands reach these names through this module, as in `lazy_imports.open_scheduler(config)`. Shell completion
+needs only the options of a command, and so waits for none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ray_multicluster_scheduler.cli.signals import held
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import open_scheduler
+    from ray_multicluster_scheduler.client.http import HttpService
+    from ray_multicluster_scheduler.client.packing import handed_over
+    from ray_multicluster_scheduler.client.remote import RemoteScheduler
+    from ray_multicluster_scheduler.client.server_address import server_at, server_in
+    from ray_multicluster_scheduler.config import find_config, load_config
+    from ray_multicluster_scheduler.config.find import state_dir
+    from ray_multicluster_scheduler.config.user import this_user
+    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.server.options import ServerOptions
+    from ray_multicluster_scheduler.server.running import running_servers
+    from ray_multicluster_scheduler.server.serve import serve
+    from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
+    from ray_multicluster_scheduler.service.query import JobQuery, all_events, all_jobs
+    from ray_multicluster_scheduler.service.request import JobRequest
+
+__all__ = [
+    "LAST_LOG_LINES",
+    "HttpService",
+    "JobQuery",
+    "JobRequest",
+    "RemoteScheduler",
+    "Scheduler",
+    "ServerOptions",
+    "all_events",
+    "all_jobs",
+    "find_config",
+    "handed_over",
+    "how_it_failed",
+    "load_config",
+    "open_scheduler",
+    "running_servers",
+    "serve",
+    "server_at",
+    "server_in",
+    "state_dir",
+    "this_user",
+]
+
+_HOMES = {
+    "HttpService": "client.http",
+    "JobQuery": "service.query",
+    "JobRequest": "service.request",
+    "LAST_LOG_LINES": "service.outcome",
+    "RemoteScheduler": "client.remote",
+    "Scheduler": "runtime",
+    "ServerOptions": "server.options",
+    "all_events": "service.query",
+    "all_jobs": "service.query",
+    "find_config": "config",
+    "handed_over": "client.packing",
+    "how_it_failed": "service.outcome",
+    "load_config": "config",
+    "open_scheduler": "client.current",
+    "running_servers": "server.running",
+    "serve": "server.serve",
+    "server_at": "client.server_address",
+    "server_in": "client.server_address",
+    "state_dir": "config.find",
+    "this_user": "config.user",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with held():
+        home = importlib.import_module(f"ray_multicluster_scheduler.{_HOMES[name]}")
+    return getattr(home, name)

@@ -1,0 +1,106 @@
+"""Who leads, that is, schedules: another process, this one for a moment, or nobody. Commands say which."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.views.render import age
+from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.errors import WaitTimeout
+from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.states import LIVE, JobState
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.service.views import DecisionView, JobView, LeaderView
+
+
+#: How long `submit --no-wait` leads, at most, when nobody else does.
+LEAD_S = 5.0
+#: How much longer, at most, while a job is being sent: otherwise it would be reported as waiting.
+SEND_S = 15.0
+#: How often it checks meanwhile whether anything is left to send.
+LOOK_S = 0.25
+#: How long a command that shows jobs leads, at most, before it shows them.
+CATCH_UP_S = 2.0
+_WAITING = "No scheduler is running: what waits goes on its way while `raymc wait ID` or `raymc top` runs."
+NOT_SENT = frozenset({JobState.QUEUED, JobState.PLACED})
+
+
+def leader_name(lease: LeaderView) -> str:
+    """Name a leader so that it can be found: `process 4711 on host`."""
+    host, _, rest = lease.holder.partition(":")
+    return f"process {rest.partition(':')[0]} on {host}" if rest else lease.holder
+
+
+def send_what_fits(scheduler: Handle, submission_ids: Sequence[str], *, since: float) -> None:
+    """Lead until these jobs are on their clusters or have no room there, a few seconds at most.
+
+    `since` is when this process began to lead: what it knows from before may no longer be so.
+    """
+    enough = time.monotonic() + LEAD_S
+    try:
+        for jobs in scheduler.service.changes(submission_ids, timeout_s=LEAD_S + SEND_S, tick_s=LOOK_S):
+            scheduler.check()
+            unsent = [job for job in jobs.values() if job.state in NOT_SENT]
+            # One speaks for all: the jobs of an array ask for the same.
+            over = not unsent or time.monotonic() > enough or _has_no_room(scheduler, unsent[0], since)
+            # Read again: what has no room may have lost it to one that was placed since the jobs were told.
+            if over and not _are_being_sent(scheduler, submission_ids):
+                return
+    except WaitTimeout:
+        return
+
+
+def _are_being_sent(scheduler: Handle, submission_ids: Sequence[str]) -> bool:
+    return any(job.state is JobState.PLACED for job in scheduler.service.get_many(submission_ids).values())
+
+
+def _has_no_room(scheduler: Handle, job: JobView, since: float) -> bool:
+    looked_at = [cluster.observed_at for cluster in scheduler.service.clusters()]
+    if any(at is None or at < since for at in looked_at):
+        return False
+    decision = scheduler.service.explain(job.submission_id).decision
+    return decision is None or not (decision.cluster is not None or _passes_soon(decision))
+
+
+def _passes_soon(decision: DecisionView) -> bool:
+    """Tell whether some cluster has room, and is only busy starting other jobs."""
+    return any(refusal.cause is Cause.PACED for refusal in decision.refusals.values())
+
+
+def bring_up_to_date(scheduler: Handle, jobs: Iterable[JobView]) -> None:
+    """Lead for a moment if nobody does and one of these jobs is on a cluster: it may have ended there."""
+    if any(job.state in LIVE for job in jobs) and scheduler.service.leader() is None:
+        scheduler.catch_up(timeout_s=CATCH_UP_S)
+
+
+def find_up_to_date(scheduler: Handle, word: str) -> tuple[JobView, ...]:
+    """Return the jobs that a word means, as they are now."""
+    found = scheduler.service.find(word)
+    bring_up_to_date(scheduler, found)
+    now = scheduler.service.get_many([job.submission_id for job in found])
+    return tuple(now[job.submission_id] for job in found)
+
+
+def stale_note(scheduler: Handle, jobs: Iterable[JobView]) -> Text | None:
+    """Say that nobody schedules once this command has ended, and how old this is if that matters."""
+    open_jobs = [job for job in jobs if not job.final]
+    leader = scheduler.service.leader()
+    leads_here = leader is not None and leader.holder == scheduler.holder
+    if not open_jobs or (leader is not None and not leads_here):
+        return None
+    if leads_here and scheduler.catch_up(timeout_s=0):
+        waiting = any(job.state in NOT_SENT for job in open_jobs)
+        return Text(_WAITING, style="yellow") if waiting else None
+    looks = [cluster.observed_at for cluster in scheduler.service.clusters() if cluster.observed_at]
+    how_old = f"{age(max(0.0, SystemClock().now() - max(looks)))} ago" if looks else "never"
+    return Text(
+        f"No scheduler is running; the clusters were last looked at: {how_old}. "
+        "`raymc wait ID` brings jobs up to date and on their way.",
+        style="yellow",
+    )

@@ -1,0 +1,106 @@
+"""How command lines are parsed, and help and mistakes shown: in plain words, not those of a type checker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from ray_multicluster_scheduler.cli.options.examples import EXAMPLES
+
+_SEVERAL = ("--operators", "--columns")
+#: What the validator says, and what is meant.
+_PLAIN_WORDS = (
+    (r"Input should be a valid integer.*", "a whole number is wanted, such as 4"),
+    (r"Input should be a valid number.*", "a number is wanted, such as 4 or 0.5"),
+    (r"Input should be greater than or equal to (\S+)", r"it must be \1 or more"),
+    (r"Value error, (.*)", r"\1"),
+)
+#: How the type of a value is called, where an option says nothing better.
+_KINDS = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "FILE"}
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help has examples and no types, and whose error messages are plain."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        for param in self.params:
+            _hide_type(param)
+        if name in EXAMPLES:
+            self.epilog = f"\b\nExamples:\n{EXAMPLES[name]}"  # \b: the lines stay as they are
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return `--help`, shown without a type."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            _hide_type(option)
+        return option
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; an invalid value is refused in plain words."""
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            for words, plain in _PLAIN_WORDS:
+                error.message = re.sub(words, plain, error.message, flags=re.DOTALL)
+            raise
+        return rest
+
+
+def _hide_type(param: Any) -> None:
+    """Show `NUMBER` or nothing where Typer shows `<int range>`, `<bool>` and `<list[str]>`."""
+    shown = param.metavar
+    if param.param_type_name == "argument" or getattr(param, "is_flag", False):
+        shown = ""
+    elif shown is None:
+        shown = _KINDS.get(param.bare_type().split("[")[0].split(" ")[0], "WORD")
+    param.display_type_rich = lambda ctx: shown  # noqa: ARG005 - Typer calls it with one
+
+
+class CommandAfterDashes(PlainCommand):
+    """Wants `--` before the command, so that options of `submit` and of the command are never mixed up."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what stands before `--`; what follows belongs to the job."""
+        command = args[args.index("--") + 1 :] if "--" in args else []
+        if not command and not ctx.resilient_parsing and not set(args) & set(ctx.help_option_names):
+            ctx.fail(self._what_is_missing(args))
+        rest: list[str] = super().parse_args(ctx, args)
+        before = len(ctx.params.get("command") or ()) - len(command)
+        if before > 0 and not ctx.resilient_parsing:
+            extra = " ".join(ctx.params["command"][:before])
+            ctx.fail(f"{extra!r} stands before `--`: options come first, then `--`, then the whole command")
+        return rest
+
+    def _what_is_missing(self, args: list[str]) -> str:
+        options: list[Any] = [param for param in self.params if param.param_type_name == "option"]
+        with_value = {name for each in options if not each.is_flag for name in each.opts}
+        words = iter(enumerate(args))
+        for position, word in words:
+            if word in with_value:
+                next(words, None)
+            elif not word.startswith("-") and "--" not in args:
+                mended = [*args[:position], "--", *args[position:]]
+                return f"`--` is missing before the command: raymc submit {shlex.join(mended)}"
+        return "the command is missing; it comes last, after `--`: raymc submit -- python /data/train.py"
+
+
+class SeveralWords(PlainCommand):
+    """Lets `--operators A B` give two values: Click takes only one value per option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each further word."""
+        repeated: list[str] = []
+        option = None
+        for word in args:
+            if word.startswith("-"):
+                option = word if word in _SEVERAL else None
+            elif option is not None and repeated[-1] != option:
+                repeated.append(option)
+            repeated.append(word)
+        rest: list[str] = super().parse_args(ctx, repeated)
+        return rest

@@ -1,0 +1,87 @@
+"""The options of `raymc submit`, so that each takes one line of its signature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
+
+_RAY, _OURS = "As in ray job submit", "Scheduling"
+
+
+def _ours(help_text: str, **more: Any) -> Any:
+    return typer.Option(help=help_text, rich_help_panel=_OURS, **more)
+
+
+def _rays(help_text: str, **more: Any) -> Any:
+    return typer.Option(help=help_text, rich_help_panel=_RAY, **more)
+
+
+Command = Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run.")]
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Return once it is accepted; stdout gets the id, or the group's.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show where it would go and with what; nothing is sent.")
+]
+Array = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INDICES",
+        help="One job per index: 0-199, 0-9,20 or 0-100:10. {i} in the command is the index.",
+    ),
+]
+SubmitJson = Annotated[bool, typer.Option("--json", help="With --no-wait or --dry-run: JSON for programs.")]
+
+Cluster = Annotated[
+    str | None,
+    _ours(
+        "Preferred cluster; another one is used when it has no room now.",
+        metavar="NAME",
+        autocompletion=complete_clusters,
+    ),
+]
+Cpus = Annotated[float | None, _ours("CPUs of the whole job; without any claim it counts as one CPU.")]
+Gpus = Annotated[float | None, _ours("GPUs of the whole job.")]
+Memory = Annotated[float | None, _ours("Memory of the whole job.", metavar="GIB")]
+Tag = Annotated[list[str] | None, _ours("Favours clusters with this tag; repeatable.", metavar="WORD")]
+Priority = Annotated[int, _ours("Higher goes first.")]
+After = Annotated[
+    list[str] | None,
+    _ours("Starts when this job has succeeded; repeatable.", metavar="ID", autocompletion=complete_ids),
+]
+Retries = Annotated[int, _ours("New attempts after its own program failed.")]
+Timeout = Annotated[float | None, _ours("Longest run of one attempt.", metavar="SECONDS")]
+QueueTimeout = Annotated[float | None, _ours("Longest wait for a cluster.", metavar="SECONDS")]
+OnUnreachable = Annotated[
+    str,
+    _ours(
+        "When its cluster falls silent: wait, fail, or start it elsewhere after so many seconds.",
+        metavar="wait|fail|SECONDS",
+    ),
+]
+StopChildren = Annotated[
+    bool,
+    typer.Option(
+        "--stop-children",
+        help="Whoever stops this job stops what its program has submitted, too.",
+        rich_help_panel=_OURS,
+    ),
+]
+Name = Annotated[str | None, _ours("Your own name for the job.", metavar="TEXT")]
+
+WorkingDir = Annotated[str | None, _rays("Directory (or URI) that the command runs in.", metavar="DIR")]
+RuntimeEnv = Annotated[Path | None, _rays("YAML file with the runtime_env.", metavar="FILE")]
+RuntimeEnvJson = Annotated[str | None, _rays("The runtime_env itself.", metavar="JSON")]
+EntrypointCpus = Annotated[float | None, _rays("CPUs of the driver alone.")]
+EntrypointGpus = Annotated[float | None, _rays("GPUs of the driver alone.")]
+EntrypointMemory = Annotated[int | None, _rays("Memory of the driver alone.", metavar="BYTES")]
+EntrypointResources = Annotated[str | None, _rays("Custom resources of the driver alone.", metavar="JSON")]
+EntrypointLabels = Annotated[
+    str | None, _rays("Labels of the nodes that the driver may run on.", metavar="JSON")
+]
+SubmissionId = Annotated[str | None, _rays("The id to use; for an array, the group's.", metavar="ID")]
+MetadataJson = Annotated[str | None, _rays("Text that travels with the job.", metavar="JSON")]

@@ -1,0 +1,192 @@
+"""The table of `raymc` commands: which there are and where; and how one of our errors ends a command."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import typer
+
+from ray_multicluster_scheduler import __version__
+from ray_multicluster_scheduler.cli.lazy_group import Entry, LazyGroup
+from ray_multicluster_scheduler.cli.log_handler import WarningHandler
+from ray_multicluster_scheduler.cli.options.parsing import CommandAfterDashes, SeveralWords
+from ray_multicluster_scheduler.errors import SchedulerError
+
+_JOBS, _CLUSTERS, _SERVER = "Jobs", "Clusters", "Server"
+
+
+class Commands(LazyGroup):
+    """What `raymc --help` lists. A test compares each sentence with the command's own help."""
+
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "submit": Entry(
+            where="submit:submit",
+            panel=_JOBS,
+            about="Run a command on the best cluster and wait for it, with its log.",
+            options={"cls": CommandAfterDashes, "options_metavar": "[OPTIONS] --"},
+        ),
+        "pipeline": Entry(
+            where="pipeline:pipeline",
+            panel=_JOBS,
+            about="Preprocess a file: scale, encode, fill in, tokenize, with Ray Data or with pandas.",
+            options={"cls": SeveralWords},
+        ),
+        "jobs": Entry(
+            where="jobs:jobs",
+            panel=_JOBS,
+            about="List jobs, the newest first, that match every filter.",
+        ),
+        "status": Entry(where="job:status", panel=_JOBS, about="Say in one line where a job is."),
+        "info": Entry(
+            where="job:info",
+            panel=_JOBS,
+            about="Show all that is known of a job; secrets are hidden.",
+        ),
+        "logs": Entry(
+            where="logs:logs",
+            panel=_JOBS,
+            about="Write the log of a job to stdout; of a group, one after the other.",
+        ),
+        "events": Entry(
+            where="job:events",
+            panel=_JOBS,
+            about="List every move of a job: from where to where, when and why.",
+        ),
+        "explain": Entry(
+            where="explain:explain",
+            panel=_JOBS,
+            about="Say why a job is where it is, and what would let it start.",
+        ),
+        "wait": Entry(
+            where="wait:wait",
+            panel=_JOBS,
+            about="Wait until jobs have ended, and schedule if nobody else does.",
+        ),
+        "stop": Entry(
+            where="stop:stop",
+            panel=_JOBS,
+            about="Stop jobs, waiting or running, and wait until they have ended.",
+        ),
+        "cancel": Entry(
+            where="stop:stop",
+            panel=_JOBS,
+            about="Stop jobs, waiting or running, and wait until they have ended.",
+        ),
+        "retry": Entry(
+            where="retry:retry",
+            panel=_JOBS,
+            about="Run jobs again that have failed or were stopped, as new jobs with the same options.",
+        ),
+        "delete": Entry(
+            where="delete:delete",
+            panel=_JOBS,
+            about="Forget jobs that have ended, with their logs, here and on their clusters.",
+        ),
+        "prune": Entry(
+            where="prune:prune",
+            panel=_JOBS,
+            about="Remove jobs that ended long ago, with their logs, attempts and events, and give their "
+            "space back.",
+        ),
+        "clusters": Entry(
+            where="clusters:clusters",
+            panel=_CLUSTERS,
+            about="Show every cluster: health, used, claimed and total resources, running jobs, versions.",
+        ),
+        "ps": Entry(
+            where="ps:ps",
+            panel=_CLUSTERS,
+            about="Show what runs inside each cluster and why: jobs, actors, tasks, bridges, Ray Client "
+            "sessions.",
+        ),
+        "doctor": Entry(
+            where="doctor:doctor",
+            panel=_CLUSTERS,
+            about="Check every cluster: address, dashboard, token, versions, environment, ports.",
+        ),
+        "drain": Entry(
+            where="drain:drain",
+            panel=_CLUSTERS,
+            about="Send no new jobs to a cluster; what runs there may end.",
+        ),
+        "undrain": Entry(where="drain:undrain", panel=_CLUSTERS, about="Let a cluster have new jobs again."),
+        "top": Entry(
+            where="top:top",
+            panel=_CLUSTERS,
+            about="Watch clusters and jobs on one screen; q or Ctrl-C ends it.",
+        ),
+        "serve": Entry(
+            where="serve:serve",
+            panel=_CLUSTERS,
+            about="Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.",
+        ),
+        "config": Entry(
+            where="config:config_app",
+            panel=_CLUSTERS,
+            about="Check the configuration, or let a server read it again.",
+        ),
+        "token": Entry(
+            where="token:token_app",
+            panel=_SERVER,
+            about="Make, list and revoke the tokens of the server's users.",
+        ),
+        "audit": Entry(
+            where="audit:audit",
+            panel=_SERVER,
+            about="List who has changed what, the newest first: jobs, clusters, tokens, configuration, "
+            "refused logins.",
+        ),
+        "local": Entry(
+            where="local:local_app",
+            panel=_CLUSTERS,
+            about="Start and stop real Ray clusters on this machine.",
+        ),
+    }
+
+
+app = typer.Typer(name="raymc", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _tell_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so
+    if asked:
+        typer.echo(f"raymc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def raymc(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and leave.", callback=_tell_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Run work on many Ray clusters as if they were one."""
+
+
+def run() -> None:
+    """Run the command that was typed; a user's mistake never shows a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a log may hold what this terminal cannot show
+            stream.reconfigure(errors="replace")
+    warnings, lines = logging.getLogger("ray_multicluster_scheduler"), WarningHandler()
+    warnings.addHandler(lines)
+    try:
+        app(prog_name="raymc")
+    except SchedulerError as error:
+        _tell(error)
+        sys.exit(2)
+    finally:
+        warnings.removeHandler(lines)
+
+
+def _tell(error: SchedulerError) -> None:
+    from rich.text import Text  # noqa: PLC0415 - not for every TAB
+
+    from ray_multicluster_scheduler.cli.console import say  # noqa: PLC0415 - not for every TAB
+
+    say(Text.assemble(("error:", "bold red"), f" {error}"))

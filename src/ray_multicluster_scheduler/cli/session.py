@@ -1,0 +1,81 @@
+"""What a command works on: the scheduler that it opens, and the jobs and clusters that it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.policy.guess import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.config import Config
+    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import JobView
+
+#: A mistyped name is compared with those of the newest jobs only: a history may hold a million.
+_GUESSED_FROM = 1000
+
+
+def open_config(argument: Path | None) -> Config:
+    """Find and read the configuration of this command."""
+    return lazy_imports.load_config(lazy_imports.find_config(argument, environ=os.environ, cwd=Path.cwd()))
+
+
+@contextmanager
+def opened_here(config: Path | None) -> Iterator[Scheduler]:
+    """Open the configuration of this machine for a command that looks at the clusters themselves."""
+    scheduler = lazy_imports.Scheduler.open(config)
+    try:
+        yield scheduler
+    finally:
+        scheduler.stop()
+
+
+@contextmanager
+def opened(config: Path | None) -> Iterator[Handle]:
+    """Open the store of the configuration, or the server that an address names, for one command.
+
+    Starts no engine; ends one that was started.
+    """
+    scheduler = lazy_imports.open_scheduler(config)
+    try:
+        yield scheduler
+    finally:
+        scheduler.stop()
+
+
+def check_named_once(ids: Sequence[str] | None, group: str | None) -> None:
+    """Refuse a command that names its jobs in two ways, or not at all."""
+    if bool(ids) == (group is not None):
+        raise InvalidRequest("name the jobs in one way: by ids, names or groups, or with --group")
+
+
+def find_jobs(scheduler: Handle, words: Sequence[str], group: str | None) -> list[JobView]:
+    """Return the jobs that a command was given: by ids, names or groups, or with --group."""
+    if group is None:
+        found = [job for word in words for job in scheduler.service.find(word)]
+        return list({job.submission_id: job for job in found}.values())
+    in_group = list(lazy_imports.all_jobs(scheduler.service, lazy_imports.JobQuery(group=group), limit=None))
+    if not in_group:
+        newest = scheduler.service.list_jobs(lazy_imports.JobQuery(limit=_GUESSED_FROM)).jobs
+        guess = nearest(group, {job.group for job in newest if job.group})
+        raise InvalidRequest(
+            f"no job belongs to a group {group!r}"
+            + (f"; did you mean {guess!r}?" if guess else "; `raymc jobs` shows the known jobs")
+        )
+    return in_group[::-1]
+
+
+def check_cluster(scheduler: Handle, name: str) -> None:
+    """Refuse an unknown cluster: on a command line it is a typing mistake."""
+    known = scheduler.cluster_names()
+    if name not in known:
+        raise InvalidRequest(
+            f"no cluster is named {name!r} in {scheduler.where}; {did_you_mean(name, known)}"
+        )

@@ -1,0 +1,186 @@
+"""What `raymc clusters` shows of each cluster: a table for people, a mapping for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ray_multicluster_scheduler.cli.views.render import (
+    NONE,
+    UNKNOWN,
+    age,
+    amount,
+    bar,
+    duration,
+    plain_signs,
+    sign,
+    used_of,
+)
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.policy.diagnosis import Verdict
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.views import ClusterView
+
+BAR_WIDTH = 8
+_COLOURS = {Health.HEALTHY: "green", Health.UNHEALTHY: "red", Health.UNKNOWN: "dim"}
+#: (heading, Ray's name, measured in bytes)
+_RESOURCES = (("CPU", "CPU", False), ("GPU", "GPU", False), ("memory", "memory", True))
+
+
+def overview(rows: Sequence[ClusterView], console: Console) -> RenderableType:
+    """Return the table, one line per cluster if that fits and else more, and the problems below it."""
+    plain = plain_signs(console)
+    if not console.is_terminal:
+        return Group(_plain_table(rows), *_problems(rows, plain=plain))
+    table = _table(rows, stacked=False, plain=plain)
+    unlimited = console.options.update(max_width=10_000)
+    if console.measure(table, options=unlimited).maximum > console.width:
+        table = _table(rows, stacked=True, plain=plain)
+    return Group(table, *_problems(rows, plain=plain))
+
+
+def _table(rows: Sequence[ClusterView], *, stacked: bool, plain: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if stacked else 1, 0, 0))
+    table.add_column("cluster", overflow="fold", min_width=8)
+    for heading in ("health", *(heading for heading, _, _ in _RESOURCES)):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("jobs", justify="right", no_wrap=True)
+    table.add_column("Ray/Py" if stacked else "Ray / Python", no_wrap=True)
+    if not stacked:
+        table.add_column("latency", no_wrap=True)
+        table.add_column("tags", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_stacked_cells(row, plain=plain) if stacked else _cells(row, plain=plain)))
+    return table
+
+
+def _plain_table(rows: Sequence[ClusterView]) -> Table:
+    """Return a table for programs: a word without blanks in every column but the last."""
+    names = [heading for heading, _, _ in _RESOURCES]
+    table = Table("cluster", "health", "drained", *(f"{n}{more}" for n in names for more in ("", "-claimed")))
+    for heading in ("jobs", "Ray", "Python", "latency", "tags"):
+        table.add_column(heading)
+    for row in rows:
+        ray, python = (*_versions(row), UNKNOWN)[:2]
+        drained = "yes" if row.drained else "no"
+        cells = [
+            Text(row.name),
+            _health(row),
+            Text(drained),
+            *_plain_amounts(row),
+            _running(row),
+            ray,
+            python,
+        ]
+        table.add_row(*(Text(cell.plain.replace(" ", "")) for cell in (*cells, _latency(row))), _tags(row))
+    return table
+
+
+def _plain_amounts(row: ClusterView) -> list[Text]:
+    """Return `used/total` and what is claimed, for each resource."""
+    cells = []
+    for _, name, is_bytes in _RESOURCES:
+        used, total, claimed = (
+            "unknown" if amounts is None else amount(amounts.get(name, 0.0), is_bytes=is_bytes)
+            for amounts in (row.used, row.total, row.claimed)
+        )
+        cells += [Text("unknown" if row.total is None else f"{used}/{total}"), Text(claimed)]
+    return cells
+
+
+def _cells(row: ClusterView, *, plain: bool) -> list[Text]:
+    """Return the cells of a wide table: one line."""
+    return [
+        Text(row.name, style="bold"),
+        Text(" ").join([_health(row), *_drained(row)]),
+        *(Text(" ").join(amount) for amount in _amounts(row, plain=plain)),
+        _running(row),
+        Text(" / ").join(_versions(row)),
+        _latency(row),
+        _tags(row),
+    ]
+
+
+def _stacked_cells(row: ClusterView, *, plain: bool) -> list[Text]:
+    """Return the cells of a narrow table: the same in several lines, in fewer columns."""
+    latency = [] if row.age_s is None else [_latency(row)]
+    return [
+        Text("\n").join([Text(row.name, style="bold"), *([_tags(row)] if row.tags else [])]),
+        Text("\n").join([_health(row), *latency, *_drained(row)]),
+        *(Text("\n").join(amount) for amount in _amounts(row, plain=plain)),
+        _running(row),
+        Text("\n").join(_versions(row)),
+    ]
+
+
+def _health(row: ClusterView) -> Text:
+    return Text(row.health.value.lower(), style=_COLOURS[row.health])
+
+
+def _drained(row: ClusterView) -> list[Text]:
+    return [Text("drained", style="yellow")] if row.drained else []
+
+
+def _tags(row: ClusterView) -> Text:
+    return Text(", ".join(row.tags), style="cyan")
+
+
+def _running(row: ClusterView) -> Text:
+    if row.running_jobs is None and row.live_jobs:  # a server knows its own
+        return Text(f"{row.live_jobs} ours")
+    return UNKNOWN if row.running_jobs is None else Text(str(row.running_jobs))
+
+
+def _amounts(row: ClusterView, *, plain: bool) -> list[list[Text]]:
+    """Return a bar and its numbers for each resource, or the one word that replaces them."""
+    if row.total is None:
+        return [[UNKNOWN] for _ in _RESOURCES]
+    return [
+        _amount(row, name, row.total.get(name, 0.0), is_bytes=is_bytes, plain=plain)
+        for _, name, is_bytes in _RESOURCES
+    ]
+
+
+def _amount(row: ClusterView, name: str, total: float, *, is_bytes: bool, plain: bool) -> list[Text]:
+    if total <= 0:
+        return [NONE]
+    used = None if row.used is None else row.used.get(name, 0.0)
+    claimed = row.claimed.get(name, 0.0)
+    drawn = UNKNOWN
+    if used is not None:
+        drawn = bar(used / total, width=BAR_WIDTH, plain=plain, also=claimed / total)
+    parts = [drawn, Text(used_of(used, total, is_bytes=is_bytes))]
+    return [*parts, Text(f"{amount(claimed, is_bytes=is_bytes)} claimed")] if claimed else parts
+
+
+def _versions(row: ClusterView) -> list[Text]:
+    if row.ray_version is None:
+        return [UNKNOWN]
+    return [Text(row.ray_version), UNKNOWN if row.python_version is None else Text(row.python_version)]
+
+
+def _latency(row: ClusterView) -> Text:
+    """Return how fast the cluster answered, or how old its values are if it no longer answers."""
+    if row.latency_s is None or row.age_s is None:
+        return UNKNOWN
+    if row.problem is not None:
+        return Text(f"{age(row.age_s)} ago", style="yellow")
+    return Text(duration(row.latency_s))
+
+
+def _problems(rows: Sequence[ClusterView], *, plain: bool) -> list[Text]:
+    return [
+        Text.assemble(
+            sign(Verdict.NOTE if row.health is Health.HEALTHY else Verdict.PROBLEM, plain=plain),
+            (f" {row.name}: ", "bold"),
+            row.problem,
+        )
+        for row in rows
+        if row.problem is not None
+    ]

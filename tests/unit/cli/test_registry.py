@@ -1,0 +1,95 @@
+"""The list of commands says what the commands say, and costs little to show."""
+
+import inspect
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.builders import NOW, a_spec
+
+from ray_multicluster_scheduler.cli.options.examples import EXAMPLES
+from ray_multicluster_scheduler.cli.registry import Commands, app
+from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.store import open_store
+
+GROUP = Commands(name="raymc")
+#: What a help text must not wait for.
+SLOW = {"aiohttp", "alembic", "numpy", "pandas", "ray", "sqlalchemy"}
+
+
+@pytest.mark.parametrize("name", GROUP.entries)
+def test_the_list_says_the_first_sentence_of_each_command(name: str) -> None:
+    about = inspect.cleandoc(GROUP.load(name).help).split("\n\n")[0].replace("\n", " ")
+    assert GROUP.entries[name].about == about
+
+
+def modules_of(*arguments: str, **environ: str) -> set[str]:
+    """Run a command in a process of its own and return the packages that it has imported."""
+    program = f"""
+import contextlib, io, os, sys
+sys.argv = ["raymc", *{arguments!r}]
+os.environ.update({environ!r})
+from ray_multicluster_scheduler.cli.main import main
+out = io.StringIO()
+try:
+    with contextlib.redirect_stdout(out):
+        main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+assert out.getvalue()
+print(*{{name.partition(".")[0] for name in sys.modules}})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("line", ["raymc dr", "raymc submit --clu", "raymc jobs --cluster ", "raymc status "])
+def test_a_tab_waits_for_no_library_of_the_scheduler(line: str, tmp_path: Path) -> None:
+    (tmp_path / "clusters.yaml").write_text("clusters: {mac: {head_address: 'mac:10001'}}")
+    folder = state_dir(tmp_path / "clusters.yaml", {"RAY_MULTICLUSTER_HOME": str(tmp_path)})
+    with closing(open_store(folder)) as store:
+        store.add([("sub_1", a_spec())], now=NOW)
+    typed = {"_RAYMC_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    config = str(tmp_path / "clusters.yaml")
+    home = {"RAY_MULTICLUSTER_HOME": str(tmp_path), "RAY_MULTICLUSTER_CONFIG": config}
+    assert modules_of(**typed, **home) & SLOW == set()
+
+
+def test_the_help_text_waits_for_nothing_that_it_does_not_show() -> None:
+    assert modules_of("--help") & SLOW == set()
+
+
+@pytest.mark.parametrize("name", ["submit", "jobs", "stop", "logs", "wait"])
+def test_help_has_examples_and_no_types(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app([name, "--help"], prog_name="raymc")
+    shown = capsys.readouterr().out
+    for noise in ("<bool>", "<list", "<int", "<float>", "<str>", "[[ID]"):
+        assert noise not in shown
+    if name in EXAMPLES:
+        assert EXAMPLES[name].splitlines()[0] in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["jobs", "--state", "done"], "'--state': 'done' is not one of"),
+        (["submit", "--cpus", "abc", "--", "true"], "a number is wanted, such as 4 or 0.5"),
+        (["submit", "--priority", "1.5", "--", "true"], "a whole number is wanted"),
+        (["logs", "x", "--tail", "-3"], "it must be 0 or more"),
+        (["submit", "--name", "x", "python", "-c", "a b"], "raymc submit --name x -- python -c 'a b'"),
+        (["submit", "--no-wait"], "the command is missing; it comes last, after `--`"),
+    ],
+)
+def test_a_mistake_is_told_in_plain_words(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="2"):
+        app(words, prog_name="raymc")
+    told = capsys.readouterr().err
+    assert said in told
+    for jargon in ("Input should", "Value error", "unable to parse"):
+        assert jargon not in told
