@@ -52,7 +52,7 @@ from ray_multicluster_scheduler.service.uploaded import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.bridge.runner import TaskRunner
+    from ray_multicluster_scheduler.tasks.submitter import TaskRunner
 
 T = TypeVar("T")
 
@@ -172,7 +172,7 @@ class Scheduler:
         """Tasks and actors. Needs neither store nor engine, so that it works inside a job."""
         with self._usable():
             if self._tasks is None:
-                from ray_multicluster_scheduler.bridge.runner import TaskRunner  # noqa: PLC0415 - jobs need none
+                from ray_multicluster_scheduler.tasks.submitter import TaskRunner  # noqa: PLC0415 - jobs need none
 
                 self._tasks = TaskRunner(
                     self.config,

@@ -26,7 +26,7 @@ LAYERS = [
     "service",
     "engine",
     "inspection",
-    "bridge",
+    "tasks",
     "pipeline",
     "local",
     "testing",

@@ -19,9 +19,9 @@ from ray_multicluster_scheduler.config.user import USER_VARIABLE
 from ray_multicluster_scheduler.errors import StoreError
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.bridge.runner import TaskRunner
     from ray_multicluster_scheduler.packages.store import PackageStore
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.tasks.submitter import TaskRunner
 
 
 class RemoteScheduler:

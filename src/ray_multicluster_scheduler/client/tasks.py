@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ray_multicluster_scheduler.bridge.runner import Request
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
+from ray_multicluster_scheduler.tasks.submitter import Request
 
 
 def submit_task(

@@ -12,7 +12,7 @@ from typing import Any
 from ray.core.generated import ray_client_pb2, ray_client_pb2_grpc
 from ray.experimental.internal_kv import _internal_kv_get
 
-from ray_multicluster_scheduler.bridge.wire.identity import WrongCluster, loss_is_no_connection
+from ray_multicluster_scheduler.tasks.wire.session_check import WrongCluster, loss_is_no_connection
 
 try:
     from ray._private.grpc_utils import init_grpc_channel

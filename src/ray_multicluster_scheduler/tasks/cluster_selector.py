@@ -1,0 +1,317 @@
+"""Joins home, knows the other clusters, and chooses one of them for each task and actor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ray_api.state import StateApi
+from ray_multicluster_scheduler.tasks import home as homes
+from ray_multicluster_scheduler.tasks import lazy_import
+from ray_multicluster_scheduler.tasks.bridges import Span, Spans, token_of
+from ray_multicluster_scheduler.tasks.environment import Environments, own_part
+from ray_multicluster_scheduler.tasks.home import Home
+from ray_multicluster_scheduler.tasks.home_capacity import LAG_S, HomeRoom, finished
+from ray_multicluster_scheduler.tasks.observer import Scout
+from ray_multicluster_scheduler.tasks.placement import Decision, Versions, place
+from ray_multicluster_scheduler.tasks.unobserved_claims import Entry, Ledger
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+HOME_HAS_ROOM = "home has room"
+STOPPED = "this scheduler was stopped; call initialize_scheduler_environment again"
+#: A cluster to which no bridge could be opened is left alone for this long.
+AVOID_S = 30.0
+#: A decision to wait at home is kept for this long, so that a burst does not ask the same a thousand times.
+WAIT_AT_HOME_S = 0.05
+#: Refs of finished tasks are let go after this at the latest.
+HOLD_S = 10.0
+
+Snapshots = Mapping[str, ClusterSnapshot]
+DrainStates = Mapping[str, tuple[bool, str]]
+Drains = Callable[[], DrainStates]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where one task or actor goes."""
+
+    decision: Decision
+    #: The bridge to its cluster; None: at home.
+    span: Span | None
+    entry: Entry
+
+
+class Chooser:
+    """Where the work of this driver goes. Any number of threads may ask.
+
+    The lock is held while a decision is made and its claim is noted, never while a session or a bridge is
+    opened: work for which home has room waits for nobody.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        directory: Path,
+        environ: Mapping[str, str],
+        clock: Clock,
+        drains: Drains,
+        when_joined: Callable[[], None],
+    ) -> None:
+        self._ledger = Ledger()
+        self._lock = threading.Lock()
+        self._joining = threading.Lock()
+        self._config = config
+        self._specs = {spec.name: spec for spec in config.clusters}
+        self._environ = environ
+        self._clock = clock
+        self._drains = drains
+        self._when_joined = when_joined
+        self._scout = Scout(config, environ, clock)
+        self._environments = Environments(config, directory / "packages", environ, self._read_package)
+        self._spans = Spans(self._environment_on, self._session_name, environ)
+        self._home: Home | None = None
+        self._room: HomeRoom | None = None
+        self._at_home = Decision(cluster="", sentence=HOME_HAS_ROOM)
+        self._waits: tuple[object, float, Decision] | None = None
+        #: Why a cluster cannot be used, and until when that is believed.
+        self._unusable: dict[str, tuple[str, float]] = {}
+        self._closed = False
+
+    @property
+    def home(self) -> Home:
+        """Return the home cluster, which must have been joined."""
+        assert self._home is not None
+        return self._home
+
+    @property
+    def joined(self) -> bool:
+        """Tell whether there is a home."""
+        return self._home is not None
+
+    def home_needed(self) -> AbstractContextManager[None]:
+        """Tell the loss of home by our own name for it: `HomeLost`."""
+        return nullcontext() if self._home is None else self._home.needed()
+
+    @contextmanager
+    def chosen(
+        self, work_id: str, claim: Resources, *, tags: Sequence[str], preferred: str | None
+    ) -> Iterator[Choice]:
+        """Choose a cluster; its claim is given back if what is done with it fails."""
+        if preferred is not None and preferred != (self._home.name if self._home else None):
+            self._config.cluster(preferred)  # a name that nobody knows is a mistake
+        work = QueuedJob(
+            submission_id=work_id,
+            seq=0,
+            user="",
+            priority=0,
+            waiting_since=0.0,
+            claim=claim,
+            tags=tuple(tags),
+            preferred_cluster=preferred,
+        )
+        choice = self._choose(work)
+        with ExitStack() as undo:
+            undo.callback(self._give_back, choice.decision.cluster, choice.entry)
+            yield choice
+            choice.entry.at = self._clock.now()
+            undo.pop_all()
+
+    def on_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
+        """Ask a cluster over HTTP; None when it is none of the configured ones."""
+        if name not in self._specs:
+            return None
+        return self._scout.call(lambda apis: question(apis[name]))
+
+    def age(self) -> None:
+        """Let go of refs that were held long enough."""
+        with self._lock:
+            for cluster in self._ledger.clusters:
+                self._ledger.forget(cluster, before=self._clock.now() - HOLD_S)
+
+    def close(self) -> None:
+        """Close all bridges and leave home. What is gone already is all right."""
+        with self._joining:
+            self._closed = True
+            home, self._home = self._home, None
+        if home is not None and not home.is_lost:
+            with home.unless_lost():
+                self._spans.close()
+            home.leave()
+        self._scout.close()
+
+    def _choose(self, work: QueuedJob) -> Choice:
+        while True:
+            home, room = self._joined(work)
+            with self._lock:
+                if work.preferred_cluster in {None, home.name} and room.fits(work.claim):
+                    return self._noted(work, self._at_home)
+                known = self._known_to_wait(work)
+                if known is not None:
+                    return self._noted(work, known)
+            snapshots, drains = self._look(but=home.name)
+            with self._lock:
+                choice = self._noted(work, self._decide(work, home, room, snapshots, drains))
+            cluster = choice.decision.cluster
+            if cluster == home.name:
+                return choice
+            try:
+                return replace(choice, span=self._span_to(cluster, home))
+            except (ClusterError, InvalidRequest) as problem:
+                self._give_back(cluster, choice.entry)
+                self._avoid(cluster, str(problem))
+
+    def _noted(self, work: QueuedJob, decision: Decision) -> Choice:
+        """Count a claim before the next decision is made."""
+        entry = Entry(work.claim)
+        self._ledger.add(decision.cluster, entry)
+        return Choice(decision, None, entry)
+
+    def _give_back(self, cluster: str, entry: Entry) -> None:
+        with self._lock:
+            self._ledger.drop(cluster, entry)
+
+    def _joined(self, work: QueuedJob) -> tuple[Home, HomeRoom]:
+        with self._joining:
+            if self._closed:
+                raise SchedulerError(STOPPED)
+            if self._home is None or self._room is None:
+                self._home = self._join(work)
+                self._room = HomeRoom(self._home, self._ledger, self._clock)
+                self._at_home = Decision(cluster=self._home.name, sentence=HOME_HAS_ROOM)
+                self._when_joined()
+            return self._home, self._room
+
+    def _join(self, work: QueuedJob) -> Home:
+        here = self._environ.get(CLUSTER_VAR)
+        ours = not homes.is_connected()
+        if ours and here is None:
+            return self._connect_to_the_best(work)
+        if ours:
+            homes.join_natively()
+        name = here or homes.identify(self._scout.snapshots())
+        cluster_env = self._specs[here].runtime_env if here in self._specs else {}
+        return Home(
+            name=name,
+            ours=ours,
+            over_client=homes.over_client(),
+            own_env=own_part(homes.environment(), cluster_env),
+        )
+
+    def _connect_to_the_best(self, work: QueuedJob) -> Home:
+        while True:
+            snapshots, drains = self._look()
+            with self._lock:
+                views = self._views(snapshots, drains)
+                decision = place(work, views, home=None, ours=_versions(), unfit=self._unfit())
+            spec = self._specs[decision.cluster]
+            try:
+                environment = self._environment_on(spec)
+                token = token_of(spec, self._environ)
+                homes.connect(spec, environment, token, self._session_name(spec))
+            except (ClusterError, InvalidRequest) as problem:
+                self._avoid(spec.name, str(problem))
+            else:
+                return Home(name=spec.name, ours=True, over_client=True)
+
+    def _known_to_wait(self, work: QueuedJob) -> Decision | None:
+        """Return the decision to wait at home that was just made for the same kind of work."""
+        if self._waits is None:
+            return None
+        shape, until, decision = self._waits
+        return decision if shape == _shape(work) and self._clock.now() < until else None
+
+    def _decide(
+        self, work: QueuedJob, home: Home, room: HomeRoom, snapshots: Snapshots, drains: DrainStates
+    ) -> Decision:
+        spec = self._specs.get(home.name) or _unnamed(home.name)
+        at_home = ClusterView(spec=spec, snapshot=room.snapshot(), unseen=self._ledger.unseen(home.name))
+        views = (at_home, *self._views(snapshots, drains, but=home.name))
+        decision = place(work, views, home=home.name, ours=_versions(), unfit=self._unfit())
+        if decision.cluster == home.name:
+            self._waits = (_shape(work), self._clock.now() + WAIT_AT_HOME_S, decision)
+        return decision
+
+    def _look(self, but: str | None = None) -> tuple[Snapshots, DrainStates]:
+        """Return what is known of the other clusters; the first look at them takes a while."""
+        if all(spec.name == but for spec in self._config.clusters):
+            return {}, {}
+        return self._scout.snapshots(), self._drains()
+
+    def _views(
+        self, snapshots: Snapshots, drains: DrainStates, but: str | None = None
+    ) -> tuple[ClusterView, ...]:
+        others = [spec for spec in self._config.clusters if spec.name != but]
+        return tuple(self._view(spec, snapshots[spec.name], drains.get(spec.name)) for spec in others)
+
+    def _view(self, spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> ClusterView:
+        if seen.observed_at is not None:
+            self._ledger.forget(spec.name, before=seen.observed_at - LAG_S)
+        if self.joined:
+            self._ledger.settle(spec.name, finished)
+        drained, why = drain or (spec.drained, "set in the configuration")
+        unseen = self._ledger.unseen(spec.name)
+        return ClusterView(spec=spec, snapshot=seen, drained=drained, drain_reason=why, unseen=unseen)
+
+    def _span_to(self, cluster: str, home: Home) -> Span:
+        job = self._environ.get(SUBMISSION_ID_VAR)
+        who = f"job {job}" if job else f"a program on {socket.gethostname()} (pid {os.getpid()})"
+        purpose = f"{who}, home cluster {home.name}"
+        return self._spans.to(self._specs[cluster], namespace=home.namespace, purpose=purpose)
+
+    def _environment_on(self, spec: ClusterSpec) -> Mapping[str, Any]:
+        """Return the environment for a cluster, which has its packages then."""
+        own = self._home.own_env if self._home is not None else {}
+        environment = self._environments.compose(spec, own)
+        self._scout.call(lambda apis: self._environments.deliver(environment, apis[spec.name]))
+        return environment
+
+    def _session_name(self, spec: ClusterSpec) -> str | None:
+        """Return what a cluster calls its present session, so that a wrong one can be told from it."""
+        name = self._scout.call(lambda apis: apis[spec.name].version()).session_name
+        if name is None:
+            log.info("the dashboard of cluster %r names no session: it cannot be compared", spec.name)
+        return name
+
+    def _read_package(self, name: str) -> bytes | None:
+        return None if self._home is None else self._home.read_package(name)
+
+    def _avoid(self, cluster: str, reason: str) -> None:
+        log.warning("cluster %r gets no tasks and actors for %.0f s: %s", cluster, AVOID_S, reason)
+        with self._lock:
+            self._unusable[cluster] = (reason, self._clock.now() + AVOID_S)
+
+    def _unfit(self) -> dict[str, str]:
+        now = self._clock.now()
+        return {name: reason for name, (reason, until) in self._unusable.items() if now < until}
+
+
+def _shape(work: QueuedJob) -> object:
+    return frozenset(work.claim.items()), work.preferred_cluster, work.tags
+
+
+def _versions() -> Versions:
+    return Versions(ray=lazy_import.ray().__version__, python=platform.python_version())
+
+
+def _unnamed(name: str) -> ClusterSpec:
+    """Return a stand-in for the configuration of a home that has none."""
+    return ClusterSpec(name=name, head_address="", dashboard="", max_running_jobs=1)

@@ -1,0 +1,170 @@
+"""The home cluster of this program: where plain Ray calls go, and whose ObjectRefs all results are.
+
+Inside a job it is the job's own cluster, joined natively. A program that has called `ray.init` keeps its
+cluster. Any other program gets a Ray Client connection to the cluster that is chosen for its first work.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray_multicluster_scheduler.errors import ClusterUnreachable, HomeLost
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.tasks import lazy_import
+
+log = logging.getLogger(__name__)
+
+#: The name of a home that is none of the configured clusters.
+UNNAMED = "(home)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The cluster that this program is connected to."""
+
+    name: str
+    #: We have connected, so we disconnect.
+    ours: bool
+    #: Over Ray Client, where each question is a round trip.
+    over_client: bool
+    #: What the program itself adds to the environment of its cluster.
+    own_env: Mapping[str, Any] = field(default_factory=dict)
+
+    def resources(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return what the cluster has and what of it is free."""
+        ray = lazy_import.ray()
+        return _plain(ray.cluster_resources()), _plain(ray.available_resources())
+
+    def read_package(self, name: str) -> bytes | None:
+        """Return a package that the home cluster has, such as the job's working_dir."""
+        kv = lazy_import.module("ray.experimental.internal_kv")
+        content: bytes | None = kv._internal_kv_get(f"gcs://{name}")
+        return content
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of named actors; the other clusters get the same."""
+        return str(lazy_import.ray().get_runtime_context().namespace)
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the connection is gone. Ray must not be asked then: it would start a cluster here."""
+        return not (over_client() if self.over_client else is_connected())
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """Tell the loss of home by our own name for it, whatever Ray raises: `HomeLost`."""
+        if self.is_lost:
+            raise HomeLost(self.name, "Ray is not connected any more")
+        try:
+            yield
+        except BaseException as problem:
+            if not self._explains(problem):
+                raise
+            raise HomeLost(self.name, _first_line(problem)) from problem
+
+    @contextmanager
+    def unless_lost(self) -> Iterator[None]:
+        """Do what is not needed where home is lost."""
+        try:
+            yield
+        except BaseException as problem:
+            if not self._explains(problem):
+                raise
+            log.info("home cluster %r is lost: %s", self.name, _first_line(problem))
+
+    def leave(self) -> None:
+        """Disconnect, if we have connected."""
+        if self.ours:
+            with self.unless_lost():
+                lazy_import.ray().shutdown()
+
+    def _explains(self, problem: BaseException) -> bool:
+        """Tell whether a problem comes from the loss of home; Ray has no type of its own for that."""
+        by_user_code = isinstance(problem, lazy_import.ray().exceptions.RayError)  # a task may raise any type
+        is_connection = isinstance(problem, (ConnectionError, lazy_import.module("grpc").RpcError))
+        return (is_connection and not by_user_code) or (isinstance(problem, Exception) and self.is_lost)
+
+
+def is_connected() -> bool:
+    """Tell whether this program has a cluster already."""
+    return bool(lazy_import.ray().is_initialized())
+
+
+def join_natively() -> None:
+    """Join the cluster that this job runs on."""
+    lazy_import.wire("log_filters").drop_noise()
+    lazy_import.ray().init()
+
+
+def connect(
+    spec: ClusterSpec, runtime_env: Mapping[str, Any], token: str | None, session_name: str | None
+) -> None:
+    """Connect to a cluster over Ray Client; `session_name` is what its dashboard says, if it says it."""
+    ray, identity, patience, tokens = (
+        lazy_import.ray(),
+        *map(lazy_import.wire, ("session_check", "connect_retry", "auth")),
+    )
+    try:
+        carried = tokens.metadata(
+            tokens.Secret(token),
+            cluster=spec.name,
+            address=spec.head_address,
+            over_https=spec.is_over_https,
+        )
+    except tokens.TokenInTheClear as problem:
+        raise ClusterUnreachable(spec.name, str(problem)) from problem
+
+    lazy_import.wire("log_filters").drop_noise()
+
+    def connect_once() -> None:
+        with identity.one_at_a_time(spec.head_address):
+            ray.init(
+                f"ray://{spec.head_address}",
+                runtime_env=dict(runtime_env),
+                _metadata=carried,
+            )
+        with ExitStack() as undo:
+            undo.callback(ray.shutdown)
+            identity.check_session(spec.name, session_name, runtime_env)
+            undo.pop_all()
+
+    try:
+        patience.insist(connect_once)
+    except patience.NOT_CONNECTED as problem:
+        raise ClusterUnreachable(spec.name, f"no Ray Client session: {problem}") from problem
+
+
+def over_client() -> bool:
+    """Tell whether this program's connection is a Ray Client one."""
+    return bool(lazy_import.ray().util.client.ray.is_connected())
+
+
+def environment() -> dict[str, Any]:
+    """Return the runtime_env that this program runs with."""
+    given = lazy_import.ray().get_runtime_context().runtime_env
+    return dict(json.loads(given) if isinstance(given, str) else given)
+
+
+def identify(snapshots: Mapping[str, ClusterSnapshot]) -> str:
+    """Return which configured cluster this program is connected to, by the ids of its nodes."""
+    here = {node["NodeID"] for node in lazy_import.ray().nodes()}
+    for name, seen in snapshots.items():
+        if here & {node.node_id for node in seen.nodes or ()}:
+            return name
+    return UNNAMED
+
+
+def _first_line(problem: BaseException) -> str:
+    details = getattr(problem, "details", None)
+    text = details() if callable(details) else str(problem)
+    return (str(text or "").strip() or type(problem).__name__).splitlines()[0]
+
+
+def _plain(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount for name, amount in amounts.items() if not name.startswith("node:")}

@@ -1,0 +1,84 @@
+"""How much is free at home, asked rarely and counted in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
+from ray_multicluster_scheduler.model.resources import Resources, shortfall
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.tasks import lazy_import
+from ray_multicluster_scheduler.tasks.home import Home
+from ray_multicluster_scheduler.tasks.unobserved_claims import Ledger
+
+#: A reading is good for this long while it shows room, and for this long while it does not.
+MAX_AGE_S = 5.0
+FULL_AGE_S = 0.25
+#: Looking which tasks are done costs too much to do it for each submit.
+SETTLE_EVERY_S = 0.05
+#: Ray needs this long to show what was just placed.
+LAG_S = 1.0
+
+
+class HomeRoom:
+    """The free resources of the home cluster, less what this driver placed since they were read."""
+
+    def __init__(self, home: Home, ledger: Ledger, clock: Clock) -> None:
+        self._home = home
+        self._ledger = ledger
+        self._clock = clock
+        self._total: dict[str, float] = {}
+        self._free: dict[str, float] = {}
+        self._read_at = float("-inf")
+        self._settled_at = float("-inf")
+
+    def fits(self, claim: Resources) -> bool:
+        """Tell whether a claim fits now; the cluster is asked when its last answer is old or shows none."""
+        now = self._refresh()
+        if self._has(claim):
+            return True
+        if now - self._settled_at < SETTLE_EVERY_S:
+            return False
+        self._settled_at = now
+        self._ledger.settle(self._home.name, finished)
+        if self._has(claim):
+            return True
+        if now - self._read_at > FULL_AGE_S:
+            self._read(now)
+        return self._has(claim)
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return home as a cluster like the others."""
+        self._refresh()
+        used = {name: amount - self._free.get(name, 0.0) for name, amount in self._total.items()}
+        return ClusterSnapshot(
+            name=self._home.name,
+            health=Health.HEALTHY,
+            score=1.0,
+            total=self._total,
+            used=used,
+            observed_at=self._read_at,
+        )
+
+    def _refresh(self) -> float:
+        """Make sure that the last reading is not too old, and return the time."""
+        now = self._clock.now()
+        if now - self._read_at > MAX_AGE_S:
+            self._read(now)
+        return now
+
+    def _has(self, claim: Resources) -> bool:
+        unseen = self._ledger.unseen(self._home.name)
+        left = {name: self._free.get(name, 0.0) - unseen.get(name, 0.0) for name in claim}
+        return not shortfall(claim, left)
+
+    def _read(self, now: float) -> None:
+        self._total, self._free = self._home.resources()
+        self._read_at = now
+        self._ledger.forget(self._home.name, before=now - LAG_S)
+
+
+def finished(refs: list[Any]) -> list[Any]:
+    """Return those of these refs that have their value."""
+    done, _ = lazy_import.ray().wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+    return list(done)

@@ -1,0 +1,314 @@
+"""What can be asked about tasks and actors by their ids, and done to them."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, WaitTimeout
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ray_api.state import Holder
+from ray_multicluster_scheduler.tasks import lazy_import
+from ray_multicluster_scheduler.tasks.cluster_selector import Chooser
+from ray_multicluster_scheduler.tasks.registry import ActorRecord, Records, TaskRecord
+
+DEAD = "DEAD"
+#: Ray's words for an actor that has no place yet.
+NOT_BEGUN = {"DEPENDENCIES_UNREADY", "PENDING_CREATION"}
+#: So many actors without a handle are kept before their cluster is asked which of them live, and how often.
+MAX_HANDLELESS = 100
+FORGET_EVERY_S = 30.0
+#: A cluster shows a new actor after it was asked for so long, at the latest.
+SHOWN_AFTER_S = 10.0
+#: Ray's words for a task, and ours; all others mean that it has not started.
+_STATUS = {"RUNNING": "RUNNING", "FINISHED": "SUCCEEDED", "FAILED": "FAILED"}
+#: The same for an actor; all others mean that it is not there yet.
+_ACTOR_STATUS = {"ALIVE": "ALIVE", "RESTARTING": "RESTARTING", DEAD: DEAD}
+#: Over Ray Client a task has its id after a round trip, which the keeper makes.
+ID_COMES_WITHIN_S = 30.0
+#: A result that is not there this long after its task has ended will never be.
+RESULT_COMES_WITHIN_S = 2.0
+#: How often a task is asked for its state while its result is waited for.
+RESULT_LOOK_S = 2.0
+
+
+class Inquiries:
+    """Answers about what one driver has submitted."""
+
+    def __init__(self, records: Records, chooser: Chooser, clock: Clock) -> None:
+        self._records = records
+        self._chooser = chooser
+        self._clock = clock
+        self._forgot_at = float("-inf")
+
+    def cancel_task(self, task: Any, *, force: bool) -> bool:
+        """Cancel a task by its id or its ref; False when the id is not known (any more)."""
+        ray = lazy_import.ray()
+        if not isinstance(task, str):
+            ray.cancel(task, force=force)
+            return True
+        record = self._records.tasks.get(task)
+        if record is None:
+            return False
+        record.cancelled = True
+        with self._chooser.home_needed():
+            if record.span is not None and force:  # Ray does not end the process of an actor for one call
+                ray.get(record.span.actor.crush.remote(task))
+            if record.ray_id is not None:
+                ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.span is None)
+        return True
+
+    def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
+        """End an actor at once, by its id or its handle; False when the id is not known."""
+        with self._chooser.home_needed():
+            if not isinstance(actor, str):
+                self._kill_by_handle(actor, no_restart=no_restart)
+                return True
+            record = self._records.actors.get(actor)
+            if record is None:
+                return actor in self._records.ended
+            handle = record.handle()
+            if record.span is not None:
+                lazy_import.ray().get(record.span.actor.kill.remote(actor, no_restart=no_restart))
+            elif handle is not None:  # without a handle, Ray has ended it
+                lazy_import.ray().kill(handle, no_restart=no_restart)
+        if no_restart:
+            self._records.end_actor(actor)
+        return True
+
+    def _kill_by_handle(self, actor: Any, *, no_restart: bool) -> None:
+        if (far := getattr(actor, "_raymc", None)) is None:
+            lazy_import.ray().kill(actor, no_restart=no_restart)
+            key = self._id_of(actor)
+        else:
+            lazy_import.ray().get(far.bridge.kill.remote(far.key, no_restart=no_restart))
+            key = far.key
+        if no_restart and key is not None:
+            self._records.end_actor(key)
+
+    def _id_of(self, handle: Any) -> str | None:
+        ray_id = handle._actor_id.hex()
+        return next((each.actor_id for each in self._actors if each.ray_id == ray_id), None)
+
+    def task_status(self, task_id: str) -> str:
+        """Return PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, or UNKNOWN."""
+        record = self._records.tasks.get(task_id)
+        if record is None or not self._chooser.joined:
+            return "UNKNOWN"
+        ray_id, home = record.ray_id, self._chooser.home.name
+        if ray_id is None:
+            return "PENDING"
+        try:
+            seen = self._chooser.on_cluster(home, lambda api: api.task(ray_id))
+        except ClusterError:
+            return "UNKNOWN"
+        status = "PENDING" if seen is None else _STATUS.get(seen.state, "PENDING")
+        return "CANCELLED" if status == "FAILED" and record.cancelled else status
+
+    def task_result(self, task_id: str, *, timeout_s: float | None) -> Any:
+        """Wait for a task and return its result, which is there as long as its ref is held somewhere."""
+        record = self._records.tasks.get(task_id)
+        if record is None or not self._chooser.joined:
+            raise _unknown("task", task_id)
+        with self._chooser.home_needed():
+            ray_id = self._task_ray_id(record)
+            if not self._is_held(ray_id):
+                raise _gone(task_id)
+            refs = [self._result_ref(ray_id, number) for number in range(1, 1 + (record.returns or 1))]
+            self._wait_for_result(refs[0], task_id, timeout_s)
+            values = lazy_import.ray().get(refs)
+        return values[0] if record.returns is None else values
+
+    def _wait_for_result(self, ref: Any, task_id: str, timeout_s: float | None) -> None:
+        """Wait for a result, unless it is gone: then Ray itself would wait for ever."""
+        now = self._clock.monotonic()
+        ends_at, ended_at = math.inf if timeout_s is None else now + timeout_s, None
+        while not lazy_import.ray().wait([ref], timeout=max(0.0, min(RESULT_LOOK_S, ends_at - now)))[0]:
+            now = self._clock.monotonic()
+            if now >= ends_at:
+                raise WaitTimeout(f"{task_id} has not ended within {timeout_s:g} s; it goes on", [task_id])
+            if self.task_status(task_id) in {"SUCCEEDED", "FAILED", "CANCELLED"}:
+                ended_at = ended_at or now
+                if now - ended_at >= RESULT_COMES_WITHIN_S:
+                    raise _gone(task_id)
+
+    def actor_status(self, actor_id: str) -> str:
+        """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN."""
+        record = self._records.actors.get(actor_id)
+        if record is None:
+            return DEAD if actor_id in self._records.ended else "UNKNOWN"
+        with self._chooser.home_needed():
+            known, ray_id = self._states_on(record.decision.cluster), _ray_id(record)
+        if known is None:
+            return "UNKNOWN"
+        return _ACTOR_STATUS.get(self._state(record, ray_id, known) or "", "PENDING")
+
+    def actor_handle(self, actor_id: str) -> Any:
+        """Return the handle of an actor; without one, Ray has ended it."""
+        record = self._records.actors.get(actor_id)
+        handle = None if record is None else record.handle()
+        if handle is None:
+            raise _unknown("living actor", actor_id)
+        return handle
+
+    def wait_until_ready(self, actor_id: str, handle: Any, *, timeout_s: float) -> None:
+        """Wait until the constructor of an actor is done; one that takes too long is ended."""
+        ray, record = lazy_import.ray(), self._records.actors[actor_id]
+        if hasattr(handle, "_raymc"):
+            ready = lazy_import.wire("handle").FarMethod(handle, "__ray_ready__", {}).remote()
+        else:
+            ready = handle.__ray_ready__.remote()
+        if ray.wait([ready], timeout=timeout_s)[0]:
+            ray.get(ready)  # raises why it has died, if it has
+            return
+        status = self.actor_status(actor_id)
+        self.kill_actor(handle, no_restart=True)
+        raise WaitTimeout(
+            f"{actor_id} ({record.class_name}) was not ready within {timeout_s:g} s and was given up: it was "
+            f"{status} on {record.decision.cluster!r} ({record.decision.sentence}); free what it asks for, "
+            "or give it a longer timeout",
+            [actor_id],
+        )
+
+    def list_actors(self) -> list[dict[str, Any]]:
+        """Return the actors of this driver that have not ended; `state` is None where nobody can tell."""
+        states = {name: self._states_on(name) for name in {a.decision.cluster for a in self._actors}}
+        rows = []
+        for record in self._actors:
+            with self._chooser.home_needed():
+                ray_id = _ray_id(record)
+            state = self._state(record, ray_id, states[record.decision.cluster])
+            if state == DEAD:
+                self._records.end_actor(record.actor_id)
+                continue
+            rows.append(
+                {
+                    "actor_id": record.actor_id,
+                    "name": record.name,
+                    "class": record.class_name,
+                    "cluster": record.decision.cluster,
+                    "state": state,
+                    "ray_actor_id": ray_id,
+                }
+            )
+        return rows
+
+    def forget_ended(self) -> None:
+        """Let actors go that have ended, once many handles are gone: others may hold copies of a handle."""
+        handleless = sum(record.handle() is None for record in self._actors)
+        if handleless >= MAX_HANDLELESS and self._clock.now() >= self._forgot_at + FORGET_EVERY_S:
+            self._forgot_at = self._clock.now()
+            self.list_actors()
+
+    def waits(self, record: TaskRecord | ActorRecord, ref: Any) -> bool:
+        """Tell whether work that was placed without room has not begun; of a far task, that it has not ended.
+
+        `ClusterError` when its cluster cannot be asked.
+        """
+        if isinstance(record, TaskRecord):
+            if record.span is None:
+                return self.task_status(record.task_id) == "PENDING"
+            with self._chooser.home_needed():
+                return not lazy_import.ray().wait([ref], timeout=0)[0]
+        with self._chooser.home_needed():
+            ray_id = _ray_id(record)
+        states = self._states_on(record.decision.cluster) or {}
+        return bool(ray_id) and states.get(str(ray_id)) in NOT_BEGUN
+
+    def holders(self, cluster: str) -> tuple[Holder, ...]:
+        """Return who holds the resources of a cluster, as far as that can be seen."""
+        return self._chooser.on_cluster(cluster, lambda api: api.holders()) or ()
+
+    def explain(self, any_id: str) -> dict[str, Any]:
+        """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
+        decision = self._records.decision(any_id)
+        if decision is None:
+            raise _unknown("task or actor", any_id)
+        clusters: dict[str, Any] = {
+            name: {"score": score.total, "parts": dict(score.parts), "prefer": score.prefer}
+            for name, score in decision.scores.items()
+        }
+        clusters |= {
+            name: {"refused": refusal.sentence, "cause": refusal.cause.value}
+            for name, refusal in decision.refusals.items()
+        }
+        return {"id": any_id, "cluster": decision.cluster, "reason": decision.sentence, "clusters": clusters}
+
+    @property
+    def _actors(self) -> list[ActorRecord]:
+        return list(self._records.actors.values())
+
+    def _state(self, record: ActorRecord, ray_id: str | None, known: dict[str, str] | None) -> str | None:
+        """Return the state of an actor among those that its cluster shows, which has only the living."""
+        if known is None or ray_id is None:
+            return None
+        if ray_id in known:
+            record.seen = True
+            return known[ray_id]
+        if record.seen or not ray_id:
+            return DEAD
+        now = self._clock.monotonic()
+        record.missed_at = record.missed_at or now
+        return None if now - record.missed_at < SHOWN_AFTER_S else DEAD
+
+    def _states_on(self, cluster: str) -> dict[str, str] | None:
+        try:
+            found = self._chooser.on_cluster(cluster, lambda api: api.actors())
+        except ClusterError:
+            return None
+        return None if found is None else {actor.actor_id: actor.state for actor in found}
+
+    def _task_ray_id(self, record: TaskRecord) -> str:
+        ends_at = self._clock.monotonic() + ID_COMES_WITHIN_S
+        while record.ray_id is None:
+            if self._clock.monotonic() > ends_at:
+                raise InvalidRequest(f"{record.task_id} has no result: the home cluster does not know it")
+            time.sleep(0.01)
+        return record.ray_id
+
+    def _is_held(self, ray_id: str) -> bool:
+        """Tell whether the first result of a task may still be there.
+
+        Over Ray Client the server forgets a result when this process lets its last ref go, and a question
+        about it never returns: Ray Client takes the refusal for a lost connection and tries again for ever.
+        """
+        if not self._chooser.home.over_client:
+            return True
+        worker = lazy_import.module("ray.util.client").ray.get_context().client_worker
+        return _result_id(ray_id, 1) in worker.reference_count
+
+    def _result_ref(self, ray_id: str, number: int) -> Any:
+        """Return the ref of a result of a task, made of the task's id: we do not hold it."""
+        if self._chooser.home.over_client:
+            return lazy_import.module("ray.util.client.common").ClientObjectRef(_result_id(ray_id, number))
+        return lazy_import.ray().ObjectRef(_result_id(ray_id, number))
+
+
+def _result_id(ray_id: str, number: int) -> bytes:
+    return bytes.fromhex(ray_id) + number.to_bytes(4, "little")
+
+
+def _gone(task_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the result of {task_id} is gone, because its ref was: keep the ref that submit_task returns, and "
+        "write ray.get(ref)"
+    )
+
+
+def _unknown(what: str, any_id: str) -> InvalidRequest:
+    return InvalidRequest(f"this program has submitted no {what} {any_id!r}, or it was long ago")
+
+
+def _ray_id(record: ActorRecord) -> str | None:
+    """Return Ray's id of an actor, as far as it is known now."""
+    if record.created is None:
+        return record.ray_id
+    ray = lazy_import.ray()
+    if not ray.wait([record.created], timeout=0)[0]:
+        return None
+    try:
+        created: str = ray.get(record.created)
+    except ray.exceptions.RayError:  # it was never created
+        return ""
+    return created
