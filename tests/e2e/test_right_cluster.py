@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_process
 from ray_multicluster_scheduler.tasks import home as homes
-from ray_multicluster_scheduler.tasks.wire.session_check import GATE, WrongCluster, check_session
+from ray_multicluster_scheduler.tasks.wire.session_check import GATE_PORT, WrongCluster, check_session
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -47,7 +47,7 @@ def a_taken_gate() -> Any:
 
 def _takes(gate: socket.socket) -> bool:
     with suppress(OSError):
-        gate.bind(("127.0.0.1", GATE))
+        gate.bind(("127.0.0.1", GATE_PORT))
         return True
     return False
 

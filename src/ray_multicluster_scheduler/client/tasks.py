@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
-from ray_multicluster_scheduler.tasks.submitter import Request
+from ray_multicluster_scheduler.tasks.submitter import TaskRequest
 
 
 def submit_task(
@@ -43,7 +43,7 @@ def submit_task(
     """
     options = {"num_returns": num_returns, "max_retries": max_retries, "runtime_env": runtime_env}
     return get_unified_scheduler().tasks.submit_task(
-        Request(
+        TaskRequest(
             code=func,
             args=args,
             kwargs=kwargs or {},
@@ -107,7 +107,7 @@ def submit_actor(
     }
     tasks = get_unified_scheduler().tasks
     actor_id, handle = tasks.submit_actor(
-        Request(
+        TaskRequest(
             code=actor_class,
             args=args,
             kwargs=kwargs or {},

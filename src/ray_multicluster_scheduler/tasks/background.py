@@ -12,32 +12,32 @@ log = logging.getLogger(__name__)
 EVERY_S = 1.0
 
 
-class Keeper:
-    """Runs chores one after the other, and the regular ones about once a second. Daemon: it holds up no exit.
+class BackgroundThread:
+    """Runs callbacks one after the other, and the periodic ones about once a second. Daemon: no exit waits.
 
-    A chore that fails is told in the log, and all others are done: refs and actors are let go here.
+    A callback that fails is told in the log, and all others are done: refs and actors are let go here.
     """
 
-    def __init__(self, regular: Sequence[Callable[[], object]]) -> None:
-        self._regular = regular
+    def __init__(self, periodic: Sequence[Callable[[], object]]) -> None:
+        self._periodic = periodic
         #: Unlike other queues, it may be used while the garbage collector runs.
-        self._chores: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._callbacks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin, unless it runs."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="raymc-keeper", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="raymc-background", daemon=True)
             self._thread.start()
 
-    def add(self, chore: Callable[[], object]) -> None:
+    def add(self, callback: Callable[[], object]) -> None:
         """Have something done soon."""
-        self._chores.put(chore)
+        self._callbacks.put(callback)
 
     def stop(self) -> None:
-        """End after the chores that are known now."""
+        """End after the callbacks that are known now."""
         if self._thread is not None:
-            self._chores.put(None)
+            self._callbacks.put(None)
             self._thread.join(EVERY_S)
             self._thread = None
 
@@ -45,21 +45,21 @@ class Keeper:
         next_round = time.monotonic() + EVERY_S
         while True:
             if time.monotonic() >= next_round:
-                for each in self._regular:
+                for each in self._periodic:
                     _do(each)
                 next_round = time.monotonic() + EVERY_S
             try:
-                chore = self._chores.get(timeout=max(next_round - time.monotonic(), 0))
+                callback = self._callbacks.get(timeout=max(next_round - time.monotonic(), 0))
             except queue.Empty:
                 continue
-            if chore is None:
+            if callback is None:
                 return
-            _do(chore)
+            _do(callback)
 
 
-def _do(chore: Callable[[], object]) -> None:
+def _do(callback: Callable[[], object]) -> None:
     try:
-        chore()
+        callback()
     except BaseException as problem:  # told in the log: it must not keep the later ones from being done
         words = str(problem).strip().splitlines() or [""]
         log.warning("a chore of tasks and actors failed: %s: %s", type(problem).__name__, words[0])

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler import errors
 from ray_multicluster_scheduler.errors import ClusterUnreachable, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.tasks import lazy_import
-from ray_multicluster_scheduler.tasks.callables import Code
+from ray_multicluster_scheduler.tasks.callables import UserCallable
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ CLOSE_TIMEOUT_S = 10.0
 MAX_CALLS = 10_000
 
 
-class Span:
+class OpenBridge:
     """One open bridge."""
 
     def __init__(self, cluster: str, actor: Any, bridge_id: str) -> None:
         self.cluster = cluster
         self.bridge_id = bridge_id
         self.actor = actor
-        self._known: set[str] = set()
+        self._sent: set[str] = set()
         #: Has a value, or an error, once the other cluster or the bridge is gone.
         self._lost = actor.lost.remote()
 
@@ -43,12 +43,12 @@ class Span:
         done, _ = lazy_import.ray().wait([self._lost], timeout=0)
         return bool(done)
 
-    def teach(self, code: Code) -> str:
+    def send_code(self, code: UserCallable) -> str:
         """Make a function or class known on the other side and return its digest."""
         digest, content = code.pickled
-        if digest not in self._known:
-            self.actor.learn.remote(digest, content)
-            self._known.add(digest)
+        if digest not in self._sent:
+            self.actor.register_code.remote(digest, content)
+            self._sent.add(digest)
         return digest
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Span:
         ray.kill(self.actor)
 
 
-class Spans:
+class Bridges:
     """Opens a bridge per cluster, and a new one when the cluster was lost and is back."""
 
     def __init__(
@@ -76,40 +76,40 @@ class Spans:
         self._lock = threading.Lock()
         #: One per cluster: opening takes seconds, and work for other clusters does not wait for it.
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._open: dict[str, Span] = {}
+        self._open: dict[str, OpenBridge] = {}
         #: They have lost their cluster, and may still be repeating its tasks at home.
-        self._lost: list[Span] = []
+        self._lost: list[OpenBridge] = []
         self._closed = False
 
-    def to(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> Span:
+    def to(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> OpenBridge:
         """Return the bridge to a cluster, opening it if need be; `ClusterError` when that fails."""
         with self._lock:
             opening = self._opening[spec.name]
         with opening:
-            known = self._open.get(spec.name)
-            if known is not None and not known.is_lost:
-                return known
-            span = self._start(spec, namespace=namespace, purpose=purpose)
+            existing = self._open.get(spec.name)
+            if existing is not None and not existing.is_lost:
+                return existing
+            bridge = self._start(spec, namespace=namespace, purpose=purpose)
             with self._lock:
                 if not self._closed:
-                    self._lost += [known] if known is not None else []
-                    self._open[spec.name] = span
-                    return span
-        span.close()
+                    self._lost += [existing] if existing is not None else []
+                    self._open[spec.name] = bridge
+                    return bridge
+        bridge.close()
         raise SchedulerError("the scheduler was stopped while a bridge was being opened")
 
     def close(self) -> None:
         """Close all bridges."""
         with self._lock:
             self._closed = True
-            spans, self._open, self._lost = [*self._open.values(), *self._lost], {}, []
-        for span in spans:
-            span.close()
+            bridges, self._open, self._lost = [*self._open.values(), *self._lost], {}, []
+        for bridge in bridges:
+            bridge.close()
 
-    def _start(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> Span:
+    def _start(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> OpenBridge:
         ray, bridge_id = lazy_import.ray(), uuid.uuid4().hex[:12]
         send_by_value()
-        target = lazy_import.wire("connection").Target(
+        connection = lazy_import.wire("connection").ConnectionSpec(
             bridge_id=bridge_id,
             name=spec.name,
             address=spec.head_address,
@@ -120,24 +120,24 @@ class Spans:
             over_https=spec.is_over_https,
         )
         token = lazy_import.wire("auth").Secret(token_of(spec, self._environ))
-        bridge = ray.remote(lazy_import.wire("bridge").Bridge)
+        actor_class = ray.remote(lazy_import.wire("bridge").Bridge)
         name = f"raymc bridge to {spec.name} {bridge_id}"
-        actor = bridge.options(num_cpus=0, max_concurrency=MAX_CALLS, name=name, lifetime="detached").remote(
-            target
-        )
-        actor.watch.remote([actor.closed.remote()])
+        actor = actor_class.options(
+            num_cpus=0, max_concurrency=MAX_CALLS, name=name, lifetime="detached"
+        ).remote(connection)
+        actor.watch_driver.remote([actor.closed.remote()])
         try:
-            about = _opened(spec.name, actor.open.remote(token))
+            about = _wait_until_open(spec.name, actor.open.remote(token))
         except ray.exceptions.RayError as error:
             ray.kill(actor)
             raise ClusterUnreachable(
                 spec.name, f"the bridge to it could not be opened: {_short(error)}"
             ) from error
         log.info("opened a bridge to cluster %r: %s", spec.name, about)
-        return Span(spec.name, actor, bridge_id)
+        return OpenBridge(spec.name, actor, bridge_id)
 
 
-def _opened(cluster: str, opening: Any) -> Any:
+def _wait_until_open(cluster: str, opening: Any) -> Any:
     """Wait until a bridge is open, and say so when that takes long."""
     ray = lazy_import.ray()
     if not ray.wait([opening], timeout=SLOW_S)[0]:

@@ -18,7 +18,7 @@ _NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 GENERATOR = "generator"
 
 
-class Code:
+class UserCallable:
     """One function or class: what it is, its form for Ray at home, and its form for other clusters."""
 
     def __init__(self, given: Any) -> None:
@@ -56,22 +56,22 @@ class Code:
         return self._pickled
 
 
-class Catalog:
-    """Finds the `Code` of what a user gives us again, as long as the user has it."""
+class CallableCache:
+    """Finds the `UserCallable` of what a user gives us again, as long as the user has it."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Any, Code] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Any, UserCallable] = WeakKeyDictionary()
 
-    def code(self, given: Any) -> Code:
+    def get(self, given: Any) -> UserCallable:
         """Return the code of a function or class."""
         if not callable(given) and not hasattr(given, "remote"):
             raise InvalidRequest(f"a function or a class is needed, not {given!r}")
         try:
             known = self._known.get(given)
             if known is None:
-                known = self._known[given] = Code(given)
+                known = self._known[given] = UserCallable(given)
         except TypeError:  # it can be neither hashed nor weakly referred to: made anew each time
-            return Code(given)
+            return UserCallable(given)
         return known
 
 

@@ -23,13 +23,13 @@ from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state import StateApi
 from ray_multicluster_scheduler.tasks import home as homes
 from ray_multicluster_scheduler.tasks import lazy_import
-from ray_multicluster_scheduler.tasks.bridges import Span, Spans, token_of
-from ray_multicluster_scheduler.tasks.environment import Environments, own_part
+from ray_multicluster_scheduler.tasks.bridges import Bridges, OpenBridge, token_of
+from ray_multicluster_scheduler.tasks.environment import Environments, program_env
 from ray_multicluster_scheduler.tasks.home import Home
-from ray_multicluster_scheduler.tasks.home_capacity import LAG_S, HomeRoom, finished
-from ray_multicluster_scheduler.tasks.observer import Scout
+from ray_multicluster_scheduler.tasks.home_capacity import LAG_S, HomeCapacity, finished
+from ray_multicluster_scheduler.tasks.observer import ClusterObserver
 from ray_multicluster_scheduler.tasks.placement import Decision, Versions, place
-from ray_multicluster_scheduler.tasks.unobserved_claims import Entry, Ledger
+from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaim, UnobservedClaims
 
 T = TypeVar("T")
 
@@ -50,20 +50,20 @@ Drains = Callable[[], DrainStates]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """Where one task or actor goes."""
 
     decision: Decision
     #: The bridge to its cluster; None: at home.
-    span: Span | None
-    entry: Entry
+    bridge: OpenBridge | None
+    claim: UnobservedClaim
 
 
-class Chooser:
+class ClusterSelector:
     """Where the work of this driver goes. Any number of threads may ask.
 
     The lock is held while a decision is made and its claim is noted, never while a session or a bridge is
-    opened: work for which home has room waits for nobody.
+    opened: work for which home has capacity waits for nobody.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Chooser:
         environ: Mapping[str, str],
         clock: Clock,
         drains: Drains,
-        when_joined: Callable[[], None],
+        on_joined: Callable[[], None],
     ) -> None:
-        self._ledger = Ledger()
+        self._unobserved = UnobservedClaims()
         self._lock = threading.Lock()
         self._joining = threading.Lock()
         self._config = config
@@ -84,14 +84,14 @@ class Chooser:
         self._environ = environ
         self._clock = clock
         self._drains = drains
-        self._when_joined = when_joined
-        self._scout = Scout(config, environ, clock)
+        self._on_joined = on_joined
+        self._observer = ClusterObserver(config, environ, clock)
         self._environments = Environments(config, directory / "packages", environ, self._read_package)
-        self._spans = Spans(self._environment_on, self._session_name, environ)
+        self._bridges = Bridges(self._environment_on, self._session_name, environ)
         self._home: Home | None = None
-        self._room: HomeRoom | None = None
-        self._at_home = Decision(cluster="", sentence=HOME_HAS_ROOM)
-        self._waits: tuple[object, float, Decision] | None = None
+        self._capacity: HomeCapacity | None = None
+        self._home_decision = Decision(cluster="", sentence=HOME_HAS_ROOM)
+        self._last_wait: tuple[object, float, Decision] | None = None
         #: Why a cluster cannot be used, and until when that is believed.
         self._unusable: dict[str, tuple[str, float]] = {}
         self._closed = False
@@ -107,14 +107,14 @@ class Chooser:
         """Tell whether there is a home."""
         return self._home is not None
 
-    def home_needed(self) -> AbstractContextManager[None]:
+    def raising_home_lost(self) -> AbstractContextManager[None]:
         """Tell the loss of home by our own name for it: `HomeLost`."""
-        return nullcontext() if self._home is None else self._home.needed()
+        return nullcontext() if self._home is None else self._home.raising_home_lost()
 
     @contextmanager
-    def chosen(
+    def select(
         self, work_id: str, claim: Resources, *, tags: Sequence[str], preferred: str | None
-    ) -> Iterator[Choice]:
+    ) -> Iterator[Selection]:
         """Choose a cluster; its claim is given back if what is done with it fails."""
         if preferred is not None and preferred != (self._home.name if self._home else None):
             self._config.cluster(preferred)  # a name that nobody knows is a mistake
@@ -128,24 +128,24 @@ class Chooser:
             tags=tuple(tags),
             preferred_cluster=preferred,
         )
-        choice = self._choose(work)
+        selection = self._select(work)
         with ExitStack() as undo:
-            undo.callback(self._give_back, choice.decision.cluster, choice.entry)
-            yield choice
-            choice.entry.at = self._clock.now()
+            undo.callback(self._release_claim, selection.decision.cluster, selection.claim)
+            yield selection
+            selection.claim.sent_at = self._clock.now()
             undo.pop_all()
 
-    def on_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
+    def query_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
         """Ask a cluster over HTTP; None when it is none of the configured ones."""
         if name not in self._specs:
             return None
-        return self._scout.call(lambda apis: question(apis[name]))
+        return self._observer.call(lambda apis: question(apis[name]))
 
-    def age(self) -> None:
+    def drop_old_refs(self) -> None:
         """Let go of refs that were held long enough."""
         with self._lock:
-            for cluster in self._ledger.clusters:
-                self._ledger.forget(cluster, before=self._clock.now() - HOLD_S)
+            for cluster in self._unobserved.clusters:
+                self._unobserved.drop_sent(cluster, before=self._clock.now() - HOLD_S)
 
     def close(self) -> None:
         """Close all bridges and leave home. What is gone already is all right."""
@@ -153,72 +153,72 @@ class Chooser:
             self._closed = True
             home, self._home = self._home, None
         if home is not None and not home.is_lost:
-            with home.unless_lost():
-                self._spans.close()
+            with home.ignoring_loss():
+                self._bridges.close()
             home.leave()
-        self._scout.close()
+        self._observer.close()
 
-    def _choose(self, work: QueuedJob) -> Choice:
+    def _select(self, work: QueuedJob) -> Selection:
         while True:
-            home, room = self._joined(work)
+            home, capacity = self._ensure_joined(work)
             with self._lock:
-                if work.preferred_cluster in {None, home.name} and room.fits(work.claim):
-                    return self._noted(work, self._at_home)
-                known = self._known_to_wait(work)
+                if work.preferred_cluster in {None, home.name} and capacity.fits(work.claim):
+                    return self._with_claim(work, self._home_decision)
+                known = self._repeated_wait(work)
                 if known is not None:
-                    return self._noted(work, known)
-            snapshots, drains = self._look(but=home.name)
+                    return self._with_claim(work, known)
+            snapshots, drains = self._observe(excluding=home.name)
             with self._lock:
-                choice = self._noted(work, self._decide(work, home, room, snapshots, drains))
-            cluster = choice.decision.cluster
+                selection = self._with_claim(work, self._decide(work, home, capacity, snapshots, drains))
+            cluster = selection.decision.cluster
             if cluster == home.name:
-                return choice
+                return selection
             try:
-                return replace(choice, span=self._span_to(cluster, home))
+                return replace(selection, bridge=self._open_bridge(cluster, home))
             except (ClusterError, InvalidRequest) as problem:
-                self._give_back(cluster, choice.entry)
+                self._release_claim(cluster, selection.claim)
                 self._avoid(cluster, str(problem))
 
-    def _noted(self, work: QueuedJob, decision: Decision) -> Choice:
+    def _with_claim(self, work: QueuedJob, decision: Decision) -> Selection:
         """Count a claim before the next decision is made."""
-        entry = Entry(work.claim)
-        self._ledger.add(decision.cluster, entry)
-        return Choice(decision, None, entry)
+        claim = UnobservedClaim(work.claim)
+        self._unobserved.add(decision.cluster, claim)
+        return Selection(decision, None, claim)
 
-    def _give_back(self, cluster: str, entry: Entry) -> None:
+    def _release_claim(self, cluster: str, claim: UnobservedClaim) -> None:
         with self._lock:
-            self._ledger.drop(cluster, entry)
+            self._unobserved.remove(cluster, claim)
 
-    def _joined(self, work: QueuedJob) -> tuple[Home, HomeRoom]:
+    def _ensure_joined(self, work: QueuedJob) -> tuple[Home, HomeCapacity]:
         with self._joining:
             if self._closed:
                 raise SchedulerError(STOPPED)
-            if self._home is None or self._room is None:
+            if self._home is None or self._capacity is None:
                 self._home = self._join(work)
-                self._room = HomeRoom(self._home, self._ledger, self._clock)
-                self._at_home = Decision(cluster=self._home.name, sentence=HOME_HAS_ROOM)
-                self._when_joined()
-            return self._home, self._room
+                self._capacity = HomeCapacity(self._home, self._unobserved, self._clock)
+                self._home_decision = Decision(cluster=self._home.name, sentence=HOME_HAS_ROOM)
+                self._on_joined()
+            return self._home, self._capacity
 
     def _join(self, work: QueuedJob) -> Home:
         here = self._environ.get(CLUSTER_VAR)
         ours = not homes.is_connected()
         if ours and here is None:
-            return self._connect_to_the_best(work)
+            return self._connect_to_best(work)
         if ours:
             homes.join_natively()
-        name = here or homes.identify(self._scout.snapshots())
+        name = here or homes.configured_name(self._observer.snapshots())
         cluster_env = self._specs[here].runtime_env if here in self._specs else {}
         return Home(
             name=name,
-            ours=ours,
+            connected_by_us=ours,
             over_client=homes.over_client(),
-            own_env=own_part(homes.environment(), cluster_env),
+            program_env=program_env(homes.current_runtime_env(), cluster_env),
         )
 
-    def _connect_to_the_best(self, work: QueuedJob) -> Home:
+    def _connect_to_best(self, work: QueuedJob) -> Home:
         while True:
-            snapshots, drains = self._look()
+            snapshots, drains = self._observe()
             with self._lock:
                 views = self._views(snapshots, drains)
                 decision = place(work, views, home=None, ours=_versions(), unfit=self._unfit())
@@ -230,63 +230,65 @@ class Chooser:
             except (ClusterError, InvalidRequest) as problem:
                 self._avoid(spec.name, str(problem))
             else:
-                return Home(name=spec.name, ours=True, over_client=True)
+                return Home(name=spec.name, connected_by_us=True, over_client=True)
 
-    def _known_to_wait(self, work: QueuedJob) -> Decision | None:
+    def _repeated_wait(self, work: QueuedJob) -> Decision | None:
         """Return the decision to wait at home that was just made for the same kind of work."""
-        if self._waits is None:
+        if self._last_wait is None:
             return None
-        shape, until, decision = self._waits
-        return decision if shape == _shape(work) and self._clock.now() < until else None
+        shape, until, decision = self._last_wait
+        return decision if shape == _placement_key(work) and self._clock.now() < until else None
 
     def _decide(
-        self, work: QueuedJob, home: Home, room: HomeRoom, snapshots: Snapshots, drains: DrainStates
+        self, work: QueuedJob, home: Home, capacity: HomeCapacity, snapshots: Snapshots, drains: DrainStates
     ) -> Decision:
         spec = self._specs.get(home.name) or _unnamed(home.name)
-        at_home = ClusterView(spec=spec, snapshot=room.snapshot(), unseen=self._ledger.unseen(home.name))
-        views = (at_home, *self._views(snapshots, drains, but=home.name))
+        at_home = ClusterView(
+            spec=spec, snapshot=capacity.snapshot(), unseen=self._unobserved.total(home.name)
+        )
+        views = (at_home, *self._views(snapshots, drains, excluding=home.name))
         decision = place(work, views, home=home.name, ours=_versions(), unfit=self._unfit())
         if decision.cluster == home.name:
-            self._waits = (_shape(work), self._clock.now() + WAIT_AT_HOME_S, decision)
+            self._last_wait = (_placement_key(work), self._clock.now() + WAIT_AT_HOME_S, decision)
         return decision
 
-    def _look(self, but: str | None = None) -> tuple[Snapshots, DrainStates]:
+    def _observe(self, excluding: str | None = None) -> tuple[Snapshots, DrainStates]:
         """Return what is known of the other clusters; the first look at them takes a while."""
-        if all(spec.name == but for spec in self._config.clusters):
+        if all(spec.name == excluding for spec in self._config.clusters):
             return {}, {}
-        return self._scout.snapshots(), self._drains()
+        return self._observer.snapshots(), self._drains()
 
     def _views(
-        self, snapshots: Snapshots, drains: DrainStates, but: str | None = None
+        self, snapshots: Snapshots, drains: DrainStates, excluding: str | None = None
     ) -> tuple[ClusterView, ...]:
-        others = [spec for spec in self._config.clusters if spec.name != but]
+        others = [spec for spec in self._config.clusters if spec.name != excluding]
         return tuple(self._view(spec, snapshots[spec.name], drains.get(spec.name)) for spec in others)
 
     def _view(self, spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> ClusterView:
         if seen.observed_at is not None:
-            self._ledger.forget(spec.name, before=seen.observed_at - LAG_S)
+            self._unobserved.drop_sent(spec.name, before=seen.observed_at - LAG_S)
         if self.joined:
-            self._ledger.settle(spec.name, finished)
+            self._unobserved.drop_finished(spec.name, finished)
         drained, why = drain or (spec.drained, "set in the configuration")
-        unseen = self._ledger.unseen(spec.name)
+        unseen = self._unobserved.total(spec.name)
         return ClusterView(spec=spec, snapshot=seen, drained=drained, drain_reason=why, unseen=unseen)
 
-    def _span_to(self, cluster: str, home: Home) -> Span:
+    def _open_bridge(self, cluster: str, home: Home) -> OpenBridge:
         job = self._environ.get(SUBMISSION_ID_VAR)
         who = f"job {job}" if job else f"a program on {socket.gethostname()} (pid {os.getpid()})"
         purpose = f"{who}, home cluster {home.name}"
-        return self._spans.to(self._specs[cluster], namespace=home.namespace, purpose=purpose)
+        return self._bridges.to(self._specs[cluster], namespace=home.namespace, purpose=purpose)
 
     def _environment_on(self, spec: ClusterSpec) -> Mapping[str, Any]:
         """Return the environment for a cluster, which has its packages then."""
-        own = self._home.own_env if self._home is not None else {}
+        own = self._home.program_env if self._home is not None else {}
         environment = self._environments.compose(spec, own)
-        self._scout.call(lambda apis: self._environments.deliver(environment, apis[spec.name]))
+        self._observer.call(lambda apis: self._environments.upload_packages(environment, apis[spec.name]))
         return environment
 
     def _session_name(self, spec: ClusterSpec) -> str | None:
         """Return what a cluster calls its present session, so that a wrong one can be told from it."""
-        name = self._scout.call(lambda apis: apis[spec.name].version()).session_name
+        name = self._observer.call(lambda apis: apis[spec.name].version()).session_name
         if name is None:
             log.info("the dashboard of cluster %r names no session: it cannot be compared", spec.name)
         return name
@@ -304,7 +306,7 @@ class Chooser:
         return {name: reason for name, (reason, until) in self._unusable.items() if now < until}
 
 
-def _shape(work: QueuedJob) -> object:
+def _placement_key(work: QueuedJob) -> object:
     return frozenset(work.claim.items()), work.preferred_cluster, work.tags
 
 

@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 from ray_multicluster_scheduler.ports import RayApi
 
 
-def own_part(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
+def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a composed environment is the program's own: all that its cluster does not say too."""
     written = taken_off(composed)
     given = {**written, "env_vars": _without(written.get("env_vars") or {}, RESERVED)}
@@ -68,7 +68,7 @@ class Environments:
             return composed
         return with_overlay_code(composed, PackageStore(self._packages))
 
-    async def deliver(self, runtime_env: Mapping[str, Any], api: RayApi) -> None:
+    async def upload_packages(self, runtime_env: Mapping[str, Any], api: RayApi) -> None:
         """Make sure that a cluster has the packages of an environment, from our store or from home."""
         for name in package_names(runtime_env):
             if not await api.has_package(name):

@@ -29,16 +29,16 @@ class Home:
 
     name: str
     #: We have connected, so we disconnect.
-    ours: bool
+    connected_by_us: bool
     #: Over Ray Client, where each question is a round trip.
     over_client: bool
     #: What the program itself adds to the environment of its cluster.
-    own_env: Mapping[str, Any] = field(default_factory=dict)
+    program_env: Mapping[str, Any] = field(default_factory=dict)
 
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return what the cluster has and what of it is free."""
         ray = lazy_import.ray()
-        return _plain(ray.cluster_resources()), _plain(ray.available_resources())
+        return _without_node_ids(ray.cluster_resources()), _without_node_ids(ray.available_resources())
 
     def read_package(self, name: str) -> bytes | None:
         """Return a package that the home cluster has, such as the job's working_dir."""
@@ -57,34 +57,34 @@ class Home:
         return not (over_client() if self.over_client else is_connected())
 
     @contextmanager
-    def needed(self) -> Iterator[None]:
+    def raising_home_lost(self) -> Iterator[None]:
         """Tell the loss of home by our own name for it, whatever Ray raises: `HomeLost`."""
         if self.is_lost:
             raise HomeLost(self.name, "Ray is not connected any more")
         try:
             yield
         except BaseException as problem:
-            if not self._explains(problem):
+            if not self._is_loss(problem):
                 raise
             raise HomeLost(self.name, _first_line(problem)) from problem
 
     @contextmanager
-    def unless_lost(self) -> Iterator[None]:
+    def ignoring_loss(self) -> Iterator[None]:
         """Do what is not needed where home is lost."""
         try:
             yield
         except BaseException as problem:
-            if not self._explains(problem):
+            if not self._is_loss(problem):
                 raise
             log.info("home cluster %r is lost: %s", self.name, _first_line(problem))
 
     def leave(self) -> None:
         """Disconnect, if we have connected."""
-        if self.ours:
-            with self.unless_lost():
+        if self.connected_by_us:
+            with self.ignoring_loss():
                 lazy_import.ray().shutdown()
 
-    def _explains(self, problem: BaseException) -> bool:
+    def _is_loss(self, problem: BaseException) -> bool:
         """Tell whether a problem comes from the loss of home; Ray has no type of its own for that."""
         by_user_code = isinstance(problem, lazy_import.ray().exceptions.RayError)  # a task may raise any type
         is_connection = isinstance(problem, (ConnectionError, lazy_import.module("grpc").RpcError))
@@ -106,24 +106,24 @@ def connect(
     spec: ClusterSpec, runtime_env: Mapping[str, Any], token: str | None, session_name: str | None
 ) -> None:
     """Connect to a cluster over Ray Client; `session_name` is what its dashboard says, if it says it."""
-    ray, identity, patience, tokens = (
+    ray, session_check, connect_retry, auth = (
         lazy_import.ray(),
         *map(lazy_import.wire, ("session_check", "connect_retry", "auth")),
     )
     try:
-        carried = tokens.metadata(
-            tokens.Secret(token),
+        carried = auth.auth_metadata(
+            auth.Secret(token),
             cluster=spec.name,
             address=spec.head_address,
             over_https=spec.is_over_https,
         )
-    except tokens.TokenInTheClear as problem:
+    except auth.TokenInTheClear as problem:
         raise ClusterUnreachable(spec.name, str(problem)) from problem
 
     lazy_import.wire("log_filters").drop_noise()
 
     def connect_once() -> None:
-        with identity.one_at_a_time(spec.head_address):
+        with session_check.session_gate(spec.head_address):
             ray.init(
                 f"ray://{spec.head_address}",
                 runtime_env=dict(runtime_env),
@@ -131,12 +131,12 @@ def connect(
             )
         with ExitStack() as undo:
             undo.callback(ray.shutdown)
-            identity.check_session(spec.name, session_name, runtime_env)
+            session_check.check_session(spec.name, session_name, runtime_env)
             undo.pop_all()
 
     try:
-        patience.insist(connect_once)
-    except patience.NOT_CONNECTED as problem:
+        connect_retry.connect_with_retries(connect_once)
+    except connect_retry.NOT_CONNECTED as problem:
         raise ClusterUnreachable(spec.name, f"no Ray Client session: {problem}") from problem
 
 
@@ -145,13 +145,13 @@ def over_client() -> bool:
     return bool(lazy_import.ray().util.client.ray.is_connected())
 
 
-def environment() -> dict[str, Any]:
+def current_runtime_env() -> dict[str, Any]:
     """Return the runtime_env that this program runs with."""
     given = lazy_import.ray().get_runtime_context().runtime_env
     return dict(json.loads(given) if isinstance(given, str) else given)
 
 
-def identify(snapshots: Mapping[str, ClusterSnapshot]) -> str:
+def configured_name(snapshots: Mapping[str, ClusterSnapshot]) -> str:
     """Return which configured cluster this program is connected to, by the ids of its nodes."""
     here = {node["NodeID"] for node in lazy_import.ray().nodes()}
     for name, seen in snapshots.items():
@@ -166,5 +166,5 @@ def _first_line(problem: BaseException) -> str:
     return (str(text or "").strip() or type(problem).__name__).splitlines()[0]
 
 
-def _plain(amounts: Mapping[str, float]) -> dict[str, float]:
+def _without_node_ids(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in amounts.items() if not name.startswith("node:")}

@@ -9,43 +9,43 @@ from ray_multicluster_scheduler.model.resources import Resources, shortfall
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.home import Home
-from ray_multicluster_scheduler.tasks.unobserved_claims import Ledger
+from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaims
 
 #: A reading is good for this long while it shows room, and for this long while it does not.
 MAX_AGE_S = 5.0
 FULL_AGE_S = 0.25
 #: Looking which tasks are done costs too much to do it for each submit.
-SETTLE_EVERY_S = 0.05
+CHECK_EVERY_S = 0.05
 #: Ray needs this long to show what was just placed.
 LAG_S = 1.0
 
 
-class HomeRoom:
+class HomeCapacity:
     """The free resources of the home cluster, less what this driver placed since they were read."""
 
-    def __init__(self, home: Home, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, home: Home, unobserved: UnobservedClaims, clock: Clock) -> None:
         self._home = home
-        self._ledger = ledger
+        self._unobserved = unobserved
         self._clock = clock
         self._total: dict[str, float] = {}
         self._free: dict[str, float] = {}
         self._read_at = float("-inf")
-        self._settled_at = float("-inf")
+        self._checked_at = float("-inf")
 
     def fits(self, claim: Resources) -> bool:
         """Tell whether a claim fits now; the cluster is asked when its last answer is old or shows none."""
         now = self._refresh()
-        if self._has(claim):
+        if self._has_free(claim):
             return True
-        if now - self._settled_at < SETTLE_EVERY_S:
+        if now - self._checked_at < CHECK_EVERY_S:
             return False
-        self._settled_at = now
-        self._ledger.settle(self._home.name, finished)
-        if self._has(claim):
+        self._checked_at = now
+        self._unobserved.drop_finished(self._home.name, finished)
+        if self._has_free(claim):
             return True
         if now - self._read_at > FULL_AGE_S:
             self._read(now)
-        return self._has(claim)
+        return self._has_free(claim)
 
     def snapshot(self) -> ClusterSnapshot:
         """Return home as a cluster like the others."""
@@ -67,15 +67,15 @@ class HomeRoom:
             self._read(now)
         return now
 
-    def _has(self, claim: Resources) -> bool:
-        unseen = self._ledger.unseen(self._home.name)
-        left = {name: self._free.get(name, 0.0) - unseen.get(name, 0.0) for name in claim}
+    def _has_free(self, claim: Resources) -> bool:
+        unobserved = self._unobserved.total(self._home.name)
+        left = {name: self._free.get(name, 0.0) - unobserved.get(name, 0.0) for name in claim}
         return not shortfall(claim, left)
 
     def _read(self, now: float) -> None:
         self._total, self._free = self._home.resources()
         self._read_at = now
-        self._ledger.forget(self._home.name, before=now - LAG_S)
+        self._unobserved.drop_sent(self._home.name, before=now - LAG_S)
 
 
 def finished(refs: list[Any]) -> list[Any]:

@@ -24,7 +24,7 @@ Apis = Mapping[str, StateApi]
 STOP_TIMEOUT_S = 5.0
 
 
-class Scout:
+class ClusterObserver:
     """Keeps snapshots of all clusters fresh. Nothing is opened before the first question."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], clock: Clock) -> None:
@@ -33,12 +33,12 @@ class Scout:
         self._clock = clock
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ready: concurrent.futures.Future[_Running] = concurrent.futures.Future()
+        self._ready: concurrent.futures.Future[_Observing] = concurrent.futures.Future()
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
         """Return what was last seen of every cluster; the first call waits a moment for a look at each."""
         running = self._running()
-        _result(running.looked)
+        _result(running.first_look)
         return running.watch.snapshots()
 
     def call(self, function: Callable[[Apis], Coroutine[Any, Any, T]]) -> T:
@@ -61,34 +61,34 @@ class Scout:
             running.loop.call_soon_threadsafe(running.stop.set)
         thread.join(STOP_TIMEOUT_S)
 
-    def _running(self) -> _Running:
+    def _running(self) -> _Observing:
         with self._lock:
             if self._thread is None or not self._thread.is_alive():  # the next question begins anew
                 self._ready = concurrent.futures.Future()
                 self._thread = threading.Thread(
-                    target=self._run, args=(self._ready,), name="raymc-scout", daemon=True
+                    target=self._run, args=(self._ready,), name="raymc-observer", daemon=True
                 )
                 self._thread.start()
             ready = self._ready
         return _result(ready)
 
-    def _run(self, ready: concurrent.futures.Future[_Running]) -> None:
+    def _run(self, ready: concurrent.futures.Future[_Observing]) -> None:
         try:
             asyncio.run(self._main(ready))
         except BaseException as failure:  # whatever it is, those who wait raise it
             log.exception("the clusters are no longer watched")
-            waiting = ready.result().looked if ready.done() else ready
+            waiting = ready.result().first_look if ready.done() else ready
             if not waiting.done():
                 waiting.set_exception(failure)
 
-    async def _main(self, ready: concurrent.futures.Future[_Running]) -> None:
+    async def _main(self, ready: concurrent.futures.Future[_Observing]) -> None:
         settings = self._config.settings
         apis = {
             spec.name: open_state_api(spec, self._environ, request_timeout_s=settings.request_timeout_s)
             for spec in self._config.clusters
         }
         watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=jitter)
-        running = _Running(asyncio.get_running_loop(), apis, watch)
+        running = _Observing(asyncio.get_running_loop(), apis, watch)
         ready.set_result(running)
         following = asyncio.create_task(self._follow(running))
         try:
@@ -102,9 +102,9 @@ class Scout:
             await asyncio.gather(following, return_exceptions=True)
             await asyncio.gather(*(api.close() for api in apis.values()))
 
-    async def _follow(self, running: _Running) -> None:
+    async def _follow(self, running: _Observing) -> None:
         await running.watch.first_look()
-        running.looked.set_result(None)
+        running.first_look.set_result(None)
         await running.watch.run()
 
 
@@ -115,7 +115,7 @@ def _result(future: concurrent.futures.Future[T]) -> T:
     return future.result()
 
 
-class _Running:
+class _Observing:
     """What there is while the thread runs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, apis: Apis, watch: ClusterWatch) -> None:
@@ -124,4 +124,4 @@ class _Running:
         self.watch = watch
         self.stop = asyncio.Event()
         #: Done when every cluster was looked at once, or did not answer in time.
-        self.looked: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.first_look: concurrent.futures.Future[None] = concurrent.futures.Future()

@@ -10,12 +10,12 @@ from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, Wait
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state import Holder
 from ray_multicluster_scheduler.tasks import lazy_import
-from ray_multicluster_scheduler.tasks.cluster_selector import Chooser
-from ray_multicluster_scheduler.tasks.registry import ActorRecord, Records, TaskRecord
+from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector
+from ray_multicluster_scheduler.tasks.registry import ActorRecord, Registry, TaskRecord
 
 DEAD = "DEAD"
 #: Ray's words for an actor that has no place yet.
-NOT_BEGUN = {"DEPENDENCIES_UNREADY", "PENDING_CREATION"}
+NOT_STARTED = {"DEPENDENCIES_UNREADY", "PENDING_CREATION"}
 #: So many actors without a handle are kept before their cluster is asked which of them live, and how often.
 MAX_HANDLELESS = 100
 FORGET_EVERY_S = 30.0
@@ -33,12 +33,12 @@ RESULT_COMES_WITHIN_S = 2.0
 RESULT_LOOK_S = 2.0
 
 
-class Inquiries:
+class TaskOperations:
     """Answers about what one driver has submitted."""
 
-    def __init__(self, records: Records, chooser: Chooser, clock: Clock) -> None:
-        self._records = records
-        self._chooser = chooser
+    def __init__(self, registry: Registry, selector: ClusterSelector, clock: Clock) -> None:
+        self._registry = registry
+        self._selector = selector
         self._clock = clock
         self._forgot_at = float("-inf")
 
@@ -48,44 +48,44 @@ class Inquiries:
         if not isinstance(task, str):
             ray.cancel(task, force=force)
             return True
-        record = self._records.tasks.get(task)
+        record = self._registry.tasks.get(task)
         if record is None:
             return False
         record.cancelled = True
-        with self._chooser.home_needed():
-            if record.span is not None and force:  # Ray does not end the process of an actor for one call
-                ray.get(record.span.actor.crush.remote(task))
+        with self._selector.raising_home_lost():
+            if record.bridge is not None and force:  # Ray does not end the process of an actor for one call
+                ray.get(record.bridge.actor.force_cancel.remote(task))
             if record.ray_id is not None:
-                ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.span is None)
+                ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.bridge is None)
         return True
 
     def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
         """End an actor at once, by its id or its handle; False when the id is not known."""
-        with self._chooser.home_needed():
+        with self._selector.raising_home_lost():
             if not isinstance(actor, str):
                 self._kill_by_handle(actor, no_restart=no_restart)
                 return True
-            record = self._records.actors.get(actor)
+            record = self._registry.actors.get(actor)
             if record is None:
-                return actor in self._records.ended
+                return actor in self._registry.ended
             handle = record.handle()
-            if record.span is not None:
-                lazy_import.ray().get(record.span.actor.kill.remote(actor, no_restart=no_restart))
+            if record.bridge is not None:
+                lazy_import.ray().get(record.bridge.actor.kill.remote(actor, no_restart=no_restart))
             elif handle is not None:  # without a handle, Ray has ended it
                 lazy_import.ray().kill(handle, no_restart=no_restart)
         if no_restart:
-            self._records.end_actor(actor)
+            self._registry.end_actor(actor)
         return True
 
     def _kill_by_handle(self, actor: Any, *, no_restart: bool) -> None:
-        if (far := getattr(actor, "_raymc", None)) is None:
+        if (state := getattr(actor, "_raymc", None)) is None:
             lazy_import.ray().kill(actor, no_restart=no_restart)
             key = self._id_of(actor)
         else:
-            lazy_import.ray().get(far.bridge.kill.remote(far.key, no_restart=no_restart))
-            key = far.key
+            lazy_import.ray().get(state.bridge.kill.remote(state.key, no_restart=no_restart))
+            key = state.key
         if no_restart and key is not None:
-            self._records.end_actor(key)
+            self._registry.end_actor(key)
 
     def _id_of(self, handle: Any) -> str | None:
         ray_id = handle._actor_id.hex()
@@ -93,14 +93,14 @@ class Inquiries:
 
     def task_status(self, task_id: str) -> str:
         """Return PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, or UNKNOWN."""
-        record = self._records.tasks.get(task_id)
-        if record is None or not self._chooser.joined:
+        record = self._registry.tasks.get(task_id)
+        if record is None or not self._selector.joined:
             return "UNKNOWN"
-        ray_id, home = record.ray_id, self._chooser.home.name
+        ray_id, home = record.ray_id, self._selector.home.name
         if ray_id is None:
             return "PENDING"
         try:
-            seen = self._chooser.on_cluster(home, lambda api: api.task(ray_id))
+            seen = self._selector.query_cluster(home, lambda api: api.task(ray_id))
         except ClusterError:
             return "UNKNOWN"
         status = "PENDING" if seen is None else _STATUS.get(seen.state, "PENDING")
@@ -108,10 +108,10 @@ class Inquiries:
 
     def task_result(self, task_id: str, *, timeout_s: float | None) -> Any:
         """Wait for a task and return its result, which is there as long as its ref is held somewhere."""
-        record = self._records.tasks.get(task_id)
-        if record is None or not self._chooser.joined:
+        record = self._registry.tasks.get(task_id)
+        if record is None or not self._selector.joined:
             raise _unknown("task", task_id)
-        with self._chooser.home_needed():
+        with self._selector.raising_home_lost():
             ray_id = self._task_ray_id(record)
             if not self._is_held(ray_id):
                 raise _gone(task_id)
@@ -135,18 +135,18 @@ class Inquiries:
 
     def actor_status(self, actor_id: str) -> str:
         """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN."""
-        record = self._records.actors.get(actor_id)
+        record = self._registry.actors.get(actor_id)
         if record is None:
-            return DEAD if actor_id in self._records.ended else "UNKNOWN"
-        with self._chooser.home_needed():
-            known, ray_id = self._states_on(record.decision.cluster), _ray_id(record)
+            return DEAD if actor_id in self._registry.ended else "UNKNOWN"
+        with self._selector.raising_home_lost():
+            known, ray_id = self._actor_states(record.decision.cluster), _ray_id(record)
         if known is None:
             return "UNKNOWN"
-        return _ACTOR_STATUS.get(self._state(record, ray_id, known) or "", "PENDING")
+        return _ACTOR_STATUS.get(self._state_of(record, ray_id, known) or "", "PENDING")
 
     def actor_handle(self, actor_id: str) -> Any:
         """Return the handle of an actor; without one, Ray has ended it."""
-        record = self._records.actors.get(actor_id)
+        record = self._registry.actors.get(actor_id)
         handle = None if record is None else record.handle()
         if handle is None:
             raise _unknown("living actor", actor_id)
@@ -154,9 +154,9 @@ class Inquiries:
 
     def wait_until_ready(self, actor_id: str, handle: Any, *, timeout_s: float) -> None:
         """Wait until the constructor of an actor is done; one that takes too long is ended."""
-        ray, record = lazy_import.ray(), self._records.actors[actor_id]
+        ray, record = lazy_import.ray(), self._registry.actors[actor_id]
         if hasattr(handle, "_raymc"):
-            ready = lazy_import.wire("handle").FarMethod(handle, "__ray_ready__", {}).remote()
+            ready = lazy_import.wire("handle").CrossClusterMethod(handle, "__ray_ready__", {}).remote()
         else:
             ready = handle.__ray_ready__.remote()
         if ray.wait([ready], timeout=timeout_s)[0]:
@@ -173,14 +173,14 @@ class Inquiries:
 
     def list_actors(self) -> list[dict[str, Any]]:
         """Return the actors of this driver that have not ended; `state` is None where nobody can tell."""
-        states = {name: self._states_on(name) for name in {a.decision.cluster for a in self._actors}}
+        states = {name: self._actor_states(name) for name in {a.decision.cluster for a in self._actors}}
         rows = []
         for record in self._actors:
-            with self._chooser.home_needed():
+            with self._selector.raising_home_lost():
                 ray_id = _ray_id(record)
-            state = self._state(record, ray_id, states[record.decision.cluster])
+            state = self._state_of(record, ray_id, states[record.decision.cluster])
             if state == DEAD:
-                self._records.end_actor(record.actor_id)
+                self._registry.end_actor(record.actor_id)
                 continue
             rows.append(
                 {
@@ -201,28 +201,28 @@ class Inquiries:
             self._forgot_at = self._clock.now()
             self.list_actors()
 
-    def waits(self, record: TaskRecord | ActorRecord, ref: Any) -> bool:
-        """Tell whether work that was placed without room has not begun; of a far task, that it has not ended.
+    def is_waiting(self, record: TaskRecord | ActorRecord, ref: Any) -> bool:
+        """Tell whether work that was placed without room has not begun, or on another cluster not ended.
 
         `ClusterError` when its cluster cannot be asked.
         """
         if isinstance(record, TaskRecord):
-            if record.span is None:
+            if record.bridge is None:
                 return self.task_status(record.task_id) == "PENDING"
-            with self._chooser.home_needed():
+            with self._selector.raising_home_lost():
                 return not lazy_import.ray().wait([ref], timeout=0)[0]
-        with self._chooser.home_needed():
+        with self._selector.raising_home_lost():
             ray_id = _ray_id(record)
-        states = self._states_on(record.decision.cluster) or {}
-        return bool(ray_id) and states.get(str(ray_id)) in NOT_BEGUN
+        states = self._actor_states(record.decision.cluster) or {}
+        return bool(ray_id) and states.get(str(ray_id)) in NOT_STARTED
 
     def holders(self, cluster: str) -> tuple[Holder, ...]:
         """Return who holds the resources of a cluster, as far as that can be seen."""
-        return self._chooser.on_cluster(cluster, lambda api: api.holders()) or ()
+        return self._selector.query_cluster(cluster, lambda api: api.holders()) or ()
 
     def explain(self, any_id: str) -> dict[str, Any]:
         """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
-        decision = self._records.decision(any_id)
+        decision = self._registry.decision(any_id)
         if decision is None:
             raise _unknown("task or actor", any_id)
         clusters: dict[str, Any] = {
@@ -237,9 +237,9 @@ class Inquiries:
 
     @property
     def _actors(self) -> list[ActorRecord]:
-        return list(self._records.actors.values())
+        return list(self._registry.actors.values())
 
-    def _state(self, record: ActorRecord, ray_id: str | None, known: dict[str, str] | None) -> str | None:
+    def _state_of(self, record: ActorRecord, ray_id: str | None, known: dict[str, str] | None) -> str | None:
         """Return the state of an actor among those that its cluster shows, which has only the living."""
         if known is None or ray_id is None:
             return None
@@ -249,12 +249,12 @@ class Inquiries:
         if record.seen or not ray_id:
             return DEAD
         now = self._clock.monotonic()
-        record.missed_at = record.missed_at or now
-        return None if now - record.missed_at < SHOWN_AFTER_S else DEAD
+        record.first_missed_at = record.first_missed_at or now
+        return None if now - record.first_missed_at < SHOWN_AFTER_S else DEAD
 
-    def _states_on(self, cluster: str) -> dict[str, str] | None:
+    def _actor_states(self, cluster: str) -> dict[str, str] | None:
         try:
-            found = self._chooser.on_cluster(cluster, lambda api: api.actors())
+            found = self._selector.query_cluster(cluster, lambda api: api.actors())
         except ClusterError:
             return None
         return None if found is None else {actor.actor_id: actor.state for actor in found}
@@ -273,14 +273,14 @@ class Inquiries:
         Over Ray Client the server forgets a result when this process lets its last ref go, and a question
         about it never returns: Ray Client takes the refusal for a lost connection and tries again for ever.
         """
-        if not self._chooser.home.over_client:
+        if not self._selector.home.over_client:
             return True
         worker = lazy_import.module("ray.util.client").ray.get_context().client_worker
         return _result_id(ray_id, 1) in worker.reference_count
 
     def _result_ref(self, ray_id: str, number: int) -> Any:
         """Return the ref of a result of a task, made of the task's id: we do not hold it."""
-        if self._chooser.home.over_client:
+        if self._selector.home.over_client:
             return lazy_import.module("ray.util.client.common").ClientObjectRef(_result_id(ray_id, number))
         return lazy_import.ray().ObjectRef(_result_id(ray_id, number))
 

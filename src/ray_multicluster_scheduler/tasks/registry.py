@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ref as weak
 
-from ray_multicluster_scheduler.tasks.bridges import Span
+from ray_multicluster_scheduler.tasks.bridges import OpenBridge
 from ray_multicluster_scheduler.tasks.placement import Decision
 
 #: Older tasks, and older actors that have ended, are forgotten: a driver may submit millions.
@@ -23,7 +23,7 @@ class TaskRecord:
     name: str
     decision: Decision
     #: None: at home.
-    span: Span | None = None
+    bridge: OpenBridge | None = None
     #: Ray's id at home; None until it is known.
     ray_id: str | None = None
     cancelled: bool = False
@@ -41,16 +41,16 @@ class ActorRecord:
     decision: Decision
     #: The handle that the user got, as long as there is one.
     handle: weak[Any]
-    span: Span | None = None
+    bridge: OpenBridge | None = None
     #: Ray's id at home; elsewhere `created` is a home ref that becomes it.
     ray_id: str | None = None
     created: Any = None
     #: Its cluster has shown it; and since when it did not, although it was asked (monotonic).
     seen: bool = False
-    missed_at: float | None = None
+    first_missed_at: float | None = None
 
 
-class Records:
+class Registry:
     """Tasks and actors by their ids; the oldest tasks and the oldest ended actors are forgotten."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.resources import Resources, show
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state import Holder
-from ray_multicluster_scheduler.tasks.operations import Inquiries
+from ray_multicluster_scheduler.tasks.operations import TaskOperations
 from ray_multicluster_scheduler.tasks.registry import ActorRecord, TaskRecord
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Waiter:
+class WaitingWork:
     """A task or an actor that was placed where there was no room."""
 
     record: TaskRecord | ActorRecord
@@ -44,46 +44,46 @@ class Waiter:
         return self.record.actor_id if isinstance(self.record, ActorRecord) else self.record.task_id
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Return what it is, for people."""
         if isinstance(self.record, ActorRecord):
             return f"the actor {self.record.name or self.record.class_name} ({self.work_id})"
         return f"the task {self.record.name} ({self.work_id})"
 
 
-class Waiting:
+class WaitWarnings:
     """Knows the work that was placed without room, and tells when it still waits after a few seconds."""
 
-    def __init__(self, inquiries: Inquiries, clock: Clock) -> None:
-        self._inquiries = inquiries
+    def __init__(self, operations: TaskOperations, clock: Clock) -> None:
+        self._operations = operations
         self._clock = clock
-        self._waiters: deque[Waiter] = deque(maxlen=MAX_KEPT)
+        self._candidates: deque[WaitingWork] = deque(maxlen=MAX_KEPT)
         self._quiet_until = float("-inf")
 
     def add(self, record: TaskRecord | ActorRecord, claim: Resources, ref: Any = None) -> None:
         """Remember work, if there was no room for it."""
         if record.decision.waits:
-            self._waiters.append(Waiter(record, claim, self._clock.now(), ref))
+            self._candidates.append(WaitingWork(record, claim, self._clock.now(), ref))
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Say what waits; does nothing most of the time."""
         now = self._clock.now()
-        due: list[Waiter] = []
-        while self._waiters and self._waiters[0].at <= now - QUIET_S:
-            due.append(self._waiters.popleft())
+        due: list[WaitingWork] = []
+        while self._candidates and self._candidates[0].at <= now - QUIET_S:
+            due.append(self._candidates.popleft())
         if not due or now < self._quiet_until:
             return
         try:
-            waiting = [each for each in due if self._inquiries.waits(each.record, each.ref)]
+            waiting = [each for each in due if self._operations.is_waiting(each.record, each.ref)]
             if waiting:
                 self._quiet_until = now + EVERY_S
-                holders = self._inquiries.holders(waiting[0].record.decision.cluster)
-                log.warning("%s", sentence(waiting, now, holders))
+                holders = self._operations.holders(waiting[0].record.decision.cluster)
+                log.warning("%s", warning(waiting, now, holders))
         except ClusterError as problem:
             log.debug("nobody can tell what waits: %s", problem)
 
 
-def sentence(waiting: Sequence[Waiter], now: float, holders: Iterable[Holder]) -> str:
+def warning(waiting: Sequence[WaitingWork], now: float, holders: Iterable[Holder]) -> str:
     """Return what waits for which room, who holds it, and where to ask."""
     first = waiting[0]
     others = f" and {len(waiting) - 1} more wait" if len(waiting) > 1 else " waits"
@@ -93,7 +93,7 @@ def sentence(waiting: Sequence[Waiter], now: float, holders: Iterable[Holder]) -
         listed.append(f"{len(names) - MAX_NAMED} others")
     held = f"held there by {', '.join(listed)}" if listed else "nothing that runs there shows as holding it"
     return (
-        f"{first.words}{others} for room on cluster {first.record.decision.cluster!r}, "
+        f"{first.description}{others} for room on cluster {first.record.decision.cluster!r}, "
         f"for {now - first.at:.0f} s so far: it needs {show(first.claim)}; {held}. "
         f"explain_task({first.work_id!r}) says why it is there"
     )

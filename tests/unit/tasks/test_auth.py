@@ -2,14 +2,14 @@
 
 import pytest
 
-from ray_multicluster_scheduler.tasks.wire.auth import Secret, TokenInTheClear, metadata
+from ray_multicluster_scheduler.tasks.wire.auth import Secret, TokenInTheClear, auth_metadata
 
 TOKEN = Secret("s3cr3t")
 CARRIED = [("authorization", "Bearer s3cr3t")]
 
 
 def carried(token: Secret = TOKEN, address: str = "head.example:10001", *, https: bool) -> object:
-    return metadata(token, cluster="a", address=address, over_https=https)
+    return auth_metadata(token, cluster="a", address=address, over_https=https)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""One chore that fails must not keep the later ones from being done: actors and refs are let go there."""
+"""One callback that fails must not keep the later ones from being done: actors and refs are let go there."""
 
 import logging
 import threading
@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ray_multicluster_scheduler.tasks import background as module
-from ray_multicluster_scheduler.tasks.background import Keeper
+from ray_multicluster_scheduler.tasks.background import BackgroundThread
 
 PATIENCE_S = 30.0
 
@@ -17,12 +17,12 @@ def fails() -> None:
 
 def test_a_chore_that_fails_is_told_and_the_next_one_is_done(caplog: pytest.LogCaptureFixture) -> None:
     done = threading.Event()
-    keeper = Keeper(())
-    keeper.start()
-    keeper.add(fails)
-    keeper.add(done.set)
+    background = BackgroundThread(())
+    background.start()
+    background.add(fails)
+    background.add(done.set)
     assert done.wait(PATIENCE_S)
-    keeper.stop()
+    background.stop()
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         "a chore of tasks and actors failed: ConnectionError: gone"
     ]
@@ -33,23 +33,23 @@ def test_a_regular_chore_that_fails_keeps_neither_the_others_nor_the_next_round_
 ) -> None:
     monkeypatch.setattr(module, "EVERY_S", 0.01)
     rounds = threading.Semaphore(0)
-    keeper = Keeper((fails, rounds.release))
-    keeper.start()
+    background = BackgroundThread((fails, rounds.release))
+    background.start()
     for _ in range(3):
         assert rounds.acquire(timeout=PATIENCE_S)
-    keeper.stop()
+    background.stop()
 
 
 def test_regular_chores_are_done_even_while_others_come_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EVERY_S", 0.01)
     round_done = threading.Event()
-    keeper = Keeper((round_done.set,))
+    background = BackgroundThread((round_done.set,))
 
     def again() -> None:
         if not round_done.is_set():
-            keeper.add(again)
+            background.add(again)
 
-    keeper.start()
-    keeper.add(again)
+    background.start()
+    background.add(again)
     assert round_done.wait(PATIENCE_S)
-    keeper.stop()
+    background.stop()

@@ -8,7 +8,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest, InvalidResources
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.tasks.callables import (
     GENERATOR,
-    Catalog,
+    CallableCache,
     is_ordered,
     methods_of,
     options_and_claim,
@@ -79,7 +79,7 @@ def test_calls_keep_their_order_unless_the_actor_is_async_or_has_several_threads
 
 
 def test_the_same_function_is_the_same_code_and_a_number_is_none() -> None:
-    catalog = Catalog()
-    assert catalog.code(a_function) is catalog.code(a_function)
+    cache = CallableCache()
+    assert cache.get(a_function) is cache.get(a_function)
     with pytest.raises(InvalidRequest, match="function or a class"):
-        catalog.code(3)
+        cache.get(3)

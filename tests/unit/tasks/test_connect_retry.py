@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.tasks.wire.connect_retry import insist
+from ray_multicluster_scheduler.tasks.wire.connect_retry import connect_with_retries
 
 
 class Cluster:
@@ -27,20 +27,22 @@ class Cluster:
     ],
 )
 def test_a_session_that_cannot_be_started_yet_is_tried_again(problem: Exception) -> None:
-    assert insist(Cluster(problem, times=3).connect, pause_s=0) == "session"
+    assert connect_with_retries(Cluster(problem, times=3).connect, pause_s=0) == "session"
 
 
 def test_after_its_time_the_problem_is_told() -> None:
     with pytest.raises(ConnectionError, match="nobody there"):
-        insist(Cluster(ConnectionError("nobody there"), times=3).connect, timeout_s=0, pause_s=0)
+        connect_with_retries(
+            Cluster(ConnectionError("nobody there"), times=3).connect, timeout_s=0, pause_s=0
+        )
 
 
 def test_an_environment_that_cannot_be_set_up_is_told_at_once() -> None:
     problem = ConnectionAbortedError("Failed to create runtime_env for Ray client server: no such package")
     with pytest.raises(ConnectionError, match="no such package"):
-        insist(Cluster(problem, times=1).connect, pause_s=0)
+        connect_with_retries(Cluster(problem, times=1).connect, pause_s=0)
 
 
 def test_any_other_mistake_is_told_at_once() -> None:
     with pytest.raises(TypeError):
-        insist(Cluster(TypeError("no such option"), times=1).connect, pause_s=0)
+        connect_with_retries(Cluster(TypeError("no such option"), times=1).connect, pause_s=0)

@@ -4,20 +4,22 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ray_multicluster_scheduler.tasks.wire.errors import revive
-from ray_multicluster_scheduler.tasks.wire.hub import Answer, Hub
+from ray_multicluster_scheduler.tasks.wire.errors import deserialize_error
+from ray_multicluster_scheduler.tasks.wire.hub import Hub, Response
 
 
 def test_what_is_done_at_once_comes_with_the_reply() -> None:
-    assert Hub().submit(0, [(7, "learn", "digest", b"code")]) == [(7, True, [])]
+    assert Hub().submit(0, [(7, "register_code", "digest", b"code")]) == [(7, True, [])]
 
 
 def test_what_cannot_be_started_is_an_answer_and_holds_up_no_other() -> None:
     arguments: tuple[Any, ...] = ((pickle.dumps(((), {})), []), [])
-    answers = Hub().submit(0, [(1, "call", "nobody", "method", {}, *arguments), (2, "learn", "a", b"")])
-    (number, good, content), second = answers
+    responses = Hub().submit(
+        0, [(1, "call", "nobody", "method", {}, *arguments), (2, "register_code", "a", b"")]
+    )
+    (number, good, content), second = responses
     assert (number, good) == (1, False)
-    assert "nobody was given up" in str(revive(content))
+    assert "nobody was given up" in str(deserialize_error(content))
     assert second == (2, True, [])
 
 
@@ -25,27 +27,29 @@ def test_batches_start_in_the_order_of_their_numbers_whichever_thread_is_first()
     begun: list[int] = []
 
     class Watched(Hub):
-        def _begin(self, number: int, verb: str, *details: Any) -> Answer | None:
+        def _start(self, number: int, verb: str, *details: Any) -> Response | None:
             begun.append(number)
-            return super()._begin(number, verb, *details)
+            return super()._start(number, verb, *details)
 
     hub = Watched()
     with ThreadPoolExecutor(8) as threads:
-        replies = [threads.submit(hub.submit, n, [(n, "learn", "a", b"")]) for n in reversed(range(8))]
+        replies = [
+            threads.submit(hub.submit, n, [(n, "register_code", "a", b"")]) for n in reversed(range(8))
+        ]
     assert begun == list(range(8))
     assert [reply.result() for reply in replies] == [[(n, True, [])] for n in reversed(range(8))]
 
 
 def test_a_listener_to_whom_nothing_comes_returns_a_sign_of_life() -> None:
-    assert Hub().take(0.0) == []
+    assert Hub().next_responses(0.0) == []
 
 
 def test_why_an_actor_could_not_be_created_is_remembered_until_its_handle_is_gone() -> None:
     hub = Hub()
     arguments: tuple[Any, ...] = ((pickle.dumps(((), {})), []), [])
-    hub.submit(0, [(1, "learn", "bad", b"no pickle"), (2, "create", "key", "bad", {}, *arguments)])
+    hub.submit(0, [(1, "register_code", "bad", b"no pickle"), (2, "create", "key", "bad", {}, *arguments)])
     ((_, _, content),) = hub.submit(1, [(3, "call", "key", "method", {}, *arguments)])
-    assert "could not be created" in str(revive(content))
+    assert "could not be created" in str(deserialize_error(content))
     hub.submit(2, [(4, "release", "key")])
     ((_, _, content),) = hub.submit(3, [(5, "call", "key", "method", {}, *arguments)])
-    assert "was given up" in str(revive(content))
+    assert "was given up" in str(deserialize_error(content))

@@ -7,40 +7,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import RayActorError
 
-from ray_multicluster_scheduler.tasks.wire.lives import Life
+from ray_multicluster_scheduler.tasks.wire.lives import ActorOrder
 
 
-async def create(life: Life, sent: list[str]) -> None:
-    with life.creation():
+async def create(order: ActorOrder, sent: list[str]) -> None:
+    with order.creation():
         await asyncio.sleep(0)
     sent.append("create")
 
 
-async def call(life: Life, sent: list[str], number: int, *, ordered: bool) -> None:
-    async with life.call(("caller", number) if ordered else None):
+async def call(order: ActorOrder, sent: list[str], number: int, *, ordered: bool) -> None:
+    async with order.call(("caller", number) if ordered else None):
         await asyncio.sleep(0)
         sent.append(f"call {number}")
 
 
-async def release(life: Life, sent: list[str], calls: int) -> None:
-    assert await life.over(calls)
+async def release(order: ActorOrder, sent: list[str], calls: int) -> None:
+    assert await order.all_sent(calls)
     sent.append("release")
 
 
-@given(order=st.permutations(["create", 0, 1, 2, "release"]), ordered=st.booleans())
+@given(arrival=st.permutations(["create", 0, 1, 2, "release"]), ordered=st.booleans())
 def test_whatever_overtakes_the_creation_is_first_and_the_release_last(
-    order: list[str | int], ordered: bool
+    arrival: list[str | int], ordered: bool
 ) -> None:
     async def run() -> list[str]:
-        life, sent = Life(), list[str]()
+        order, sent = ActorOrder(), list[str]()
         await asyncio.gather(
             *(
-                create(life, sent)
+                create(order, sent)
                 if each == "create"
-                else release(life, sent, calls=3)
+                else release(order, sent, calls=3)
                 if each == "release"
-                else call(life, sent, int(each), ordered=ordered)
-                for each in order
+                else call(order, sent, int(each), ordered=ordered)
+                for each in arrival
             )
         )
         return sent
@@ -52,32 +52,32 @@ def test_whatever_overtakes_the_creation_is_first_and_the_release_last(
 
 
 async def test_calls_of_an_actor_that_could_not_be_created_say_why() -> None:
-    life = Life()
-    waiting = asyncio.create_task(call(life, [], 0, ordered=True))
-    with pytest.raises(TypeError), life.creation():
+    order = ActorOrder()
+    waiting = asyncio.create_task(call(order, [], 0, ordered=True))
+    with pytest.raises(TypeError), order.creation():
         raise TypeError("not this argument")
     with pytest.raises(RayActorError, match="not this argument"):
         await waiting
 
 
 async def test_the_release_does_not_wait_for_ever_for_a_call_that_was_cancelled_on_its_way() -> None:
-    life, sent = Life(late_s=0.01), list[str]()
-    await create(life, sent)
-    await call(life, sent, 0, ordered=False)
-    assert await life.over(calls=2) is False
+    order, sent = ActorOrder(late_s=0.01), list[str]()
+    await create(order, sent)
+    await call(order, sent, 0, ordered=False)
+    assert await order.all_sent(calls=2) is False
 
 
 async def test_the_release_waits_as_long_as_it_takes_for_a_call_that_waits_for_its_arguments() -> None:
-    life, sent, arguments = Life(late_s=0.01), list[str](), asyncio.Event()
-    await create(life, sent)
+    order, sent, arguments = ActorOrder(late_s=0.01), list[str](), asyncio.Event()
+    await create(order, sent)
 
     async def slow() -> None:
-        async with life.call(None):
+        async with order.call(None):
             await arguments.wait()
             sent.append("slow")
 
     calling = asyncio.create_task(slow())
-    releasing = asyncio.create_task(release(life, sent, calls=1))
+    releasing = asyncio.create_task(release(order, sent, calls=1))
     await asyncio.wait([releasing], timeout=0.1)
     arguments.set()
     await asyncio.gather(calling, releasing)

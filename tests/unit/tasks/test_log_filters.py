@@ -27,8 +27,8 @@ def test_only_the_message_of_no_use_is_dropped(name: str) -> None:
 def test_a_bridge_that_silences_ray_client_silences_nobody_else() -> None:
     program = """
 import logging
-from ray_multicluster_scheduler.tasks.wire.log_filters import silence_the_client
-silence_the_client()
+from ray_multicluster_scheduler.tasks.wire.log_filters import silence_ray_client
+silence_ray_client()
 logging.getLogger("ray.util.client.worker").critical("the session breaks")
 logging.getLogger("ray.util.client.logsclient").critical("said by the helper")
 logging.getLogger("of.the.user").warning("heard")

@@ -9,13 +9,13 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.tasks.observer import Scout
+from ray_multicluster_scheduler.tasks.observer import ClusterObserver
 
 
 @pytest.fixture
-def scout() -> Scout:
+def observer() -> ClusterObserver:
     nobody = a_cluster("a", dashboard="http://127.0.0.1:9")
-    return Scout(
+    return ClusterObserver(
         Config(path=Path("clusters.yaml"), clusters=(nobody,), settings=Settings()), {}, SystemClock()
     )
 
@@ -26,21 +26,23 @@ async def _breaks(_watch: ClusterWatch) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_look_that_fails_is_told_and_the_next_question_begins_anew(
-    scout: Scout, monkeypatch: pytest.MonkeyPatch
+    observer: ClusterObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(ClusterWatch, "step", _breaks)
         with pytest.raises(SchedulerError, match="an answer that nobody expected"):
-            scout.snapshots()
-    assert set(scout.snapshots()) == {"a"}
-    scout.close()
+            observer.snapshots()
+    assert set(observer.snapshots()) == {"a"}
+    observer.close()
 
 
 @pytest.mark.timeout(60)
-def test_one_that_has_ended_by_itself_can_be_closed(scout: Scout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_has_ended_by_itself_can_be_closed(
+    observer: ClusterObserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(ClusterWatch, "step", _breaks)
         with pytest.raises(SchedulerError):
-            scout.snapshots()
-    scout.close()
-    scout.close()
+            observer.snapshots()
+    observer.close()
+    observer.close()

@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.errors import ClusterUnreachable, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.tasks import cluster_selector as module
-from ray_multicluster_scheduler.tasks.bridges import Spans
-from ray_multicluster_scheduler.tasks.cluster_selector import Chooser
+from ray_multicluster_scheduler.tasks.bridges import Bridges
+from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector
 from ray_multicluster_scheduler.tasks.home import Home
 from ray_multicluster_scheduler.tasks.placement import Decision, Versions
 
@@ -33,7 +33,7 @@ class Opened:
         self.closed = True
 
 
-class SlowSpans(Spans):
+class SlowBridges(Bridges):
     """Opens no bridge to a cluster before it is told to."""
 
     def __init__(self) -> None:
@@ -67,39 +67,39 @@ def in_thread(action: Any) -> tuple[threading.Thread, list[Any]]:
 
 
 def test_the_bridge_to_one_cluster_does_not_wait_for_that_to_another() -> None:
-    spans = SlowSpans()
-    slow, _ = in_thread(lambda: spans.open("b"))
-    assert spans.asked["b"].wait(PATIENCE_S)
-    spans.may_open["c"].set()
-    fast, opened = in_thread(lambda: spans.open("c"))
+    bridges = SlowBridges()
+    slow, _ = in_thread(lambda: bridges.open("b"))
+    assert bridges.asked["b"].wait(PATIENCE_S)
+    bridges.may_open["c"].set()
+    fast, opened = in_thread(lambda: bridges.open("c"))
     fast.join(PATIENCE_S)
-    assert opened == spans.opened
-    spans.may_open["b"].set()
+    assert opened == bridges.opened
+    bridges.may_open["b"].set()
     slow.join(PATIENCE_S)
 
 
 def test_two_threads_open_one_bridge() -> None:
-    spans = SlowSpans()
-    both = [in_thread(lambda: spans.open("b")) for _ in range(2)]
-    spans.may_open["b"].set()
+    bridges = SlowBridges()
+    both = [in_thread(lambda: bridges.open("b")) for _ in range(2)]
+    bridges.may_open["b"].set()
     for thread, _ in both:
         thread.join(PATIENCE_S)
-    assert [outcome for _, outcome in both] == [spans.opened, spans.opened]
-    assert len(spans.opened) == 1
+    assert [outcome for _, outcome in both] == [bridges.opened, bridges.opened]
+    assert len(bridges.opened) == 1
 
 
 def test_a_bridge_that_opens_after_the_scheduler_was_stopped_is_closed() -> None:
-    spans = SlowSpans()
-    thread, outcome = in_thread(lambda: spans.open("b"))
-    assert spans.asked["b"].wait(PATIENCE_S)
-    spans.close()
-    spans.may_open["b"].set()
+    bridges = SlowBridges()
+    thread, outcome = in_thread(lambda: bridges.open("b"))
+    assert bridges.asked["b"].wait(PATIENCE_S)
+    bridges.close()
+    bridges.may_open["b"].set()
     thread.join(PATIENCE_S)
     assert isinstance(outcome[0], SchedulerError)
-    assert [span.closed for span in spans.opened] == [True]
+    assert [bridge.closed for bridge in bridges.opened] == [True]
 
 
-class Room:
+class Capacity:
     """A home with room for whatever claims no GPU."""
 
     def fits(self, claim: Any) -> bool:
@@ -109,8 +109,8 @@ class Room:
         return a_snapshot("a")
 
 
-class Joined(Chooser):
-    """A chooser with a home, whose bridge to the other cluster takes its time, or fails."""
+class Joined(ClusterSelector):
+    """A selector with a home, whose bridge to the other cluster takes its time, or fails."""
 
     def __init__(self) -> None:
         clusters = a_cluster("a"), a_cluster("b")
@@ -120,19 +120,19 @@ class Joined(Chooser):
             environ={},
             clock=SystemClock(),
             drains=dict,
-            when_joined=lambda: None,
+            on_joined=lambda: None,
         )
-        self._at_home = Decision(cluster="a", sentence="home has room")
+        self._home_decision = Decision(cluster="a", sentence="home has room")
         self.asked, self.may_open = threading.Event(), threading.Event()
         self.problem: ClusterUnreachable | None = None
 
-    def _joined(self, work: Any) -> Any:
-        return Home(name="a", ours=False, over_client=False), Room()
+    def _ensure_joined(self, work: Any) -> Any:
+        return Home(name="a", connected_by_us=False, over_client=False), Capacity()
 
-    def _look(self, but: str | None = None) -> Any:
+    def _observe(self, excluding: str | None = None) -> Any:
         return {"a": a_snapshot("a"), "b": a_snapshot("b", {"CPU": 4.0, "GPU": 1.0})}, {}
 
-    def _span_to(self, cluster: str, home: Home) -> Any:
+    def _open_bridge(self, cluster: str, home: Home) -> Any:
         self.asked.set()
         assert self.may_open.wait(PATIENCE_S)
         if self.problem is not None:
@@ -141,43 +141,43 @@ class Joined(Chooser):
 
 
 @pytest.fixture
-def chooser(monkeypatch: pytest.MonkeyPatch) -> Joined:
+def selector(monkeypatch: pytest.MonkeyPatch) -> Joined:
     monkeypatch.setattr(module, "_versions", lambda: Versions(ray="2.60.0", python="3.12.3"))
     return Joined()
 
 
-def place(chooser: Joined, claim: dict[str, float]) -> str:
-    with chooser.chosen("w", claim, tags=(), preferred=None) as choice:
-        return choice.decision.cluster
+def place(selector: Joined, claim: dict[str, float]) -> str:
+    with selector.select("w", claim, tags=(), preferred=None) as selection:
+        return selection.decision.cluster
 
 
-def test_work_for_which_home_has_room_waits_for_no_bridge(chooser: Joined) -> None:
-    opening, far = in_thread(lambda: place(chooser, {"GPU": 1.0}))
-    assert chooser.asked.wait(PATIENCE_S)
-    near, at = in_thread(lambda: place(chooser, CPU))
+def test_work_for_which_home_has_room_waits_for_no_bridge(selector: Joined) -> None:
+    opening, far = in_thread(lambda: place(selector, {"GPU": 1.0}))
+    assert selector.asked.wait(PATIENCE_S)
+    near, at = in_thread(lambda: place(selector, CPU))
     near.join(PATIENCE_S)
     assert at == ["a"]
-    chooser.may_open.set()
+    selector.may_open.set()
     opening.join(PATIENCE_S)
     assert far == ["b"]
 
 
 def test_a_claim_counts_while_its_bridge_opens_and_is_given_back_if_it_cannot_be_opened(
-    chooser: Joined,
+    selector: Joined,
 ) -> None:
-    chooser.problem = ClusterUnreachable("b", "nobody there")
-    opening, outcome = in_thread(lambda: place(chooser, {"GPU": 1.0}))
-    assert chooser.asked.wait(PATIENCE_S)
-    assert chooser._ledger.unseen("b") == {"GPU": 1.0}
-    chooser.age()
-    assert chooser._ledger.unseen("b") == {"GPU": 1.0}
-    chooser.may_open.set()
+    selector.problem = ClusterUnreachable("b", "nobody there")
+    opening, outcome = in_thread(lambda: place(selector, {"GPU": 1.0}))
+    assert selector.asked.wait(PATIENCE_S)
+    assert selector._unobserved.total("b") == {"GPU": 1.0}
+    selector.drop_old_refs()
+    assert selector._unobserved.total("b") == {"GPU": 1.0}
+    selector.may_open.set()
     opening.join(PATIENCE_S)
     assert isinstance(outcome[0], SchedulerError)
-    assert not any(chooser._ledger.unseen("b").values())
+    assert not any(selector._unobserved.total("b").values())
 
 
-def test_a_claim_is_given_back_when_what_it_was_for_fails(chooser: Joined) -> None:
-    with pytest.raises(TypeError), chooser.chosen("w", CPU, tags=(), preferred=None):
+def test_a_claim_is_given_back_when_what_it_was_for_fails(selector: Joined) -> None:
+    with pytest.raises(TypeError), selector.select("w", CPU, tags=(), preferred=None):
         raise TypeError("missing 1 required positional argument")
-    assert not any(chooser._ledger.unseen("a").values())
+    assert not any(selector._unobserved.total("a").values())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.tasks.wire.parcel import in_band, pack, size_of, unpack
+from ray_multicluster_scheduler.tasks.wire.parcel import buffers_as_bytes, pack, size_of, unpack
 
 
 class Ref:
@@ -38,23 +38,23 @@ def test_refs_are_replaced_in_place_however_deep_they_are(names: list[int]) -> N
         return len(found) - 1
 
     refs = [Ref(str(name)) for name in names]
-    parcel = pack({"deep": [[ref] for ref in refs]}, {Ref: number})
+    payload = pack({"deep": [[ref] for ref in refs]}, {Ref: number})
     there = [f"far {ref.name}" for ref in found]
-    assert unpack(parcel, there) == {"deep": [[f"far {name}"] for name in names]}
+    assert unpack(payload, there) == {"deep": [[f"far {name}"] for name in names]}
 
 
 def test_a_large_array_is_not_copied_into_the_stream() -> None:
     array = np.ones(1_000_000, dtype=np.uint8)
-    stream, buffers = parcel = pack([array, "text"], {})
+    stream, buffers = payload = pack([array, "text"], {})
     assert len(stream) < 1000
     assert len(buffers) == 1
-    assert size_of(parcel) > array.nbytes
-    assert (unpack(in_band(parcel))[0] == array).all()
+    assert size_of(payload) > array.nbytes
+    assert (unpack(buffers_as_bytes(payload))[0] == array).all()
 
 
 def test_a_parcel_can_be_pickled_on_once_it_is_in_band() -> None:
-    parcel = in_band(pack({"a": np.arange(10)}, {}))
-    assert list(unpack(pickle.loads(pickle.dumps(parcel)))["a"]) == list(range(10))
+    payload = buffers_as_bytes(pack({"a": np.arange(10)}, {}))
+    assert list(unpack(pickle.loads(pickle.dumps(payload)))["a"]) == list(range(10))
 
 
 def test_what_is_refused_while_packing_is_said_to_the_caller() -> None:

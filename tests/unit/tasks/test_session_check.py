@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from ray_multicluster_scheduler.tasks.wire import session_check
-from ray_multicluster_scheduler.tasks.wire.connect_retry import WRONG_TRIES, insist
-from ray_multicluster_scheduler.tasks.wire.session_check import WrongCluster, is_loopback, one_at_a_time
+from ray_multicluster_scheduler.tasks.wire.connect_retry import WRONG_TRIES, connect_with_retries
+from ray_multicluster_scheduler.tasks.wire.session_check import WrongCluster, is_loopback, session_gate
 
 PATIENCE_S = 30.0
 
@@ -19,7 +19,7 @@ def test_heads_may_share_the_machine_of_a_loopback_address(address: str) -> None
 @pytest.mark.parametrize("address", ["10.0.0.7:10001", "head.example:10001", "[2001:db8::1]:10001"])
 def test_other_addresses_wait_for_nobody(address: str) -> None:
     assert not is_loopback(address)
-    with one_at_a_time("127.0.0.1:1"), one_at_a_time(address):
+    with session_gate("127.0.0.1:1"), session_gate(address):
         pass
 
 
@@ -28,13 +28,13 @@ def test_a_session_on_loopback_waits_until_the_one_before_it_has_started() -> No
     inside, may_leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with one_at_a_time("127.0.0.1:1"):
+        with session_gate("127.0.0.1:1"):
             inside.set()
             may_leave.wait(PATIENCE_S)
             order.append("first")
 
     def second() -> None:
-        with one_at_a_time("localhost:2"):
+        with session_gate("localhost:2"):
             order.append("second")
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
@@ -51,7 +51,7 @@ def test_a_session_on_loopback_waits_until_the_one_before_it_has_started() -> No
 
 def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_check, "GATE_TIMEOUT_S", 0.1)
-    with one_at_a_time("127.0.0.1:1"), one_at_a_time("127.0.0.1:2"):
+    with session_gate("127.0.0.1:1"), session_gate("127.0.0.1:2"):
         pass
 
 
@@ -63,7 +63,7 @@ def test_a_session_on_a_wrong_cluster_is_tried_again() -> None:
             raise problem
         return "session"
 
-    assert insist(connect, pause_s=0) == "session"
+    assert connect_with_retries(connect, pause_s=0) == "session"
 
 
 def test_a_session_that_is_always_wrong_is_told_soon() -> None:
@@ -75,5 +75,5 @@ def test_a_session_that_is_always_wrong_is_told_soon() -> None:
         raise WrongCluster("head_address and dashboard name two clusters")
 
     with pytest.raises(ConnectionError, match="two clusters"):
-        insist(connect, pause_s=0)
+        connect_with_retries(connect, pause_s=0)
     assert tries == WRONG_TRIES

@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.errors import ClusterUnreachable
 from ray_multicluster_scheduler.ray_api.state import Holder
 from ray_multicluster_scheduler.tasks.placement import Decision
 from ray_multicluster_scheduler.tasks.registry import ActorRecord, TaskRecord
-from ray_multicluster_scheduler.tasks.wait_warnings import EVERY_S, QUIET_S, Waiting
+from ray_multicluster_scheduler.tasks.wait_warnings import EVERY_S, QUIET_S, WaitWarnings
 
 
 class Clock:
@@ -25,14 +25,14 @@ class Clock:
 
 
 class Cluster:
-    """What the inquiries find out: which work still waits, and who holds the room."""
+    """What the operations find out: which work still waits, and who holds the room."""
 
     def __init__(self) -> None:
         self.waiting: set[str] = set()
         self.held_by: tuple[Holder, ...] = ()
         self.answers = True
 
-    def waits(self, record: TaskRecord | ActorRecord, _ref: Any) -> bool:
+    def is_waiting(self, record: TaskRecord | ActorRecord, _ref: Any) -> bool:
         if not self.answers:
             raise ClusterUnreachable("a", "nobody there")
         return (record.actor_id if isinstance(record, ActorRecord) else record.task_id) in self.waiting
@@ -45,7 +45,7 @@ class World:
     def __init__(self) -> None:
         self.clock = Clock()
         self.cluster = Cluster()
-        self.waiting = Waiting(self.cluster, self.clock)  # type: ignore[arg-type]
+        self.waiting = WaitWarnings(self.cluster, self.clock)  # type: ignore[arg-type]
 
     def add(self, *task_ids: str, waits: bool = True) -> None:
         for task_id in task_ids:
@@ -55,7 +55,7 @@ class World:
 
     def look_after(self, seconds: float) -> None:
         self.clock.time += seconds
-        self.waiting.look()
+        self.waiting.check()
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ class TokenInTheClear(ValueError):
     """The token must not be sent the way that Ray Client would send it."""
 
 
-def metadata(token: Secret, *, cluster: str, address: str, over_https: bool) -> list[tuple[str, str]] | None:
+def auth_metadata(
+    token: Secret, *, cluster: str, address: str, over_https: bool
+) -> list[tuple[str, str]] | None:
     """Return what carries the token in the calls of Ray Client.
 
     Whoever protects the dashboard by https does not expect the same token to be sent where anybody on the way

@@ -21,7 +21,7 @@ NOT_CONNECTED = (ConnectionError, RuntimeError)
 BAD_ENVIRONMENT = "Failed to create runtime_env"
 
 
-def insist(
+def connect_with_retries(
     connect: Callable[[], T], *, timeout_s: float = CONNECT_TIMEOUT_S, pause_s: float = CONNECT_PAUSE_S
 ) -> T:
     """Connect, as often as it takes; after `timeout_s` the last problem is raised.

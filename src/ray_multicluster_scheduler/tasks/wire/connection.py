@@ -13,11 +13,11 @@ import ray
 from ray.util import client as ray_client
 from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
-from ray_multicluster_scheduler.tasks.wire.auth import Secret, metadata
-from ray_multicluster_scheduler.tasks.wire.connect_retry import NOT_CONNECTED, insist
-from ray_multicluster_scheduler.tasks.wire.hub import THREADS, Answer, Hub
-from ray_multicluster_scheduler.tasks.wire.log_filters import silence_the_client
-from ray_multicluster_scheduler.tasks.wire.session_check import check_session, one_at_a_time
+from ray_multicluster_scheduler.tasks.wire.auth import Secret, auth_metadata
+from ray_multicluster_scheduler.tasks.wire.connect_retry import NOT_CONNECTED, connect_with_retries
+from ray_multicluster_scheduler.tasks.wire.hub import THREADS, Hub, Response
+from ray_multicluster_scheduler.tasks.wire.log_filters import silence_ray_client
+from ray_multicluster_scheduler.tasks.wire.session_check import check_session, session_gate
 
 T = TypeVar("T")
 
@@ -25,13 +25,13 @@ T = TypeVar("T")
 HEARTBEAT_S = 10.0
 #: Ray Client mends a broken connection for 30 s. After that, and a heartbeat, there is no hope left.
 SILENCE_S = 60.0
-#: Two listeners: while the answer of one is on its way, the other one waits at the hub.
+#: Two listeners: while the response of one is on its way, the other one waits at the hub.
 LISTENERS = 2
 #: Large values that move at once.
-MOVERS = 3
+TRANSFER_THREADS = 3
 
 
-class Target(NamedTuple):
+class ConnectionSpec(NamedTuple):
     """The cluster at the other end."""
 
     #: A hub outlives a bridge that was killed for a while, so the next one must not have the same name.
@@ -48,7 +48,7 @@ class Target(NamedTuple):
     over_https: bool
 
 
-class LinkLost(Exception):
+class ConnectionLost(Exception):
     """The other cluster is gone; `sent` tells whether the call may have been executed there."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
@@ -56,16 +56,16 @@ class LinkLost(Exception):
         self.sent = sent
 
 
-class Link:
+class HubConnection:
     """A connection to a cluster, for an event loop.
 
     Calls to the hub do not block: Ray Client's own thread takes them on from step to step. What does block
     (connecting, large values) has threads here.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ConnectionSpec) -> None:
         self._target = target
-        self._pool = ThreadPoolExecutor(MOVERS, "link", initializer=self._enter)
+        self._pool = ThreadPoolExecutor(TRANSFER_THREADS, "connection", initializer=self._set_client_context)
         self._session: Any = None
         self._context: Any = None
         self._hub: Any = None
@@ -77,24 +77,26 @@ class Link:
         with ThreadPoolExecutor(1) as connecting:
             return await loop.run_in_executor(connecting, self._connect, token)
 
-    def send(self, batch: Sequence[Any]) -> asyncio.Future[list[Answer]]:
-        """Send calls, and return the reply that will come: the answers that are there soon."""
+    def send(self, batch: Sequence[Any]) -> asyncio.Future[list[Response]]:
+        """Send calls, and return the reply that will come: the responses that are there soon."""
         number, self._batches = self._batches, self._batches + 1
-        return self._ask(lambda: self._hub.submit.remote(number, batch))
+        return self._request(lambda: self._hub.submit.remote(number, batch))
 
-    async def listen(self) -> list[Answer]:
-        """Return the next answers; raises what ended the connection."""
-        return await asyncio.wait_for(self._ask(lambda: self._hub.take.remote(HEARTBEAT_S)), SILENCE_S)
+    async def listen(self) -> list[Response]:
+        """Return the next responses; raises what ended the connection."""
+        return await asyncio.wait_for(
+            self._request(lambda: self._hub.next_responses.remote(HEARTBEAT_S)), SILENCE_S
+        )
 
     async def put(self, value: Any) -> Any:
         """Put a value on the remote cluster and return its ref. If this fails, the call was never sent."""
-        with _loss(sent=False):
+        with _raising_connection_lost(sent=False):
             return await self._in_thread(lambda: ray.put(value))
 
-    async def fetch(self, far_ref: Any) -> Any:
+    async def fetch(self, remote_ref: Any) -> Any:
         """Bring a value over, which must be there."""
-        with _loss(sent=True):
-            return await self._in_thread(lambda: ray.get(far_ref))
+        with _raising_connection_lost(sent=True):
+            return await self._in_thread(lambda: ray.get(remote_ref))
 
     async def close(self) -> None:
         """Disconnect: the cluster ends the hub and all it started."""
@@ -105,17 +107,17 @@ class Link:
     def _connect(self, token: Secret) -> dict[str, Any]:
         target = self._target
         warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
-        silence_the_client()
-        carried = metadata(token, cluster=target.name, address=target.address, over_https=target.over_https)
+        silence_ray_client()
+        auth = auth_metadata(token, cluster=target.name, address=target.address, over_https=target.over_https)
 
         def connect() -> Any:
-            with one_at_a_time(target.address):
+            with session_gate(target.address):
                 session = ray.init(
                     f"ray://{target.address}",
                     allow_multiple=True,
                     namespace=target.namespace,
                     runtime_env=dict(target.runtime_env),
-                    _metadata=carried,
+                    _metadata=auth,
                 )
             with ExitStack() as undo:
                 undo.callback(session.disconnect)
@@ -125,73 +127,75 @@ class Link:
             return session
 
         try:
-            self._session = insist(connect)
+            self._session = connect_with_retries(connect)
         except NOT_CONNECTED as problem:
             raise ConnectionError(f"no Ray Client session on cluster {target.name!r}: {problem}") from problem
         with self._session:
             self._context = ray_client.ray.get_context()
             name = f"raymc hub {self._target.bridge_id} for {self._target.purpose}"
             self._hub = ray.remote(Hub).options(num_cpus=0, max_concurrency=THREADS, name=name).remote()
-            asked = self._hub.about.remote()
-            asked._on_completed(lambda _: self._enter())  # Ray Client's thread, which receives answers
-            about: dict[str, Any] = asked.future().result()
-            return about
+            asked = self._hub.process_info.remote()
+            asked._on_completed(
+                lambda _: self._set_client_context()
+            )  # Ray Client's thread, which receives responses
+            process_info: dict[str, Any] = asked.future().result()
+            return process_info
 
-    def _enter(self) -> None:
+    def _set_client_context(self) -> None:
         """Give a thread the client's view of Ray; all other threads keep that of home."""
         ray_client.ray.set_context(self._context)
 
-    def _ask(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Make a call, and have Ray Client's thread ask for its answer as soon as there is a ref of it.
+    def _request(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Make a call, and have Ray Client's thread ask for its response as soon as there is a ref of it.
 
         Not with `ray.get`: for that one, a thread of Ray's helper process waits on the cluster. If the
         session ends meanwhile, the thread waits for ever, with all of a CPU, and the process never ends (seen
         on Ray 2.60). And not with `ref.future()`, which blocks until the ref is there.
         """
         loop = asyncio.get_running_loop()
-        answer = loop.create_future()
+        response = loop.create_future()
         with self._session:
             ref = call()
 
-        def when_taken(known: Future[bytes]) -> None:
+        def on_ref_known(known: Future[bytes]) -> None:
             problem = known.exception()
             if problem is not None:
-                when_done(problem)
+                on_done(problem)
                 return
             try:
-                ref._on_completed(when_done)
+                ref._on_completed(on_done)
             except (
                 ConnectionError,
                 RuntimeError,
             ) as closed:  # the session ends
-                when_done(closed)
+                on_done(closed)
 
-        def when_done(outcome: Any) -> None:
+        def on_done(outcome: Any) -> None:
             nonlocal ref
             ref = None  # until now it was held: Ray need not keep a result to which nobody refers
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_settle, answer, outcome)
+                loop.call_soon_threadsafe(_resolve, response, outcome)
 
-        ref._id_future.add_done_callback(when_taken)
-        return answer
+        ref._id_future.add_done_callback(on_ref_known)
+        return response
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
 
-def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
-    if answer.done():  # nobody waits for it any more
+def _resolve(response: asyncio.Future[Any], outcome: Any) -> None:
+    if response.done():  # nobody waits for it any more
         return
     if isinstance(outcome, BaseException):
-        answer.set_exception(outcome)
+        response.set_exception(outcome)
     else:
-        answer.set_result(outcome)
+        response.set_result(outcome)
 
 
 @contextmanager
-def _loss(*, sent: bool) -> Iterator[None]:
+def _raising_connection_lost(*, sent: bool) -> Iterator[None]:
     """Tell the loss of the connection by our own name for it."""
     try:
         yield
     except (ConnectionError, grpc.RpcError) as problem:
-        raise LinkLost(str(problem), sent=sent) from problem
+        raise ConnectionLost(str(problem), sent=sent) from problem

@@ -18,7 +18,7 @@ class ActorOutcomeUnknown(OutcomeUnknown, RayActorError):  # type: ignore[misc]
         RayActorError.__init__(self, error_msg=f"cluster {cluster!r}: {message}")
 
 
-def actor_lost(cluster: str, reason: str, *, sent: bool) -> Exception:
+def actor_lost_error(cluster: str, reason: str, *, sent: bool) -> Exception:
     """Return the error for a call to an actor whose cluster is lost; `sent`: it may have been executed."""
     if sent:
         return ActorOutcomeUnknown(cluster, f"lost during the call, which may have been executed ({reason})")
@@ -29,7 +29,7 @@ def actor_lost(cluster: str, reason: str, *, sent: bool) -> Exception:
     return error
 
 
-def task_lost(cluster: str, reason: str, *, sent: bool) -> Exception:
+def task_lost_error(cluster: str, reason: str, *, sent: bool) -> Exception:
     """Return the error for a task whose cluster is lost and that must not run elsewhere."""
     if sent:
         return OutcomeUnknown(
@@ -43,7 +43,7 @@ def task_lost(cluster: str, reason: str, *, sent: bool) -> Exception:
     )
 
 
-def portable(error: BaseException) -> bytes:
+def serialize_error(error: BaseException) -> bytes:
     """Pickle what a call raised: the exception of the user's code, and the remote traceback as text."""
     cause = getattr(error, "cause", error) if isinstance(error, RayTaskError) else error
     try:
@@ -53,7 +53,7 @@ def portable(error: BaseException) -> bytes:
     return content
 
 
-def revive(content: bytes) -> BaseException:
+def deserialize_error(content: bytes) -> BaseException:
     """Return the exception to raise at home: what native Ray raises for the same failure."""
     cause, text, from_user_code = pickle.loads(content)  # noqa: S301  (the hub sent it)
     error: BaseException = cause

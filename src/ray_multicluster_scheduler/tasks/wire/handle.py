@@ -17,7 +17,7 @@ GENERATOR = "generator"
 NOT_CONNECTED = "Ray Client is not connected"
 
 
-class Far:
+class HandleState:
     """What a handle knows: its actor, the bridge to it, and how many calls were made."""
 
     def __init__(
@@ -38,54 +38,58 @@ class Far:
         self.numbers = itertools.count()
         self._caller = uuid.uuid4().hex[:12]
         #: Told when a copy is made: from then on nobody knows when the last one is gone.
-        self.when_shared: Callable[[], object] | None = None
+        self.on_shared: Callable[[], object] | None = None
 
-    def turn(self) -> tuple[str, int] | None:
+    def next_position(self) -> tuple[str, int] | None:
         """Return who calls and the number of the call; None where the order does not matter."""
         number = next(self.numbers)
         return (self._caller, number) if self.about["ordered"] else None
 
 
-class FarActor:
+class CrossClusterActor:
     """An actor on another cluster. `handle.method.remote(...)` returns an ObjectRef of the home cluster.
 
     It can be passed to tasks and actors of the home cluster, and to those of the actor's own cluster. It has
     one attribute of its own, so that it hides no method of the actor.
     """
 
-    def __init__(self, far: Far) -> None:
-        self._raymc = far
+    def __init__(self, state: HandleState) -> None:
+        self._raymc = state
 
-    def __getattr__(self, name: str) -> FarMethod:
+    def __getattr__(self, name: str) -> CrossClusterMethod:
         if name == "_raymc":  # asked for before there is one, by copy and pickle
             raise AttributeError(name)
-        far = self._raymc
-        if name not in far.methods:
-            raise AttributeError(f"{far.about['class']!r} has no method {name!r}")
-        return FarMethod(self, name, {"num_returns": far.methods[name]} if far.methods[name] != 1 else {})
+        state = self._raymc
+        if name not in state.methods:
+            raise AttributeError(f"{state.about['class']!r} has no method {name!r}")
+        return CrossClusterMethod(
+            self, name, {"num_returns": state.methods[name]} if state.methods[name] != 1 else {}
+        )
 
     def __repr__(self) -> str:
-        far = self._raymc
-        return f"FarActor({far.about['class']}, {far.key}, on cluster {far.about['cluster']!r})"
+        state = self._raymc
+        return (
+            f"CrossClusterActor({state.about['class']}, {state.key}, on cluster {state.about['cluster']!r})"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        far = self._raymc
-        if far.when_shared is not None:
-            far.when_shared()
-        return copied, (far.bridge, far.bridge_id, far.key, far.methods, far.about)
+        state = self._raymc
+        if state.on_shared is not None:
+            state.on_shared()
+        return restored, (state.bridge, state.bridge_id, state.key, state.methods, state.about)
 
 
-def copied(*details: Any) -> FarActor:
+def restored(*details: Any) -> CrossClusterActor:
     """Return a handle of the same actor; its calls have an order of their own."""
-    return FarActor(Far(*details))
+    return CrossClusterActor(HandleState(*details))
 
 
-class FarMethod:
-    """One method of a `FarActor`."""
+class CrossClusterMethod:
+    """One method of a `CrossClusterActor`."""
 
     __slots__ = ("_actor", "_name", "_options")
 
-    def __init__(self, actor: FarActor, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, actor: CrossClusterActor, name: str, options: Mapping[str, Any]) -> None:
         self._actor = actor
         self._name = name
         self._options = options
@@ -94,29 +98,29 @@ class FarMethod:
         """Refuse a call without `.remote`, as Ray does."""
         raise TypeError(f"actor methods cannot be called directly; write `.{self._name}.remote(...)`")
 
-    def options(self, *, num_returns: int | None = None, name: str | None = None) -> FarMethod:
+    def options(self, *, num_returns: int | None = None, name: str | None = None) -> CrossClusterMethod:
         """Return the method with other options; the name is shown by the other cluster's dashboard."""
         given = {"num_returns": num_returns, "name": name}
         changes = {option: value for option, value in given.items() if value is not None}
-        return FarMethod(self._actor, self._name, {**self._options, **changes})
+        return CrossClusterMethod(self._actor, self._name, {**self._options, **changes})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method and return the ObjectRef of its result at home; a list of them for several."""
-        far, options = self._actor._raymc, self._options
+        state, options = self._actor._raymc, self._options
         returns = options.get("num_returns", 1)
         if not isinstance(returns, int):
             raise TypeError(
                 f"{self._name!r} yields its results, and generators do not cross clusters: return a list, "
                 "or keep the actor at home with preferred_cluster"
             )
-        call = far.bridge.call
+        call = state.bridge.call
         if returns != 1:
             call = call.options(num_returns=returns)
         try:
-            return call.remote(far.key, self._name, far.turn(), options, args, kwargs)
+            return call.remote(state.key, self._name, state.next_position(), options, args, kwargs)
         except BaseException as problem:
             if is_home_lost(problem):
-                raise HomeLost(far.about["home"], "Ray is not connected any more") from problem
+                raise HomeLost(state.about["home"], "Ray is not connected any more") from problem
             raise
 
 

@@ -2,7 +2,7 @@
 
 It owns what it starts, so everything ends with it; and it ends with the Ray Client session of the bridge.
 Calls come in batches. What is done soon goes back with the reply to `submit`: one round trip. The rest goes
-out in batches through `take`, where the bridge always waits: a slow call delays no fast one.
+out in batches through `next_responses`, where the bridge always waits: a slow call delays no fast one.
 
 It is an actor with threads and not an async one: Ray wakes those up with less work, and one `ray.wait` for a
 batch is cheaper than an `await` for each of its calls.
@@ -24,77 +24,84 @@ from ray import cloudpickle
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError
 
-from ray_multicluster_scheduler.tasks.wire.errors import portable
-from ray_multicluster_scheduler.tasks.wire.parcel import INLINE_BYTES, Parcel, in_band, pack, size_of, unpack
+from ray_multicluster_scheduler.tasks.wire.errors import serialize_error
+from ray_multicluster_scheduler.tasks.wire.parcel import (
+    INLINE_BYTES,
+    Payload,
+    buffers_as_bytes,
+    pack,
+    size_of,
+    unpack,
+)
 
-#: Enough for the listeners and for all batches whose replies wait for answers.
+#: Enough for the listeners and for all batches whose replies wait for responses.
 THREADS = 32
-#: One answer carries at most this much, so that it does not keep later ones waiting.
-TAKE_BYTES = 8 * 2**20
-BATCH_ANSWERS = 200
-#: How long `submit` waits for a first answer before it replies; PAUSE_S if the last batch had none in time.
+#: One response carries at most this much, so that it does not keep later ones waiting.
+RESPONSE_BYTES = 8 * 2**20
+BATCH_RESPONSES = 200
+#: How long `submit` waits for a first response before it replies; PAUSE_S if the last batch had none in time.
 SOON_S = 0.02
 #: Answers that come this close to each other go out together, if that holds up none of them for long.
 PAUSE_S = 0.002
 LINGER_S = 0.1
 
 #: The number of a call, whether it went well, and its values or its error.
-Answer = tuple[int, bool, Any]
+Response = tuple[int, bool, Any]
 
 
 class Hub:
-    """Starts tasks and actors for one bridge. All answers carry the number of their call.
+    """Starts tasks and actors for one bridge. All responses carry the number of their call.
 
-    A value in an answer is a parcel with the refs that it mentions, or, when it is large, its own ref.
+    A value in an response is a payload with the refs that it mentions, or, when it is large, its own ref.
     """
 
     def __init__(self) -> None:
-        self._turn = threading.Condition()
+        self._batch_order = threading.Condition()
         self._next_batch = 0
         self._code: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
         #: Why actors could not be created, for whoever calls them.
-        self._stillborn: dict[str, str] = {}
-        self._hope = True
-        #: What was started and has no answer.
+        self._failed_creations: dict[str, str] = {}
+        self._expect_early = True
+        #: What was started and has no response.
         self._running: dict[int, list[Any]] = {}
         #: Calls that ended too late for the reply. Ray's own threads fill it, and they must never wait for
         #: a lock: a thread that holds one may itself wait for them.
-        self._late: SimpleQueue[int] = SimpleQueue()
+        self._late_results: SimpleQueue[int] = SimpleQueue()
 
-    def about(self) -> dict[str, Any]:
+    def process_info(self) -> dict[str, Any]:
         """Return which process this is, and whether it had to import our package."""
         return {"pid": os.getpid(), "imported": "ray_multicluster_scheduler" in sys.modules}
 
-    def submit(self, batch_number: int, batch: Sequence[Any]) -> list[Answer]:
-        """Start calls, and return answers if there are some soon.
+    def submit(self, batch_number: int, batch: Sequence[Any]) -> list[Response]:
+        """Start calls, and return responses if there are some soon.
 
         Batches are numbered, because threads take them at the same time and calls start in their order.
         """
-        with self._turn:
-            self._turn.wait_for(lambda: self._next_batch == batch_number)
-            at_once = [answer for call in batch if (answer := self._begin(*call)) is not None]
+        with self._batch_order:
+            self._batch_order.wait_for(lambda: self._next_batch == batch_number)
+            at_once = [response for call in batch if (response := self._start(*call)) is not None]
             self._next_batch += 1
-            self._turn.notify_all()
+            self._batch_order.notify_all()
         started = [number for number, *_ in batch if number in self._running]
-        return at_once + self._answers(self._done_soon(started)) if started else at_once
+        return at_once + self._responses(self._finished_early(started)) if started else at_once
 
-    def take(self, patience_s: float) -> list[Answer]:
-        """Return answers as soon as there are some; nothing after `patience_s`: a sign of life."""
+    def next_responses(self, timeout_s: float) -> list[Response]:
+        """Return responses as soon as there are some; nothing after `timeout_s`: a sign of life."""
         done: list[int] = []
         with suppress(Empty):
-            done.append(self._late.get(timeout=patience_s))
+            done.append(self._late_results.get(timeout=timeout_s))
             ends_at = time.monotonic() + LINGER_S
-            while len(done) < min(len(self._running), BATCH_ANSWERS) and time.monotonic() < ends_at:
-                done.append(self._late.get(timeout=PAUSE_S))
-        return self._answers(done)
+            while len(done) < min(len(self._running), BATCH_RESPONSES) and time.monotonic() < ends_at:
+                done.append(self._late_results.get(timeout=PAUSE_S))
+        return self._responses(done)
 
-    def _begin(self, number: int, verb: str, *details: Any) -> Answer | None:
-        """Do what a call asks for, and return its answer unless that has to be waited for."""
+    def _start(self, number: int, verb: str, *details: Any) -> Response | None:
+        """Do what a call asks for, and return its response unless that has to be waited for."""
         try:
             returned = getattr(self, f"_{verb}")(*details)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller
-            return number, False, portable(error)
+            return number, False, serialize_error(error)
         if verb not in {"run", "call"}:
             return number, True, returned
         if returned:
@@ -102,68 +109,68 @@ class Hub:
             return None
         return number, True, []
 
-    def _done_soon(self, started: Sequence[int]) -> list[int]:
+    def _finished_early(self, started: Sequence[int]) -> list[int]:
         """Wait a moment for calls and return those that are done; the others will tell the listeners."""
         calls = {self._running[number][0]: number for number in started}
-        done, rest = ray.wait(list(calls), num_returns=1, timeout=SOON_S if self._hope else PAUSE_S)
-        self._hope = bool(done)
+        done, rest = ray.wait(list(calls), num_returns=1, timeout=SOON_S if self._expect_early else PAUSE_S)
+        self._expect_early = bool(done)
         more, ends_at = done, time.monotonic() + LINGER_S
         while more and rest and time.monotonic() < ends_at:
             more, rest = ray.wait(rest, num_returns=len(rest), timeout=PAUSE_S)
             done = done + more
         for ref in rest:
-            ref.future().add_done_callback(lambda _, number=calls[ref]: self._late.put(number))
+            ref.future().add_done_callback(lambda _, number=calls[ref]: self._late_results.put(number))
         return [calls[ref] for ref in done]
 
-    def _answers(self, done: Iterable[int]) -> list[Answer]:
-        """Return the answers of calls that are done, as many as may travel together."""
-        answers, total = list[Answer](), 0
+    def _responses(self, done: Iterable[int]) -> list[Response]:
+        """Return the responses of calls that are done, as many as may travel together."""
+        responses, total = list[Response](), 0
         for number in done:
-            if total < TAKE_BYTES:
-                answers.append(self._answer(number))
-                total += _weight(answers[-1])
+            if total < RESPONSE_BYTES:
+                responses.append(self._response(number))
+                total += _size_of_response(responses[-1])
             else:
-                self._late.put(number)
-        return answers
+                self._late_results.put(number)
+        return responses
 
-    def _answer(self, number: int) -> Answer:
+    def _response(self, number: int) -> Response:
         try:
             return number, True, [_value(ref) for ref in self._running[number]]
         except BaseException as error:  # noqa: BLE001 - what the user's code raised
-            return number, False, portable(error)
+            return number, False, serialize_error(error)
         finally:
             del self._running[number]
 
-    def _learn(self, digest: str, code: bytes) -> list[Any]:
+    def _register_code(self, digest: str, code: bytes) -> list[Any]:
         """Keep a function or a class, which is sent once and used often."""
         self._code[digest] = code
         return []
 
     def _run(
-        self, digest: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
+        self, digest: str, options: Mapping[str, Any], payload: Payload, replacements: Sequence[Any]
     ) -> list[Any]:
         """Start a task and return the refs of its values."""
-        args, kwargs = self._unpack(parcel, contents)
-        return _refs(self._startable(digest).options(**options).remote(*args, **kwargs))
+        args, kwargs = self._arguments(payload, replacements)
+        return _refs(self._remote_form(digest).options(**options).remote(*args, **kwargs))
 
     def _create(
-        self, key: str, digest: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
+        self, key: str, digest: str, options: Mapping[str, Any], payload: Payload, replacements: Sequence[Any]
     ) -> list[Any]:
         """Start an actor and return its id; whether its constructor works shows in its first call."""
         try:
-            args, kwargs = self._unpack(parcel, contents)
-            actor = self._startable(digest).options(**options).remote(*args, **kwargs)
+            args, kwargs = self._arguments(payload, replacements)
+            actor = self._remote_form(digest).options(**options).remote(*args, **kwargs)
         except BaseException as problem:
-            self._stillborn[key] = repr(problem)
+            self._failed_creations[key] = repr(problem)
             raise
         self._actors[key] = actor
-        return [(in_band(pack(actor._actor_id.hex(), {})), [])]
+        return [(buffers_as_bytes(pack(actor._actor_id.hex(), {})), [])]
 
     def _call(
-        self, key: str, method: str, options: Mapping[str, Any], parcel: Parcel, contents: Sequence[Any]
+        self, key: str, method: str, options: Mapping[str, Any], payload: Payload, replacements: Sequence[Any]
     ) -> list[Any]:
         """Call a method of an actor and return the refs of its values."""
-        args, kwargs = self._unpack(parcel, contents)
+        args, kwargs = self._arguments(payload, replacements)
         bound = getattr(self._actor(key), method)
         return _refs((bound.options(**options) if options else bound).remote(*args, **kwargs))
 
@@ -176,7 +183,7 @@ class Hub:
     def _kill(self, key: str, no_restart: bool) -> list[Any]:  # noqa: FBT001
         """End an actor at once; one that is not here has ended."""
         actor = self._actors.pop(key, None) if no_restart else self._actors.get(key)
-        self._stillborn.pop(key, None)
+        self._failed_creations.pop(key, None)
         if actor is not None:
             ray.kill(actor, no_restart=no_restart)
         return []
@@ -184,10 +191,10 @@ class Hub:
     def _release(self, key: str) -> list[Any]:
         """Forget an actor: Ray ends it when the calls that it has are done."""
         self._actors.pop(key, None)
-        self._stillborn.pop(key, None)
+        self._failed_creations.pop(key, None)
         return []
 
-    def _startable(self, digest: str) -> Any:
+    def _remote_form(self, digest: str) -> Any:
         """Return a function or class ready to start; what cannot be loaded here fails each call of it."""
         if isinstance(self._code[digest], bytes):
             self._code[digest] = ray.remote(cloudpickle.loads(self._code[digest]))
@@ -196,15 +203,19 @@ class Hub:
     def _actor(self, key: str) -> Any:
         if key not in self._actors:
             why = (
-                f"could not be created: {self._stillborn[key]}" if key in self._stillborn else "was given up"
+                f"could not be created: {self._failed_creations[key]}"
+                if key in self._failed_creations
+                else "was given up"
             )
             raise RayActorError(error_msg=f"actor {key} {why}")
         return self._actors[key]
 
-    def _unpack(self, parcel: Parcel, contents: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def _arguments(
+        self, payload: Payload, replacements: Sequence[Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return arguments; refs came as refs, and actors of this cluster as their keys."""
-        here = [self._actor(each) if isinstance(each, str) else each for each in contents]
-        args, kwargs = unpack(parcel, here)
+        here = [self._actor(each) if isinstance(each, str) else each for each in replacements]
+        args, kwargs = unpack(payload, here)
         return args, kwargs
 
 
@@ -217,16 +228,16 @@ def _refs(returned: Any) -> list[Any]:
 
 def _value(ref: Any) -> Any:
     """Return a value that is there; its ref when it is large: then it is sent alone and not copied here."""
-    mentioned: list[Any] = []
+    references: list[Any] = []
 
     def number_ref(inner: Any) -> int:
-        mentioned.append(inner)
-        return len(mentioned) - 1
+        references.append(inner)
+        return len(references) - 1
 
-    parcel = pack(ray.get(ref), {ray.ObjectRef: number_ref, ActorHandle: _refuse_actor})
-    if size_of(parcel) > INLINE_BYTES and not mentioned:
+    payload = pack(ray.get(ref), {ray.ObjectRef: number_ref, ActorHandle: _refuse_actor})
+    if size_of(payload) > INLINE_BYTES and not references:
         return ref
-    return in_band(parcel), mentioned
+    return buffers_as_bytes(payload), references
 
 
 def _refuse_actor(_handle: Any) -> int:
@@ -235,8 +246,8 @@ def _refuse_actor(_handle: Any) -> int:
     )
 
 
-def _weight(answer: tuple[int, bool, Any]) -> int:
-    _, good, content = answer
+def _size_of_response(response: tuple[int, bool, Any]) -> int:
+    _, good, content = response
     if not good:
         return len(content)
     return sum(size_of(part[0]) for part in content if isinstance(part, tuple))

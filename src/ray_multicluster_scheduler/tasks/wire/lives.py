@@ -13,22 +13,22 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 from ray.exceptions import RayActorError
 
-from ray_multicluster_scheduler.tasks.wire.turns import Turns
+from ray_multicluster_scheduler.tasks.wire.turns import CallerOrder
 
 #: A call that is this late was cancelled on its way: the release goes on without it.
 LATE_S = 30.0
 
 
-class Life:
+class ActorOrder:
     """One actor on the other cluster."""
 
     def __init__(self, late_s: float = LATE_S) -> None:
         self._late_s = late_s
         self._created = asyncio.Event()
         self._problem: BaseException | None = None
-        self._turns: defaultdict[str, Turns] = defaultdict(Turns)
+        self._callers: defaultdict[str, CallerOrder] = defaultdict(CallerOrder)
         self._arrived = 0
-        self._left = 0
+        self._sent = 0
         self._changed = asyncio.Event()
 
     @contextmanager
@@ -42,34 +42,34 @@ class Life:
         finally:
             self._created.set()
 
-    async def created(self) -> None:
+    async def wait_until_created(self) -> None:
         """Wait until the actor is on its way."""
         await self._created.wait()
 
     @asynccontextmanager
-    async def call(self, turn: tuple[str, int] | None) -> AsyncIterator[None]:
-        """Wait until a call may be sent; `turn` is who calls and the number of the call, or None."""
+    async def call(self, position: tuple[str, int] | None) -> AsyncIterator[None]:
+        """Wait until a call may be sent; `position` is who calls and the number of the call, or None."""
         self._arrived += 1
         try:
-            await self.created()
+            await self.wait_until_created()
             if self._problem is not None:
                 raise RayActorError(error_msg=f"the actor could not be created: {self._problem!r}")
-            async with self._turns[turn[0]].turn(turn[1]) if turn else nullcontext():
+            async with self._callers[position[0]].in_order(position[1]) if position else nullcontext():
                 yield
         finally:
-            self._left += 1
+            self._sent += 1
             self._changed.set()
 
-    async def over(self, calls: int) -> bool:
+    async def all_sent(self, calls: int) -> bool:
         """Wait until that many calls were sent; False when some of them never came."""
-        await self.created()
-        while self._left < calls:
+        await self.wait_until_created()
+        while self._sent < calls:
             self._changed.clear()
             try:
                 await asyncio.wait_for(
-                    self._changed.wait(), self._late_s if self._left == self._arrived else None
+                    self._changed.wait(), self._late_s if self._sent == self._arrived else None
                 )
             except asyncio.TimeoutError:
-                if self._left == self._arrived:
+                if self._sent == self._arrived:
                     return False
         return True

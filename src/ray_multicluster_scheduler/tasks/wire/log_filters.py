@@ -25,7 +25,7 @@ def drop_noise() -> None:
         logging.getLogger(name).addFilter(is_useful)
 
 
-def silence_the_client() -> None:
+def silence_ray_client() -> None:
     """Have Ray Client log nothing in a process that is not the user's; all other loggers go on.
 
     What it logs there, such as a session that breaks and mends, would reach the user's output as a worker's.

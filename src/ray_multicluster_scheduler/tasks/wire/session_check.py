@@ -21,9 +21,9 @@ from ray.experimental.internal_kv import _internal_kv_get
 from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
 #: The variables that we set in the environment of a session begin with this.
-OURS = "RAY_MULTICLUSTER_"
+VARIABLE_PREFIX = "RAY_MULTICLUSTER_"
 #: Whoever listens here on loopback may start a session. It is below the ports of outgoing connections.
-GATE = 32_600
+GATE_PORT = 32_600
 #: A session whose environment has to be installed takes minutes: the next one does not wait for that.
 GATE_TIMEOUT_S = 20.0
 
@@ -38,7 +38,7 @@ def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[s
     `session_name` is what the cluster's dashboard says; None: it does not say. Two sessions in one helper
     process have the environment of the first one, so our own variables are compared too.
     """
-    with loss_is_no_connection():
+    with loss_as_connection_error():
         reached = (_internal_kv_get(b"session_name", namespace=b"session") or b"").decode()
         given = ray.get_runtime_context().runtime_env
     if session_name is not None and reached and reached != session_name:
@@ -47,9 +47,10 @@ def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[s
             f"{session_name!r}: do head_address and dashboard name the same cluster?"
         )
     env = json.loads(given) if isinstance(given, str) else given
-    if _marks(env) != _marks(runtime_env):
+    if _our_variables(env) != _our_variables(runtime_env):
         raise WrongCluster(
-            f"the session on cluster {cluster!r} has the environment of another program: {_marks(env)}"
+            f"the session on cluster {cluster!r} has the environment of another program: "
+            f"{_our_variables(env)}"
         )
 
 
@@ -60,7 +61,7 @@ def is_loopback(address: str) -> bool:
 
 
 @contextmanager
-def one_at_a_time(address: str) -> Iterator[None]:
+def session_gate(address: str) -> Iterator[None]:
     """Let sessions of one machine start one after the other where the address is on loopback.
 
     Only there may several heads share the machine, as in a sandbox. Nobody waits for long: it saves tries,
@@ -73,7 +74,7 @@ def one_at_a_time(address: str) -> Iterator[None]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as gate:
         while time.monotonic() < ends_at:
             with suppress(OSError):
-                gate.bind(("127.0.0.1", GATE))
+                gate.bind(("127.0.0.1", GATE_PORT))
                 gate.listen(1)
                 break
             time.sleep(0.05 + 0.1 * random.Random().random())  # noqa: S311 - no secret; not the program's generator
@@ -81,7 +82,7 @@ def one_at_a_time(address: str) -> Iterator[None]:
 
 
 @contextmanager
-def loss_is_no_connection() -> Iterator[None]:
+def loss_as_connection_error() -> Iterator[None]:
     """Tell a session that is lost while it is compared as one that was not made: it is tried again."""
     try:
         yield
@@ -89,6 +90,6 @@ def loss_is_no_connection() -> Iterator[None]:
         raise ConnectionError(f"the session was lost at once: {problem}") from problem
 
 
-def _marks(runtime_env: Mapping[str, Any]) -> dict[str, str]:
+def _our_variables(runtime_env: Mapping[str, Any]) -> dict[str, str]:
     given = runtime_env.get("env_vars") or {}
-    return {name: value for name, value in given.items() if name.startswith(OURS)}
+    return {name: value for name, value in given.items() if name.startswith(VARIABLE_PREFIX)}
