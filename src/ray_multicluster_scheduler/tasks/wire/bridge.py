@@ -19,11 +19,11 @@ from ray._private.client_mode_hook import disable_client_hook
 from ray.exceptions import RayActorError, RayError
 
 from ray_multicluster_scheduler.tasks.wire.auth import Secret
-from ray_multicluster_scheduler.tasks.wire.cargo import ValueTransfer
 from ray_multicluster_scheduler.tasks.wire.connection import ConnectionLost, ConnectionSpec, HubConnection
 from ray_multicluster_scheduler.tasks.wire.errors import actor_lost_error, deserialize_error, task_lost_error
-from ray_multicluster_scheduler.tasks.wire.lives import ActorOrder
+from ray_multicluster_scheduler.tasks.wire.ordering import ActorOrder
 from ray_multicluster_scheduler.tasks.wire.requests import Request, RequestChannel
+from ray_multicluster_scheduler.tasks.wire.serialization import ValueTransfer
 
 CLOSE_TIMEOUT_S = 5.0
 #: A driver that has not told us by then whom to watch is gone.

@@ -25,13 +25,13 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayActorError
 
 from ray_multicluster_scheduler.tasks.wire.errors import serialize_error
-from ray_multicluster_scheduler.tasks.wire.parcel import (
+from ray_multicluster_scheduler.tasks.wire.serialization import (
     INLINE_BYTES,
     Payload,
     buffers_as_bytes,
-    pack,
+    deserialize,
+    serialize,
     size_of,
-    unpack,
 )
 
 #: Enough for the listeners and for all batches whose replies wait for responses.
@@ -164,7 +164,7 @@ class Hub:
             self._failed_creations[key] = repr(problem)
             raise
         self._actors[key] = actor
-        return [(buffers_as_bytes(pack(actor._actor_id.hex(), {})), [])]
+        return [(buffers_as_bytes(serialize(actor._actor_id.hex(), {})), [])]
 
     def _call(
         self, key: str, method: str, options: Mapping[str, Any], payload: Payload, replacements: Sequence[Any]
@@ -215,7 +215,7 @@ class Hub:
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return arguments; refs came as refs, and actors of this cluster as their keys."""
         here = [self._actor(each) if isinstance(each, str) else each for each in replacements]
-        args, kwargs = unpack(payload, here)
+        args, kwargs = deserialize(payload, here)
         return args, kwargs
 
 
@@ -234,7 +234,7 @@ def _value(ref: Any) -> Any:
         references.append(inner)
         return len(references) - 1
 
-    payload = pack(ray.get(ref), {ray.ObjectRef: number_ref, ActorHandle: _refuse_actor})
+    payload = serialize(ray.get(ref), {ray.ObjectRef: number_ref, ActorHandle: _refuse_actor})
     if size_of(payload) > INLINE_BYTES and not references:
         return ref
     return buffers_as_bytes(payload), references

@@ -10,7 +10,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.tasks.wire.connection import LISTENERS, ConnectionLost, HubConnection
 from ray_multicluster_scheduler.tasks.wire.hub import Response
-from ray_multicluster_scheduler.tasks.wire.parcel import INLINE_BYTES
+from ray_multicluster_scheduler.tasks.wire.serialization import INLINE_BYTES
 
 #: One batch has at most this much, so that the first of its requests starts soon.
 BATCH_REQUESTS = 256

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.tasks.wire.parcel import buffers_as_bytes, pack, size_of, unpack
+from ray_multicluster_scheduler.tasks.wire.serialization import (
+    buffers_as_bytes,
+    deserialize,
+    serialize,
+    size_of,
+)
 
 
 class Ref:
@@ -26,7 +31,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_any_value_comes_out_as_it_went_in(value: Any) -> None:
-    assert unpack(pack(value, {})) == value
+    assert deserialize(serialize(value, {})) == value
 
 
 @given(st.lists(st.integers(0, 5)))
@@ -38,23 +43,23 @@ def test_refs_are_replaced_in_place_however_deep_they_are(names: list[int]) -> N
         return len(found) - 1
 
     refs = [Ref(str(name)) for name in names]
-    payload = pack({"deep": [[ref] for ref in refs]}, {Ref: number})
+    payload = serialize({"deep": [[ref] for ref in refs]}, {Ref: number})
     there = [f"far {ref.name}" for ref in found]
-    assert unpack(payload, there) == {"deep": [[f"far {name}"] for name in names]}
+    assert deserialize(payload, there) == {"deep": [[f"far {name}"] for name in names]}
 
 
 def test_a_large_array_is_not_copied_into_the_stream() -> None:
     array = np.ones(1_000_000, dtype=np.uint8)
-    stream, buffers = payload = pack([array, "text"], {})
+    stream, buffers = payload = serialize([array, "text"], {})
     assert len(stream) < 1000
     assert len(buffers) == 1
     assert size_of(payload) > array.nbytes
-    assert (unpack(buffers_as_bytes(payload))[0] == array).all()
+    assert (deserialize(buffers_as_bytes(payload))[0] == array).all()
 
 
-def test_a_parcel_can_be_pickled_on_once_it_is_in_band() -> None:
-    payload = buffers_as_bytes(pack({"a": np.arange(10)}, {}))
-    assert list(unpack(pickle.loads(pickle.dumps(payload)))["a"]) == list(range(10))
+def test_a_payload_can_be_pickled_on_once_its_buffers_are_bytes() -> None:
+    payload = buffers_as_bytes(serialize({"a": np.arange(10)}, {}))
+    assert list(deserialize(pickle.loads(pickle.dumps(payload)))["a"]) == list(range(10))
 
 
 def test_what_is_refused_while_packing_is_said_to_the_caller() -> None:
@@ -62,4 +67,4 @@ def test_what_is_refused_while_packing_is_said_to_the_caller() -> None:
         raise TypeError("a handle cannot travel")
 
     with pytest.raises(TypeError, match="cannot travel"):
-        pack([Ref("x")], {Ref: refuse})
+        serialize([Ref("x")], {Ref: refuse})
