@@ -1,4 +1,4 @@
-"""A background thread for what must not happen inside a finalizer or hold up a submit."""
+"""A background thread for work that must not run in a finalizer or delay a submit."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ EVERY_S = 1.0
 
 
 class BackgroundThread:
-    """Runs callbacks one after the other, and the periodic ones about once a second. Daemon: no exit waits.
+    """Runs callbacks in order, and periodic callbacks about once a second. A daemon: it delays no exit.
 
-    A callback that fails is told in the log, and all others are done: refs and actors are let go here.
+    A callback that fails is logged and the others still run: refs and actors are released here.
     """
 
     def __init__(self, periodic: Sequence[Callable[[], object]]) -> None:
         self._periodic = periodic
-        #: Unlike other queues, it may be used while the garbage collector runs.
+        #: Unlike `queue.Queue`, safe to use while the garbage collector runs.
         self._callbacks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, unless it runs."""
+        """Start the thread, unless it runs."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="raymc-background", daemon=True)
             self._thread.start()
 
     def add(self, callback: Callable[[], object]) -> None:
-        """Have something done soon."""
+        """Run a callback soon."""
         self._callbacks.put(callback)
 
     def stop(self) -> None:
-        """End after the callbacks that are known now."""
+        """Stop after the callbacks that were added so far."""
         if self._thread is not None:
             self._callbacks.put(None)
             self._thread.join(EVERY_S)
@@ -60,7 +60,8 @@ class BackgroundThread:
 def _do(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except BaseException as problem:  # told in the log: it must not keep the later ones from being done
-        words = str(problem).strip().splitlines() or [""]
-        log.warning("a chore of tasks and actors failed: %s: %s", type(problem).__name__, words[0])
+    except BaseException as problem:  # logged: it must not prevent the later ones
+        lines = str(problem).strip().splitlines() or [""]
+        kind = type(problem).__name__
+        log.warning("a background callback of tasks and actors failed: %s: %s", kind, lines[0])
         log.debug("where it failed", exc_info=True)

@@ -1,4 +1,4 @@
-"""This driver's bridges: one per other cluster, opened when the first work goes there."""
+"""The bridges of this driver: one per other cluster, opened with the first task or actor sent there."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from ray_multicluster_scheduler.tasks.callables import UserCallable
 
 log = logging.getLogger(__name__)
 
-#: Starting the bridge and the session on the other cluster; a loaded cluster takes its time.
+#: Time to start the bridge and its session on the other cluster, which may be loaded.
 OPEN_TIMEOUT_S = 150.0
-#: After this the user is told what the program waits for.
+#: After this time a warning says what the program waits for.
 SLOW_S = 10.0
 CLOSE_TIMEOUT_S = 10.0
-#: Calls that may be under way through one bridge.
+#: Most calls in flight through one bridge.
 MAX_CALLS = 10_000
 
 
 class OpenBridge:
-    """One open bridge."""
+    """An open bridge: the handle of its actor, and the code that was sent over it."""
 
     def __init__(self, cluster: str, actor: Any, bridge_id: str) -> None:
         self.cluster = cluster
         self.bridge_id = bridge_id
         self.actor = actor
         self._sent: set[str] = set()
-        #: Has a value, or an error, once the other cluster or the bridge is gone.
+        #: Resolves, or fails, when the other cluster or the bridge is lost.
         self._lost = actor.lost.remote()
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether nothing can be sent over it any more."""
+        """Tell whether the other cluster or the bridge is lost."""
         done, _ = lazy_import.ray().wait([self._lost], timeout=0)
         return bool(done)
 
     def send_code(self, code: UserCallable) -> str:
-        """Make a function or class known on the other side and return its digest."""
+        """Send a function or class, unless it was sent before, and return its digest."""
         digest, content = code.pickled
         if digest not in self._sent:
             self.actor.register_code.remote(digest, content)
@@ -52,7 +52,7 @@ class OpenBridge:
         return digest
 
     def close(self) -> None:
-        """End the bridge and all that was started through it."""
+        """Close the bridge and end everything that was started through it."""
         ray = lazy_import.ray()
         try:
             ray.get(self.actor.close.remote(), timeout=CLOSE_TIMEOUT_S)
@@ -62,7 +62,7 @@ class OpenBridge:
 
 
 class Bridges:
-    """Opens a bridge per cluster, and a new one when the cluster was lost and is back."""
+    """Opens one bridge per cluster, and a new one after a cluster was lost."""
 
     def __init__(
         self,
@@ -74,15 +74,15 @@ class Bridges:
         self._session_name = session_name
         self._environ = environ
         self._lock = threading.Lock()
-        #: One per cluster: opening takes seconds, and work for other clusters does not wait for it.
+        #: One lock per cluster: opening takes seconds, and other clusters do not wait for it.
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._open: dict[str, OpenBridge] = {}
-        #: They have lost their cluster, and may still be repeating its tasks at home.
+        #: Bridges that lost their cluster. They may still run its tasks again at home.
         self._lost: list[OpenBridge] = []
         self._closed = False
 
     def to(self, spec: ClusterSpec, *, namespace: str, purpose: str) -> OpenBridge:
-        """Return the bridge to a cluster, opening it if need be; `ClusterError` when that fails."""
+        """Return the bridge to a cluster, opened if necessary; raise `ClusterError` if that fails."""
         with self._lock:
             opening = self._opening[spec.name]
         with opening:
@@ -138,7 +138,7 @@ class Bridges:
 
 
 def _wait_until_open(cluster: str, opening: Any) -> Any:
-    """Wait until a bridge is open, and say so when that takes long."""
+    """Wait until a bridge is open; log a warning if that takes long."""
     ray = lazy_import.ray()
     if not ray.wait([opening], timeout=SLOW_S)[0]:
         log.warning(
@@ -151,12 +151,12 @@ def _wait_until_open(cluster: str, opening: Any) -> Any:
 
 
 def token_of(spec: ClusterSpec, environ: Mapping[str, str]) -> str | None:
-    """Return the token of a cluster, if it has one."""
+    """Return the token of a cluster, or None if it has none."""
     return (environ.get(spec.auth_token_env, "").strip() or None) if spec.auth_token_env else None
 
 
 def send_by_value() -> None:
-    """Have our own classes sent with the calls: nothing of ours need be installed on a cluster."""
+    """Pickle the modules of `wire` and `errors` by value: clusters need not have this package installed."""
     cloudpickle = lazy_import.ray().cloudpickle
     for module in (lazy_import.module("ray_multicluster_scheduler.tasks.wire"), errors):
         cloudpickle.register_pickle_by_value(module)

@@ -1,4 +1,4 @@
-"""What the user gave us: a function or a class, plain or decorated, and what it asks of a cluster."""
+"""Functions and classes of the user, plain or decorated, and the resources that they request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.resources import parse_requirements
 from ray_multicluster_scheduler.tasks import lazy_import
 
-#: Ray's names for the resources that have one of their own.
+#: Resources that have their own option in Ray.
 _NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-#: What stands in the table of an actor's methods for one that yields.
+#: Marks a generator in the table of an actor's methods.
 GENERATOR = "generator"
 
 
 class UserCallable:
-    """One function or class: what it is, its form for Ray at home, and its form for other clusters."""
+    """A function or class: undecorated, as a remote object at home, and pickled for other clusters."""
 
     def __init__(self, given: Any) -> None:
         self.plain, self.defaults = _undecorated(given)
@@ -30,26 +30,26 @@ class UserCallable:
 
     @property
     def name(self) -> str:
-        """Return how people call it."""
+        """Return its name, for display."""
         return str(getattr(self.plain, "__name__", self.plain))
 
     @property
     def at_home(self) -> Any:
-        """Return it decorated for Ray; Ray exports it once per such object, so it is made once."""
+        """Return the remote function or actor class; cached, as Ray exports each such object once."""
         if self._at_home is None:
             self._at_home = self._given or lazy_import.ray().remote(self.plain)
         return self._at_home
 
     def prepared(self, options: Mapping[str, Any]) -> Any:
-        """Return it with these options for Ray at home; the last ones are kept, as most calls repeat them."""
-        last = self._prepared  # another thread may change it
+        """Return `at_home` with options applied; the last result is cached, as most calls repeat them."""
+        last = self._prepared  # read once: another thread may replace it
         if last is None or last[0] != options:
             last = self._prepared = (dict(options), self.at_home.options(**options))
         return last[1]
 
     @property
     def pickled(self) -> tuple[str, bytes]:
-        """Return digest and bytes for other clusters."""
+        """Return digest and pickle."""
         if self._pickled is None:
             content = lazy_import.ray().cloudpickle.dumps(self.plain)
             self._pickled = hashlib.sha256(content).hexdigest()[:16], content
@@ -57,20 +57,20 @@ class UserCallable:
 
 
 class CallableCache:
-    """Finds the `UserCallable` of what a user gives us again, as long as the user has it."""
+    """Caches the `UserCallable` of a function or class for as long as the program holds it."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Any, UserCallable] = WeakKeyDictionary()
 
     def get(self, given: Any) -> UserCallable:
-        """Return the code of a function or class."""
+        """Return the `UserCallable` of a function or class."""
         if not callable(given) and not hasattr(given, "remote"):
             raise InvalidRequest(f"a function or a class is needed, not {given!r}")
         try:
             known = self._known.get(given)
             if known is None:
                 known = self._known[given] = UserCallable(given)
-        except TypeError:  # it can be neither hashed nor weakly referred to: made anew each time
+        except TypeError:  # not hashable or not weakly referenceable: not cached
             return UserCallable(given)
         return known
 
@@ -82,7 +82,7 @@ def options_and_claim(
     *,
     default_cpus: float,
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return Ray's options and what they claim. Requirements are complete: without CPU, none is claimed."""
+    """Return Ray's options and the resources they claim. Requirements without CPU claim no CPU."""
     options = {**defaults, **{name: value for name, value in changes.items() if value is not None}}
     if requirements is not None:
         asked = parse_requirements(requirements, name="resource_requirements")
@@ -111,7 +111,7 @@ def methods_of(plain: type) -> dict[str, int | str]:
 
 
 def is_ordered(plain: type, options: Mapping[str, Any]) -> bool:
-    """Tell whether Ray starts the calls of this actor in order: not if it is async or has several threads."""
+    """Tell whether Ray starts calls of this actor in order: it is neither async nor multi-threaded."""
     methods = (method for _, method in inspect.getmembers(plain, inspect.isroutine))
     is_async = any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in methods)
     return (

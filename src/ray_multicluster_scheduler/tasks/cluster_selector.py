@@ -1,4 +1,4 @@
-"""Joins home, knows the other clusters, and chooses one of them for each task and actor."""
+"""Connects to the home cluster and selects a cluster for each task and actor."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 
 HOME_HAS_ROOM = "home has room"
 STOPPED = "this scheduler was stopped; call initialize_scheduler_environment again"
-#: A cluster to which no bridge could be opened is left alone for this long.
+#: A cluster to which no bridge could be opened is not used for this long.
 AVOID_S = 30.0
-#: A decision to wait at home is kept for this long, so that a burst does not ask the same a thousand times.
+#: A decision to wait at home is reused for this long: a burst of equal tasks is decided once.
 WAIT_AT_HOME_S = 0.05
-#: Refs of finished tasks are let go after this at the latest.
+#: Refs of tasks are dropped after this time at the latest.
 HOLD_S = 10.0
 
 Snapshots = Mapping[str, ClusterSnapshot]
@@ -51,19 +51,19 @@ Drains = Callable[[], DrainStates]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Where one task or actor goes."""
+    """The selected cluster for one task or actor."""
 
     decision: Decision
-    #: The bridge to its cluster; None: at home.
+    #: The bridge to the cluster; None for the home cluster.
     bridge: OpenBridge | None
     claim: UnobservedClaim
 
 
 class ClusterSelector:
-    """Where the work of this driver goes. Any number of threads may ask.
+    """Selects clusters for the tasks and actors of this driver. Thread-safe.
 
-    The lock is held while a decision is made and its claim is noted, never while a session or a bridge is
-    opened: work for which home has capacity waits for nobody.
+    The lock is held while a decision is made and its claim is recorded, never while a session or a bridge is
+    opened: work that fits at home does not wait for a bridge.
     """
 
     def __init__(
@@ -92,32 +92,32 @@ class ClusterSelector:
         self._capacity: HomeCapacity | None = None
         self._home_decision = Decision(cluster="", sentence=HOME_HAS_ROOM)
         self._last_wait: tuple[object, float, Decision] | None = None
-        #: Why a cluster cannot be used, and until when that is believed.
+        #: Clusters that are not used now: the reason, and until when it holds.
         self._unusable: dict[str, tuple[str, float]] = {}
         self._closed = False
 
     @property
     def home(self) -> Home:
-        """Return the home cluster, which must have been joined."""
+        """Return the home cluster; it must be joined already."""
         assert self._home is not None
         return self._home
 
     @property
     def joined(self) -> bool:
-        """Tell whether there is a home."""
+        """Tell whether the home cluster is joined."""
         return self._home is not None
 
     def raising_home_lost(self) -> AbstractContextManager[None]:
-        """Tell the loss of home by our own name for it: `HomeLost`."""
+        """Return a context that raises `HomeLost` if the home cluster is lost."""
         return nullcontext() if self._home is None else self._home.raising_home_lost()
 
     @contextmanager
     def select(
         self, work_id: str, claim: Resources, *, tags: Sequence[str], preferred: str | None
     ) -> Iterator[Selection]:
-        """Choose a cluster; its claim is given back if what is done with it fails."""
+        """Select a cluster; the claim on it is released if the body of the context fails."""
         if preferred is not None and preferred != (self._home.name if self._home else None):
-            self._config.cluster(preferred)  # a name that nobody knows is a mistake
+            self._config.cluster(preferred)  # raises if there is no such cluster
         work = QueuedJob(
             submission_id=work_id,
             seq=0,
@@ -136,19 +136,19 @@ class ClusterSelector:
             undo.pop_all()
 
     def query_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
-        """Ask a cluster over HTTP; None when it is none of the configured ones."""
+        """Query a cluster over HTTP; return None if it is not configured."""
         if name not in self._specs:
             return None
         return self._observer.call(lambda apis: question(apis[name]))
 
     def drop_old_refs(self) -> None:
-        """Let go of refs that were held long enough."""
+        """Drop refs that are older than `HOLD_S`."""
         with self._lock:
             for cluster in self._unobserved.clusters:
                 self._unobserved.drop_sent(cluster, before=self._clock.now() - HOLD_S)
 
     def close(self) -> None:
-        """Close all bridges and leave home. What is gone already is all right."""
+        """Close all bridges and disconnect from home. Lost connections are ignored."""
         with self._joining:
             self._closed = True
             home, self._home = self._home, None
@@ -180,7 +180,7 @@ class ClusterSelector:
                 self._avoid(cluster, str(problem))
 
     def _with_claim(self, work: QueuedJob, decision: Decision) -> Selection:
-        """Count a claim before the next decision is made."""
+        """Record the claim of a decision, so that the next decision counts it."""
         claim = UnobservedClaim(work.claim)
         self._unobserved.add(decision.cluster, claim)
         return Selection(decision, None, claim)
@@ -233,7 +233,7 @@ class ClusterSelector:
                 return Home(name=spec.name, connected_by_us=True, over_client=True)
 
     def _repeated_wait(self, work: QueuedJob) -> Decision | None:
-        """Return the decision to wait at home that was just made for the same kind of work."""
+        """Return the recent decision to wait at home for equal work, or None."""
         if self._last_wait is None:
             return None
         shape, until, decision = self._last_wait
@@ -253,7 +253,7 @@ class ClusterSelector:
         return decision
 
     def _observe(self, excluding: str | None = None) -> tuple[Snapshots, DrainStates]:
-        """Return what is known of the other clusters; the first look at them takes a while."""
+        """Return snapshots and drain states of the other clusters; the first call waits for the snapshots."""
         if all(spec.name == excluding for spec in self._config.clusters):
             return {}, {}
         return self._observer.snapshots(), self._drains()
@@ -280,14 +280,14 @@ class ClusterSelector:
         return self._bridges.to(self._specs[cluster], namespace=home.namespace, purpose=purpose)
 
     def _environment_on(self, spec: ClusterSpec) -> Mapping[str, Any]:
-        """Return the environment for a cluster, which has its packages then."""
+        """Return the environment for a cluster, after its packages were uploaded there."""
         own = self._home.program_env if self._home is not None else {}
         environment = self._environments.compose(spec, own)
         self._observer.call(lambda apis: self._environments.upload_packages(environment, apis[spec.name]))
         return environment
 
     def _session_name(self, spec: ClusterSpec) -> str | None:
-        """Return what a cluster calls its present session, so that a wrong one can be told from it."""
+        """Return the name of a cluster's Ray session, so that a session on a wrong cluster is noticed."""
         name = self._observer.call(lambda apis: apis[spec.name].version()).session_name
         if name is None:
             log.info("the dashboard of cluster %r names no session: it cannot be compared", spec.name)
@@ -315,5 +315,5 @@ def _versions() -> Versions:
 
 
 def _unnamed(name: str) -> ClusterSpec:
-    """Return a stand-in for the configuration of a home that has none."""
+    """Return a placeholder spec for a home cluster that is not configured."""
     return ClusterSpec(name=name, head_address="", dashboard="", max_running_jobs=1)

@@ -1,4 +1,4 @@
-"""The environment of tasks and actors on each cluster: that cluster's own, and the program's own over it."""
+"""The environment of tasks and actors per cluster: the cluster's own, overridden by the program's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ray_multicluster_scheduler.ports import RayApi
 
 
 def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a composed environment is the program's own: all that its cluster does not say too."""
+    """Return the program's part of a composed environment: all that its cluster does not set."""
     written = taken_off(composed)
     given = {**written, "env_vars": _without(written.get("env_vars") or {}, RESERVED)}
     full = normalise(
@@ -43,7 +43,7 @@ def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> 
 
 
 class Environments:
-    """Composes environments and brings the packages that they name to the clusters."""
+    """Composes environments and uploads their packages to the clusters."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Environments:
         self._read_at_home = read_at_home
 
     def compose(self, spec: ClusterSpec, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the runtime_env for a cluster; `InvalidRequest` kinds say why there is none."""
+        """Return the runtime_env for a cluster; raise `InvalidRequest` or a subclass if there is none."""
         cluster_env = spec.runtime_env
         if any("://" not in str(at) for at in _locations(cluster_env)):
             cluster_env = localise(cluster_env, PackageStore(self._packages), cwd=self._folder)
@@ -69,7 +69,7 @@ class Environments:
         return with_overlay_code(composed, PackageStore(self._packages))
 
     async def upload_packages(self, runtime_env: Mapping[str, Any], api: RayApi) -> None:
-        """Make sure that a cluster has the packages of an environment, from our store or from home."""
+        """Upload the packages of an environment that a cluster lacks, from the local store or from home."""
         for name in package_names(runtime_env):
             if not await api.has_package(name):
                 await self._upload(name, api)

@@ -1,4 +1,4 @@
-"""The home cluster of this program: where plain Ray calls go, and whose ObjectRefs all results are.
+"""The home cluster of this program: plain Ray calls go there, and all results are ObjectRefs of it.
 
 Inside a job it is the job's own cluster, joined natively. A program that has called `ray.init` keeps its
 cluster. Any other program gets a Ray Client connection to the cluster that is chosen for its first work.
@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.tasks import lazy_import
 
 log = logging.getLogger(__name__)
 
-#: The name of a home that is none of the configured clusters.
+#: The name of a home cluster that is not configured.
 UNNAMED = "(home)"
 
 
@@ -28,37 +28,37 @@ class Home:
     """The cluster that this program is connected to."""
 
     name: str
-    #: We have connected, so we disconnect.
+    #: This package opened the connection, so it closes it.
     connected_by_us: bool
-    #: Over Ray Client, where each question is a round trip.
+    #: Connected over Ray Client, where each query is a round trip.
     over_client: bool
-    #: What the program itself adds to the environment of its cluster.
+    #: The program's own part of its environment.
     program_env: Mapping[str, Any] = field(default_factory=dict)
 
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return what the cluster has and what of it is free."""
+        """Return total and free resources of the cluster."""
         ray = lazy_import.ray()
         return _without_node_ids(ray.cluster_resources()), _without_node_ids(ray.available_resources())
 
     def read_package(self, name: str) -> bytes | None:
-        """Return a package that the home cluster has, such as the job's working_dir."""
+        """Return a package from the home cluster, such as the job's working_dir, or None."""
         kv = lazy_import.module("ray.experimental.internal_kv")
         content: bytes | None = kv._internal_kv_get(f"gcs://{name}")
         return content
 
     @property
     def namespace(self) -> str:
-        """Return the namespace of named actors; the other clusters get the same."""
+        """Return the namespace of named actors, which is used on the other clusters too."""
         return str(lazy_import.ray().get_runtime_context().namespace)
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether the connection is gone. Ray must not be asked then: it would start a cluster here."""
+        """Tell whether the connection is lost. After that a call to Ray would start a local cluster."""
         return not (over_client() if self.over_client else is_connected())
 
     @contextmanager
     def raising_home_lost(self) -> Iterator[None]:
-        """Tell the loss of home by our own name for it, whatever Ray raises: `HomeLost`."""
+        """Raise `HomeLost` if home is lost, whatever Ray raises."""
         if self.is_lost:
             raise HomeLost(self.name, "Ray is not connected any more")
         try:
@@ -70,7 +70,7 @@ class Home:
 
     @contextmanager
     def ignoring_loss(self) -> Iterator[None]:
-        """Do what is not needed where home is lost."""
+        """Ignore errors that come from the loss of home."""
         try:
             yield
         except BaseException as problem:
@@ -79,20 +79,20 @@ class Home:
             log.info("home cluster %r is lost: %s", self.name, _first_line(problem))
 
     def leave(self) -> None:
-        """Disconnect, if we have connected."""
+        """Disconnect, if this package connected."""
         if self.connected_by_us:
             with self.ignoring_loss():
                 lazy_import.ray().shutdown()
 
     def _is_loss(self, problem: BaseException) -> bool:
-        """Tell whether a problem comes from the loss of home; Ray has no type of its own for that."""
-        by_user_code = isinstance(problem, lazy_import.ray().exceptions.RayError)  # a task may raise any type
+        """Tell whether an error comes from the loss of home; Ray has no exception type for it."""
+        by_user_code = isinstance(problem, lazy_import.ray().exceptions.RayError)  # from user code
         is_connection = isinstance(problem, (ConnectionError, lazy_import.module("grpc").RpcError))
         return (is_connection and not by_user_code) or (isinstance(problem, Exception) and self.is_lost)
 
 
 def is_connected() -> bool:
-    """Tell whether this program has a cluster already."""
+    """Tell whether this program is connected to a cluster."""
     return bool(lazy_import.ray().is_initialized())
 
 
@@ -105,13 +105,11 @@ def join_natively() -> None:
 def connect(
     spec: ClusterSpec, runtime_env: Mapping[str, Any], token: str | None, session_name: str | None
 ) -> None:
-    """Connect to a cluster over Ray Client; `session_name` is what its dashboard says, if it says it."""
-    ray, session_check, connect_retry, auth = (
-        lazy_import.ray(),
-        *map(lazy_import.wire, ("session_check", "connect_retry", "auth")),
-    )
+    """Connect to a cluster over Ray Client; `session_name` is from its dashboard, None if unknown."""
+    ray, auth = lazy_import.ray(), lazy_import.wire("auth")
+    session_check, connect_retry = lazy_import.wire("session_check"), lazy_import.wire("connect_retry")
     try:
-        carried = auth.auth_metadata(
+        metadata = auth.auth_metadata(
             auth.Secret(token),
             cluster=spec.name,
             address=spec.head_address,
@@ -124,11 +122,7 @@ def connect(
 
     def connect_once() -> None:
         with session_check.session_gate(spec.head_address):
-            ray.init(
-                f"ray://{spec.head_address}",
-                runtime_env=dict(runtime_env),
-                _metadata=carried,
-            )
+            ray.init(f"ray://{spec.head_address}", runtime_env=dict(runtime_env), _metadata=metadata)
         with ExitStack() as undo:
             undo.callback(ray.shutdown)
             session_check.check_session(spec.name, session_name, runtime_env)
@@ -141,7 +135,7 @@ def connect(
 
 
 def over_client() -> bool:
-    """Tell whether this program's connection is a Ray Client one."""
+    """Tell whether this program is connected over Ray Client."""
     return bool(lazy_import.ray().util.client.ray.is_connected())
 
 
@@ -152,7 +146,7 @@ def current_runtime_env() -> dict[str, Any]:
 
 
 def configured_name(snapshots: Mapping[str, ClusterSnapshot]) -> str:
-    """Return which configured cluster this program is connected to, by the ids of its nodes."""
+    """Return the name of the configured cluster with the nodes of this connection, or `UNNAMED`."""
     here = {node["NodeID"] for node in lazy_import.ray().nodes()}
     for name, seen in snapshots.items():
         if here & {node.node_id for node in seen.nodes or ()}:

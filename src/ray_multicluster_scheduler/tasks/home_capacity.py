@@ -1,4 +1,4 @@
-"""How much is free at home, asked rarely and counted in between."""
+"""Free resources of the home cluster: read rarely, and counted between two reads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.home import Home
 from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaims
 
-#: A reading is good for this long while it shows room, and for this long while it does not.
+#: How long a reading is used: MAX_AGE_S while a claim fits, FULL_AGE_S while it does not.
 MAX_AGE_S = 5.0
 FULL_AGE_S = 0.25
-#: Looking which tasks are done costs too much to do it for each submit.
+#: Finding finished tasks is too slow to do it for each submit.
 CHECK_EVERY_S = 0.05
-#: Ray needs this long to show what was just placed.
+#: Ray shows new tasks and actors after this time at the latest.
 LAG_S = 1.0
 
 
 class HomeCapacity:
-    """The free resources of the home cluster, less what this driver placed since they were read."""
+    """Free resources of the home cluster, minus what this driver placed since the last reading."""
 
     def __init__(self, home: Home, unobserved: UnobservedClaims, clock: Clock) -> None:
         self._home = home
@@ -33,7 +33,7 @@ class HomeCapacity:
         self._checked_at = float("-inf")
 
     def fits(self, claim: Resources) -> bool:
-        """Tell whether a claim fits now; the cluster is asked when its last answer is old or shows none."""
+        """Tell whether a claim fits now; reads again if the last reading is old or shows too little."""
         now = self._refresh()
         if self._has_free(claim):
             return True
@@ -48,7 +48,7 @@ class HomeCapacity:
         return self._has_free(claim)
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return home as a cluster like the others."""
+        """Return a snapshot of home, as there is one of every other cluster."""
         self._refresh()
         used = {name: amount - self._free.get(name, 0.0) for name, amount in self._total.items()}
         return ClusterSnapshot(
@@ -61,7 +61,7 @@ class HomeCapacity:
         )
 
     def _refresh(self) -> float:
-        """Make sure that the last reading is not too old, and return the time."""
+        """Read again if the last reading is too old, and return the time."""
         now = self._clock.now()
         if now - self._read_at > MAX_AGE_S:
             self._read(now)
@@ -79,6 +79,6 @@ class HomeCapacity:
 
 
 def finished(refs: list[Any]) -> list[Any]:
-    """Return those of these refs that have their value."""
+    """Return the refs whose values are ready."""
     done, _ = lazy_import.ray().wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
     return list(done)

@@ -1,4 +1,4 @@
-"""Ray and what needs it, imported when it is first used: importing Ray costs a second or more."""
+"""Imports Ray, and modules that need it, on first use: importing Ray takes a second or more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.config.installed import check_ray
 
 
 def ray() -> Any:
-    """Return the `ray` module; where it is not installed, say how to get it."""
+    """Return the `ray` module; if it is not installed, raise an error that says how to install it."""
     check_ray("tasks and actors")
     return importlib.import_module("ray")
 

@@ -1,4 +1,4 @@
-"""A thread that watches the clusters over HTTP once tasks or actors need more than home has."""
+"""A thread that observes the clusters over HTTP, from the first task or actor that does not fit at home."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOP_TIMEOUT_S = 5.0
 
 
 class ClusterObserver:
-    """Keeps snapshots of all clusters fresh. Nothing is opened before the first question."""
+    """Keeps snapshots of all clusters up to date. Nothing is opened before the first query."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], clock: Clock) -> None:
         self._config = config
@@ -36,13 +36,13 @@ class ClusterObserver:
         self._ready: concurrent.futures.Future[_Observing] = concurrent.futures.Future()
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
-        """Return what was last seen of every cluster; the first call waits a moment for a look at each."""
+        """Return the last snapshot of every cluster; the first call waits for the first ones."""
         running = self._running()
         _result(running.first_look)
         return running.watch.snapshots()
 
     def call(self, function: Callable[[Apis], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine that talks to clusters, and return its result here."""
+        """Run a coroutine with the APIs of the clusters on the thread, and return its result."""
         running = self._running()
         try:
             return asyncio.run_coroutine_threadsafe(function(running.apis), running.loop).result()
@@ -50,20 +50,20 @@ class ClusterObserver:
             raise SchedulerError("the clusters are no longer looked at; the scheduler was stopped") from ended
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop the thread."""
         with self._lock:
             if self._thread is None:
                 return
             thread, ready = self._thread, self._ready
             self._thread, self._ready = None, concurrent.futures.Future()
-        with suppress(SchedulerError, RuntimeError):  # it has ended by itself
+        with suppress(SchedulerError, RuntimeError):  # the thread has ended already
             running = _result(ready)
             running.loop.call_soon_threadsafe(running.stop.set)
         thread.join(STOP_TIMEOUT_S)
 
     def _running(self) -> _Observing:
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # the next question begins anew
+            if self._thread is None or not self._thread.is_alive():  # a thread that failed is replaced
                 self._ready = concurrent.futures.Future()
                 self._thread = threading.Thread(
                     target=self._run, args=(self._ready,), name="raymc-observer", daemon=True
@@ -75,7 +75,7 @@ class ClusterObserver:
     def _run(self, ready: concurrent.futures.Future[_Observing]) -> None:
         try:
             asyncio.run(self._main(ready))
-        except BaseException as failure:  # whatever it is, those who wait raise it
+        except BaseException as failure:  # raised by the callers that wait
             log.exception("the clusters are no longer watched")
             waiting = ready.result().first_look if ready.done() else ready
             if not waiting.done():
@@ -109,19 +109,19 @@ class ClusterObserver:
 
 
 def _result(future: concurrent.futures.Future[T]) -> T:
-    """Wait for what the thread does; when that has failed, say so."""
+    """Return the result of a future of the thread, or raise `SchedulerError` if it failed."""
     if (failure := future.exception()) is not None:
         raise SchedulerError(f"the clusters cannot be looked at: {failure!r}") from failure
     return future.result()
 
 
 class _Observing:
-    """What there is while the thread runs."""
+    """The state of a running thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, apis: Apis, watch: ClusterWatch) -> None:
         self.loop = loop
         self.apis = apis
         self.watch = watch
         self.stop = asyncio.Event()
-        #: Done when every cluster was looked at once, or did not answer in time.
+        #: Done when every cluster has a snapshot or has timed out.
         self.first_look: concurrent.futures.Future[None] = concurrent.futures.Future()

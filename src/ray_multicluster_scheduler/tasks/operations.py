@@ -1,4 +1,4 @@
-"""What can be asked about tasks and actors by their ids, and done to them."""
+"""Operations on submitted tasks and actors by id: status, result, cancel, kill, list, explain."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector
 from ray_multicluster_scheduler.tasks.registry import ActorRecord, Registry, TaskRecord
 
 DEAD = "DEAD"
-#: Ray's words for an actor that has no place yet.
+#: Ray's states of an actor that has not started.
 NOT_STARTED = {"DEPENDENCIES_UNREADY", "PENDING_CREATION"}
-#: So many actors without a handle are kept before their cluster is asked which of them live, and how often.
+#: Ended actors are searched for once this many actors have no handle, and at most this often.
 MAX_HANDLELESS = 100
 FORGET_EVERY_S = 30.0
-#: A cluster shows a new actor after it was asked for so long, at the latest.
+#: A cluster lists a new actor within this time after the first query.
 SHOWN_AFTER_S = 10.0
-#: Ray's words for a task, and ours; all others mean that it has not started.
+#: Ray's task states and ours; all other states are PENDING.
 _STATUS = {"RUNNING": "RUNNING", "FINISHED": "SUCCEEDED", "FAILED": "FAILED"}
-#: The same for an actor; all others mean that it is not there yet.
+#: The same for actors.
 _ACTOR_STATUS = {"ALIVE": "ALIVE", "RESTARTING": "RESTARTING", DEAD: DEAD}
-#: Over Ray Client a task has its id after a round trip, which the keeper makes.
+#: Over Ray Client the id of a task needs a round trip, made by the background thread.
 ID_COMES_WITHIN_S = 30.0
-#: A result that is not there this long after its task has ended will never be.
+#: A result that is missing this long after the end of its task is lost.
 RESULT_COMES_WITHIN_S = 2.0
-#: How often a task is asked for its state while its result is waited for.
+#: Interval of status queries while waiting for a result.
 RESULT_LOOK_S = 2.0
 
 
 class TaskOperations:
-    """Answers about what one driver has submitted."""
+    """Operations on the tasks and actors of one driver."""
 
     def __init__(self, registry: Registry, selector: ClusterSelector, clock: Clock) -> None:
         self._registry = registry
@@ -43,7 +43,7 @@ class TaskOperations:
         self._forgot_at = float("-inf")
 
     def cancel_task(self, task: Any, *, force: bool) -> bool:
-        """Cancel a task by its id or its ref; False when the id is not known (any more)."""
+        """Cancel a task by its id or its ref; return False if the id is unknown or forgotten."""
         ray = lazy_import.ray()
         if not isinstance(task, str):
             ray.cancel(task, force=force)
@@ -53,14 +53,14 @@ class TaskOperations:
             return False
         record.cancelled = True
         with self._selector.raising_home_lost():
-            if record.bridge is not None and force:  # Ray does not end the process of an actor for one call
+            if record.bridge is not None and force:  # ray.cancel cannot force-cancel the call of an actor
                 ray.get(record.bridge.actor.force_cancel.remote(task))
             if record.ray_id is not None:
                 ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.bridge is None)
         return True
 
     def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
-        """End an actor at once, by its id or its handle; False when the id is not known."""
+        """Kill an actor by its id or its handle; return False if the id is unknown."""
         with self._selector.raising_home_lost():
             if not isinstance(actor, str):
                 self._kill_by_handle(actor, no_restart=no_restart)
@@ -107,7 +107,7 @@ class TaskOperations:
         return "CANCELLED" if status == "FAILED" and record.cancelled else status
 
     def task_result(self, task_id: str, *, timeout_s: float | None) -> Any:
-        """Wait for a task and return its result, which is there as long as its ref is held somewhere."""
+        """Wait for a task and return its result, which exists as long as its ref is held somewhere."""
         record = self._registry.tasks.get(task_id)
         if record is None or not self._selector.joined:
             raise _unknown("task", task_id)
@@ -121,7 +121,7 @@ class TaskOperations:
         return values[0] if record.returns is None else values
 
     def _wait_for_result(self, ref: Any, task_id: str, timeout_s: float | None) -> None:
-        """Wait for a result, unless it is gone: then Ray itself would wait for ever."""
+        """Wait for a result, and raise if it is lost, where Ray would wait for ever."""
         now = self._clock.monotonic()
         ends_at, ended_at = math.inf if timeout_s is None else now + timeout_s, None
         while not lazy_import.ray().wait([ref], timeout=max(0.0, min(RESULT_LOOK_S, ends_at - now)))[0]:
@@ -153,14 +153,14 @@ class TaskOperations:
         return handle
 
     def wait_until_ready(self, actor_id: str, handle: Any, *, timeout_s: float) -> None:
-        """Wait until the constructor of an actor is done; one that takes too long is ended."""
+        """Wait until the constructor of an actor is done; kill the actor if that takes too long."""
         ray, record = lazy_import.ray(), self._registry.actors[actor_id]
         if hasattr(handle, "_raymc"):
             ready = lazy_import.wire("handle").CrossClusterMethod(handle, "__ray_ready__", {}).remote()
         else:
             ready = handle.__ray_ready__.remote()
         if ray.wait([ready], timeout=timeout_s)[0]:
-            ray.get(ready)  # raises why it has died, if it has
+            ray.get(ready)  # raises if the actor has died
             return
         status = self.actor_status(actor_id)
         self.kill_actor(handle, no_restart=True)
@@ -172,7 +172,7 @@ class TaskOperations:
         )
 
     def list_actors(self) -> list[dict[str, Any]]:
-        """Return the actors of this driver that have not ended; `state` is None where nobody can tell."""
+        """Return the actors of this driver that have not ended; `state` is None if unknown."""
         states = {name: self._actor_states(name) for name in {a.decision.cluster for a in self._actors}}
         rows = []
         for record in self._actors:
@@ -195,16 +195,16 @@ class TaskOperations:
         return rows
 
     def forget_ended(self) -> None:
-        """Let actors go that have ended, once many handles are gone: others may hold copies of a handle."""
+        """Forget ended actors, once many have no handle; some of these live on through copies of it."""
         handleless = sum(record.handle() is None for record in self._actors)
         if handleless >= MAX_HANDLELESS and self._clock.now() >= self._forgot_at + FORGET_EVERY_S:
             self._forgot_at = self._clock.now()
             self.list_actors()
 
     def is_waiting(self, record: TaskRecord | ActorRecord, ref: Any) -> bool:
-        """Tell whether work that was placed without room has not begun, or on another cluster not ended.
+        """Tell whether work that was placed without room still waits; a remote task waits until it has ended.
 
-        `ClusterError` when its cluster cannot be asked.
+        Raises `ClusterError` if its cluster cannot be queried.
         """
         if isinstance(record, TaskRecord):
             if record.bridge is None:
@@ -217,11 +217,11 @@ class TaskOperations:
         return bool(ray_id) and states.get(str(ray_id)) in NOT_STARTED
 
     def holders(self, cluster: str) -> tuple[Holder, ...]:
-        """Return who holds the resources of a cluster, as far as that can be seen."""
+        """Return the known holders of a cluster's resources."""
         return self._selector.query_cluster(cluster, lambda api: api.holders()) or ()
 
     def explain(self, any_id: str) -> dict[str, Any]:
-        """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
+        """Return why a task or an actor was placed where it is: for each cluster its score or its refusal."""
         decision = self._registry.decision(any_id)
         if decision is None:
             raise _unknown("task or actor", any_id)
@@ -240,7 +240,7 @@ class TaskOperations:
         return list(self._registry.actors.values())
 
     def _state_of(self, record: ActorRecord, ray_id: str | None, known: dict[str, str] | None) -> str | None:
-        """Return the state of an actor among those that its cluster shows, which has only the living."""
+        """Return the state of an actor, given the states that its cluster lists: it lists no dead actors."""
         if known is None or ray_id is None:
             return None
         if ray_id in known:
@@ -279,7 +279,7 @@ class TaskOperations:
         return _result_id(ray_id, 1) in worker.reference_count
 
     def _result_ref(self, ray_id: str, number: int) -> Any:
-        """Return the ref of a result of a task, made of the task's id: we do not hold it."""
+        """Return a ref to a result, built from the id of the task: the registry holds no refs."""
         if self._selector.home.over_client:
             return lazy_import.module("ray.util.client.common").ClientObjectRef(_result_id(ray_id, number))
         return lazy_import.ray().ObjectRef(_result_id(ray_id, number))
@@ -301,7 +301,7 @@ def _unknown(what: str, any_id: str) -> InvalidRequest:
 
 
 def _ray_id(record: ActorRecord) -> str | None:
-    """Return Ray's id of an actor, as far as it is known now."""
+    """Return Ray's id of an actor: None if not known yet, empty if the creation failed."""
     if record.created is None:
         return record.ray_id
     ray = lazy_import.ray()

@@ -1,4 +1,4 @@
-"""Tasks and actors of one driver: starts each one where it belongs."""
+"""Submits tasks and actors of this program: selects a cluster for each and starts it there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ray_multicluster_scheduler.tasks.wait_warnings import WaitWarnings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """One task or actor as the caller asked for it."""
+    """A request to start one task or actor."""
 
     code: Any
     args: Sequence[Any] = ()
@@ -43,12 +43,12 @@ class TaskRequest:
     tags: Sequence[str] = ()
     name: str = ""
     preferred_cluster: str | None = None
-    #: Ray's options beside the resources; None: not given.
+    #: Ray's options besides the resources; None if not given.
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TaskSubmitter:
-    """All tasks and actors that this program submits. It joins a cluster when the first one comes."""
+    """Submits tasks and actors. Connects to the home cluster with the first one."""
 
     def __init__(
         self, config: Config, *, directory: Path, environ: Mapping[str, str], clock: Clock, drains: Drains
@@ -63,17 +63,17 @@ class TaskSubmitter:
             drains=drains,
             on_joined=self._on_joined,
         )
-        #: What can be asked about tasks and actors, and done to them.
-        self.inquiries = TaskOperations(self._registry, self._selector, clock)
-        self._wait_warnings = WaitWarnings(self.inquiries, clock)
+        #: Status, results, cancel, kill and so on, by id.
+        self.operations = TaskOperations(self._registry, self._selector, clock)
+        self._wait_warnings = WaitWarnings(self.operations, clock)
         self._background = BackgroundThread(
-            (self._selector.drop_old_refs, self._wait_warnings.check, self.inquiries.forget_ended)
+            (self._selector.drop_old_refs, self._wait_warnings.check, self.operations.forget_ended)
         )
         self._prefix = uuid.uuid4().hex[:10]
         self._numbers = itertools.count(1)
 
     def submit_task(self, request: TaskRequest) -> tuple[str, Any]:
-        """Start a task and return its id and the ref of its result; a list of refs for several."""
+        """Start a task and return its id and its ref, or a list of refs if it has several results."""
         code, options, claim = self._prepare(request, default_cpus=1)
         task_id = f"task_{self._prefix}_{next(self._numbers)}"
         with self._selected(task_id, claim, request) as selection:
@@ -125,14 +125,14 @@ class TaskSubmitter:
         return actor_id, handle
 
     def close(self) -> None:
-        """End every bridge with all that was started through it, and leave a cluster that we have joined."""
+        """Close all bridges with everything started through them, and disconnect if we connected."""
         atexit.unregister(self.close)
         self._background.stop()
         self._selector.close()
 
     def _on_joined(self) -> None:
-        """Do what is needed once there is a home."""
-        atexit.register(self.close)  # after Ray's own exit handler, so it runs before that one
+        """Start the background thread and register the exit handler, once home is joined."""
+        atexit.register(self.close)  # registered after Ray's own handler, so it runs before it
         self._background.start()
 
     @contextmanager
@@ -167,7 +167,7 @@ class TaskSubmitter:
         created = bridge.actor.create.remote(
             actor_id, digest, options, tuple(request.args), dict(request.kwargs)
         )
-        if request.name:  # Ray says at once when a name is taken
+        if request.name:  # raises now if the name is taken, as Ray does
             lazy_import.ray().get(created)
         about = {
             "home": self._selector.home.name,
@@ -184,7 +184,7 @@ class TaskSubmitter:
         return created, handle
 
     def _release_when_gone(self, handle: Any, bridge: OpenBridge, actor_id: str) -> None:
-        """Give an actor up when its handle is gone, as Ray does; one that was copied stays."""
+        """Release an actor when its handle is collected, as Ray does, unless the handle was copied."""
         numbers = handle._raymc.numbers
 
         def release() -> None:
@@ -195,7 +195,7 @@ class TaskSubmitter:
         handle._raymc.on_shared = finalizer.detach
 
     def _note_ray_id(self, record: TaskRecord, ref: Any) -> None:
-        """Remember Ray's id of a task; over Ray Client it is not known before a round trip."""
+        """Record Ray's id of a task; over Ray Client in the background, as it takes a round trip."""
 
         def note() -> None:
             record.ray_id = ref.task_id().hex()
@@ -217,7 +217,7 @@ def _run_on_other_cluster(
     decision: Decision,
 ) -> Any:
     wire = lazy_import.wire("bridge")
-    repeatable = options.get("max_retries") != 0  # Ray repeats tasks unless it is told not to
+    repeatable = options.get("max_retries") != 0  # Ray's default is to retry tasks
     fallback = wire.NEVER if not decision.home_holds else wire.ALWAYS if repeatable else wire.IF_UNSENT
     run = bridge.actor.run.options(num_returns=options.get("num_returns") or 1)
     return run.remote(

@@ -1,4 +1,4 @@
-"""A word to the user when a task or an actor waits for room, which otherwise looks like a hang."""
+"""Warnings about tasks and actors that wait for free resources, which otherwise looks like a hang."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from ray_multicluster_scheduler.tasks.registry import ActorRecord, TaskRecord
 
 log = logging.getLogger(__name__)
 
-#: Work that waits no longer than this is not worth a word.
+#: No warning before work has waited for this long.
 QUIET_S = 5.0
-#: A program that submits more than fits does so all the time: once in a while is enough.
+#: Least time between two warnings: a program that submits more than fits keeps doing so.
 EVERY_S = 60.0
-#: Of a thousand that wait, the first ones tell all there is to say.
+#: Candidates kept: of a thousand that wait, the first hundred are enough.
 MAX_KEPT = 100
-#: So many who hold the room are named.
+#: Most holders named in a warning.
 MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingWork:
-    """A task or an actor that was placed where there was no room."""
+    """A task or an actor that was placed on a cluster without room for it."""
 
     record: TaskRecord | ActorRecord
     claim: Resources
-    #: By the wall clock.
+    #: When it was placed (wall clock).
     at: float
-    #: The result of a task on another cluster, which shows that it has ended.
+    #: The result of a task on another cluster, to notice its end.
     ref: Any = None
 
     @property
     def work_id(self) -> str:
-        """Return what `explain_task` takes."""
+        """Return the id that `explain_task` takes."""
         return self.record.actor_id if isinstance(self.record, ActorRecord) else self.record.task_id
 
     @property
     def description(self) -> str:
-        """Return what it is, for people."""
+        """Return a description for the warning."""
         if isinstance(self.record, ActorRecord):
             return f"the actor {self.record.name or self.record.class_name} ({self.work_id})"
         return f"the task {self.record.name} ({self.work_id})"
 
 
 class WaitWarnings:
-    """Knows the work that was placed without room, and tells when it still waits after a few seconds."""
+    """Logs a warning if work that was placed without room still waits after a few seconds."""
 
     def __init__(self, operations: TaskOperations, clock: Clock) -> None:
         self._operations = operations
@@ -61,12 +61,12 @@ class WaitWarnings:
         self._quiet_until = float("-inf")
 
     def add(self, record: TaskRecord | ActorRecord, claim: Resources, ref: Any = None) -> None:
-        """Remember work, if there was no room for it."""
+        """Add work, if it was placed without room."""
         if record.decision.waits:
             self._candidates.append(WaitingWork(record, claim, self._clock.now(), ref))
 
     def check(self) -> None:
-        """Say what waits; does nothing most of the time."""
+        """Log a warning if one is due."""
         now = self._clock.now()
         due: list[WaitingWork] = []
         while self._candidates and self._candidates[0].at <= now - QUIET_S:
@@ -80,11 +80,11 @@ class WaitWarnings:
                 holders = self._operations.holders(waiting[0].record.decision.cluster)
                 log.warning("%s", warning(waiting, now, holders))
         except ClusterError as problem:
-            log.debug("nobody can tell what waits: %s", problem)
+            log.debug("cannot tell what waits: %s", problem)
 
 
 def warning(waiting: Sequence[WaitingWork], now: float, holders: Iterable[Holder]) -> str:
-    """Return what waits for which room, who holds it, and where to ask."""
+    """Return the warning: what waits, for which resources, their holders, and how to learn more."""
     first = waiting[0]
     others = f" and {len(waiting) - 1} more wait" if len(waiting) > 1 else " waits"
     names = Counter(each.name for each in holders if each.resources.keys() & first.claim.keys())

@@ -24,7 +24,7 @@ def test_a_chore_that_fails_is_told_and_the_next_one_is_done(caplog: pytest.LogC
     assert done.wait(PATIENCE_S)
     background.stop()
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "a chore of tasks and actors failed: ConnectionError: gone"
+        "a background callback of tasks and actors failed: ConnectionError: gone"
     ]
 
 

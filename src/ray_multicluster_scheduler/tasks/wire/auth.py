@@ -1,4 +1,4 @@
-"""The token of a cluster on its way to it over Ray Client."""
+"""Authentication of Ray Client sessions by the token of the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ray_multicluster_scheduler.tasks.wire.session_check import is_loopback
 
 
 class Secret:
-    """A token that no log shows."""
+    """A token that is never shown in a `repr` or a log."""
 
     def __init__(self, value: str | None) -> None:
         self.value = value
@@ -18,16 +18,16 @@ class Secret:
 
 
 class TokenInTheClear(ValueError):
-    """The token must not be sent the way that Ray Client would send it."""
+    """Ray Client would send the token unencrypted."""
 
 
 def auth_metadata(
     token: Secret, *, cluster: str, address: str, over_https: bool
 ) -> list[tuple[str, str]] | None:
-    """Return what carries the token in the calls of Ray Client.
+    """Return the gRPC metadata with the token, or None without a token.
 
-    Whoever protects the dashboard by https does not expect the same token to be sent where anybody on the way
-    can read it. Ray Client encrypts only with `RAY_USE_TLS`, in the process that connects.
+    A token that is used over https must not be sent unencrypted elsewhere. Ray Client encrypts only if
+    `RAY_USE_TLS` is set in the process that connects.
     """
     if token.value is None:
         return None

@@ -1,7 +1,7 @@
 """The bridge: one actor without CPUs at home for each other cluster that a driver uses.
 
 Every call to that cluster is a call to the bridge, so its result is an ObjectRef of the home cluster like any
-other. The bridge ends with its driver (see `watch`).
+other. The bridge ends with its driver (see `watch_driver`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ray_multicluster_scheduler.tasks.wire.requests import Request, RequestChann
 from ray_multicluster_scheduler.tasks.wire.serialization import ValueTransfer
 
 CLOSE_TIMEOUT_S = 5.0
-#: A driver that has not told us by then whom to watch is gone.
+#: The bridge ends if no driver has called `watch_driver` by then.
 UNWATCHED_S = 60.0
-#: Killed actors that are remembered: calls to others would wait for a creation that never comes.
+#: Killed actors to remember: calls to a forgotten one would wait for its creation for ever.
 MAX_KILLED = 10_000
 
-#: When a task may run at home because its cluster was lost: never, if it was not sent yet, always.
+#: Whether a task may run at home after its cluster was lost: never, only if it was not sent, always.
 FALLBACKS = NEVER, IF_UNSENT, ALWAYS = "never", "if unsent", "always"
 
 
 class Bridge:
-    """Passes calls to the hub of one cluster and hands their results to whoever asked at home."""
+    """Forwards calls to the hub of one cluster and returns their results at home."""
 
     def __init__(self, target: ConnectionSpec) -> None:
         self._cluster = target.name
@@ -47,7 +47,7 @@ class Bridge:
         self._code_known: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._tasks: dict[str, Request] = {}
         self._orders: defaultdict[str, ActorOrder] = defaultdict(ActorOrder)
-        #: Actors that were killed, for whoever still calls them.
+        #: Actors that were killed: calls to them fail at once.
         self._killed: OrderedDict[str, None] = OrderedDict()
         self._is_closed = asyncio.Event()
         self._me = ray.get_runtime_context().current_actor
@@ -55,7 +55,7 @@ class Bridge:
         self._unwatched = asyncio.get_event_loop().call_later(UNWATCHED_S, self._exit)
 
     async def open(self, token: Secret) -> dict[str, Any]:
-        """Connect to the cluster and return which processes serve it.
+        """Connect to the cluster and return the process ids of bridge and hub.
 
         The token comes with this call and not with the constructor: the home cluster keeps the arguments of a
         constructor in its GCS for as long as it remembers the actor.
@@ -65,11 +65,11 @@ class Bridge:
         return {"hub": hub, "pid": os.getpid()}
 
     async def watch_driver(self, closed: Sequence[Any]) -> None:
-        """End with the driver: `closed` has the result of our own `closed`, which belongs to the driver.
+        """End with the driver: `closed` holds a ref to the result of `Bridge.closed`, owned by the driver.
 
-        The bridge is a detached actor. Ray would end any other one together with its driver, and so hard that
-        it could not say goodbye: the other cluster would take it for a broken connection, and keep the
-        driver's actors there for the grace of a second session.
+        The bridge is a detached actor. Ray would kill any other actor with its driver, before it could
+        disconnect: the other cluster would take that for a broken connection, and keep the driver's actors
+        for the time that it waits for a reconnect.
         """
         self._unwatched.cancel()
         self._watching = asyncio.create_task(self._close_after(closed[0]))
@@ -83,13 +83,13 @@ class Bridge:
         return await asyncio.shield(self._requests.lost)
 
     async def close(self) -> None:
-        """End everything on the other cluster that was started through this bridge."""
+        """Disconnect, which ends everything that was started through this bridge."""
         self._is_closed.set()
         self._requests.fail_all("the scheduler was stopped")
         await asyncio.wait_for(self._connection.close(), CLOSE_TIMEOUT_S)
 
     async def register_code(self, digest: str, code: bytes) -> None:
-        """Take a function or a class, which later calls name by its digest."""
+        """Store a function or a class under its digest, and send it to the hub."""
         self._code[digest] = code
         self._code_known[digest].set()
         with suppress(ConnectionLost):
@@ -104,7 +104,7 @@ class Bridge:
         kwargs: Mapping[str, Any],
         fallback: str,
     ) -> Any:
-        """Run a task there; at home instead when that cluster is lost and `fallback` allows it."""
+        """Run a task on the other cluster, or at home if that is lost and `fallback` allows it."""
         try:
             await self._code_known[digest].wait()
             payload, replacements, size = await self._values.serialize_arguments(args, kwargs)
@@ -126,7 +126,7 @@ class Bridge:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> str:
-        """Start an actor there and return Ray's id of it."""
+        """Start an actor on the other cluster and return its Ray id."""
         try:
             with self._orders[key].creation():
                 await self._code_known[digest].wait()
@@ -146,7 +146,7 @@ class Bridge:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Call a method of an actor there; `position` is who calls and the number of the call, or None."""
+        """Call a method of an actor; `position` is caller and number of the call, None if unordered."""
         if key in self._killed:
             raise RayActorError(error_msg=f"actor {key} was killed")
         try:
@@ -158,13 +158,13 @@ class Bridge:
             raise actor_lost_error(self._cluster, str(lost), sent=lost.sent) from None
 
     async def force_cancel(self, task_id: str) -> None:
-        """End the process of a task that runs there; `ray.cancel` on its result does all the rest."""
+        """Force-cancel a task on the other cluster; the caller also uses `ray.cancel` on its result."""
         if task_id in self._tasks:
             with suppress(ConnectionLost):
                 self._requests.post("cancel", self._tasks[task_id].number, True)  # noqa: FBT003
 
     async def kill(self, key: str, *, no_restart: bool) -> None:
-        """End an actor at once; one whose cluster is lost has ended."""
+        """Kill an actor; if its cluster is lost, the actor has ended."""
         if key in self._orders:
             await self._orders[key].wait_until_created()
         with suppress(ConnectionLost):
@@ -176,7 +176,7 @@ class Bridge:
                 self._killed.popitem(last=False)
 
     async def release(self, key: str, calls: int) -> None:
-        """Give up an actor of which no handle is left: it ends when the calls that were made are done."""
+        """Release an actor without handles: it ends after the calls that were made."""
         if key in self._killed:
             return
         if await self._orders[key].all_sent(calls):
@@ -187,7 +187,7 @@ class Bridge:
     async def _close_after(self, closed: Any) -> None:
         with suppress(RayError):
             await closed
-            return  # the driver has closed it, and ends it now
+            return  # the driver has closed the bridge, and kills it
         with suppress(asyncio.TimeoutError, ConnectionError):
             await self.close()
         self._exit()
@@ -197,10 +197,10 @@ class Bridge:
             ray.kill(self._me)
 
     async def _response(self, request: Request) -> list[Any]:
-        """Wait for the response to a call and return its values, or raise its error."""
+        """Wait for the response to a request and return its values, or raise its error."""
         try:
             good, content = await request.response
-        except asyncio.CancelledError:  # the caller used ray.cancel
+        except asyncio.CancelledError:  # by ray.cancel of the caller
             with suppress(ConnectionLost):
                 self._requests.post("cancel", request.number, False)  # noqa: FBT003
             raise
@@ -211,7 +211,7 @@ class Bridge:
     async def _run_at_home(
         self, digest: str, options: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        with disable_client_hook():  # or Ray would look for the cluster that is lost
+        with disable_client_hook():  # else Ray Client would use the lost cluster
             function = ray.remote(cloudpickle.loads(self._code[digest]))
             refs = function.options(**options).remote(*args, **kwargs)
         return _returned([await ref for ref in (refs if isinstance(refs, list) else [refs])], options)

@@ -1,4 +1,4 @@
-"""Connecting starts a process on the cluster; right after the cluster itself has started that may fail."""
+"""Retries of Ray Client connections: the first ones to a new cluster may fail."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 120.0
 CONNECT_PAUSE_S = 2.0
-#: So often a session on a wrong cluster is given up for the next try: by then it is no coincidence.
+#: Tries that may reach a wrong cluster; after that it is no coincidence.
 WRONG_TRIES = 6
-#: What Ray Client raises when a session could not be started.
+#: Raised by Ray Client if a session cannot be started.
 NOT_CONNECTED = (ConnectionError, RuntimeError)
-#: What it says when the environment of the session cannot be set up: the next try would fail as well.
+#: Ray Client's message if the environment of a session cannot be set up: no retry would help.
 BAD_ENVIRONMENT = "Failed to create runtime_env"
 
 
 def connect_with_retries(
     connect: Callable[[], T], *, timeout_s: float = CONNECT_TIMEOUT_S, pause_s: float = CONNECT_PAUSE_S
 ) -> T:
-    """Connect, as often as it takes; after `timeout_s` the last problem is raised.
+    """Connect, and retry until `timeout_s` have passed; then raise the last error.
 
-    Pauses are uneven: two that reached each other's cluster must not try again at the same moment.
+    Pauses are random: two clients that reached each other's cluster must not retry at the same moment.
     """
     ends_at, wrong = time.monotonic() + timeout_s, 0
     while True:

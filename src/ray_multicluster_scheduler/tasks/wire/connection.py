@@ -1,4 +1,4 @@
-"""The one Ray Client connection of a bridge to its cluster: connect, send, listen, move large values."""
+"""The Ray Client connection of a bridge to the hub: requests, responses and large values."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from ray_multicluster_scheduler.tasks.wire.session_check import check_session, s
 
 T = TypeVar("T")
 
-#: The hub answers at least this often.
+#: The hub responds at least this often.
 HEARTBEAT_S = 10.0
-#: Ray Client mends a broken connection for 30 s. After that, and a heartbeat, there is no hope left.
+#: Without a response for this long the connection is lost: Ray Client reconnects for 30 s only.
 SILENCE_S = 60.0
-#: Two listeners: while the response of one is on its way, the other one waits at the hub.
+#: Two listeners: while one receives a response, the other one waits at the hub.
 LISTENERS = 2
-#: Large values that move at once.
+#: Large values that are transferred at the same time.
 TRANSFER_THREADS = 3
 
 
 class ConnectionSpec(NamedTuple):
-    """The cluster at the other end."""
+    """The cluster to connect to, and how."""
 
-    #: A hub outlives a bridge that was killed for a while, so the next one must not have the same name.
+    #: Part of the hub's name: the hub of a killed bridge lives on for a while, so names must differ.
     bridge_id: str
     name: str
     address: str
     runtime_env: Mapping[str, Any]
     namespace: str
-    #: Who uses it: the hub is called so, for people who look at that cluster.
+    #: The user of the bridge, for display: part of the hub's name.
     purpose: str
-    #: What the dashboard of the cluster calls its present session; None: it does not say.
+    #: The name of the Ray session by the cluster's dashboard; None if unknown.
     session_name: str | None
-    #: The dashboard is used over https, so its token must not be sent unencrypted.
+    #: Whether the dashboard is used over https: then its token must not be sent unencrypted.
     over_https: bool
 
 
 class ConnectionLost(Exception):
-    """The other cluster is gone; `sent` tells whether the call may have been executed there."""
+    """The other cluster is lost; `sent` tells whether it may have executed the request."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
@@ -57,10 +57,10 @@ class ConnectionLost(Exception):
 
 
 class HubConnection:
-    """A connection to a cluster, for an event loop.
+    """A connection to the hub, for an event loop.
 
-    Calls to the hub do not block: Ray Client's own thread takes them on from step to step. What does block
-    (connecting, large values) has threads here.
+    Requests do not block: callbacks on Ray Client's own thread complete them. Connecting and large values
+    block, so they have threads here.
     """
 
     def __init__(self, target: ConnectionSpec) -> None:
@@ -72,34 +72,34 @@ class HubConnection:
         self._batches = 0
 
     async def open(self, token: Secret) -> dict[str, Any]:
-        """Connect, start the hub, and return who it is."""
+        """Connect, start the hub, and return its process info."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as connecting:
             return await loop.run_in_executor(connecting, self._connect, token)
 
     def send(self, batch: Sequence[Any]) -> asyncio.Future[list[Response]]:
-        """Send calls, and return the reply that will come: the responses that are there soon."""
+        """Send a batch of requests, and return a future of the responses that are ready soon."""
         number, self._batches = self._batches, self._batches + 1
         return self._request(lambda: self._hub.submit.remote(number, batch))
 
     async def listen(self) -> list[Response]:
-        """Return the next responses; raises what ended the connection."""
+        """Return the next responses; raise the error that ended the connection."""
         return await asyncio.wait_for(
             self._request(lambda: self._hub.next_responses.remote(HEARTBEAT_S)), SILENCE_S
         )
 
     async def put(self, value: Any) -> Any:
-        """Put a value on the remote cluster and return its ref. If this fails, the call was never sent."""
+        """Put a value on the other cluster and return its ref. If this fails, the request was never sent."""
         with _raising_connection_lost(sent=False):
             return await self._in_thread(lambda: ray.put(value))
 
     async def fetch(self, remote_ref: Any) -> Any:
-        """Bring a value over, which must be there."""
+        """Fetch a value, which must be ready."""
         with _raising_connection_lost(sent=True):
             return await self._in_thread(lambda: ray.get(remote_ref))
 
     async def close(self) -> None:
-        """Disconnect: the cluster ends the hub and all it started."""
+        """Disconnect: the cluster ends the hub and everything it started."""
         if self._session is not None:
             await self._in_thread(self._session.disconnect)
         self._pool.shutdown(wait=False)
@@ -108,7 +108,9 @@ class HubConnection:
         target = self._target
         warnings.filterwarnings("ignore", message="More than 10MB of messages", category=UserWarning)
         silence_ray_client()
-        auth = auth_metadata(token, cluster=target.name, address=target.address, over_https=target.over_https)
+        metadata = auth_metadata(
+            token, cluster=target.name, address=target.address, over_https=target.over_https
+        )
 
         def connect() -> Any:
             with session_gate(target.address):
@@ -117,7 +119,7 @@ class HubConnection:
                     allow_multiple=True,
                     namespace=target.namespace,
                     runtime_env=dict(target.runtime_env),
-                    _metadata=auth,
+                    _metadata=metadata,
                 )
             with ExitStack() as undo:
                 undo.callback(session.disconnect)
@@ -134,19 +136,18 @@ class HubConnection:
             self._context = ray_client.ray.get_context()
             name = f"raymc hub {self._target.bridge_id} for {self._target.purpose}"
             self._hub = ray.remote(Hub).options(num_cpus=0, max_concurrency=THREADS, name=name).remote()
-            asked = self._hub.process_info.remote()
-            asked._on_completed(
-                lambda _: self._set_client_context()
-            )  # Ray Client's thread, which receives responses
-            process_info: dict[str, Any] = asked.future().result()
+            info_ref = self._hub.process_info.remote()
+            # The callback runs on Ray Client's thread, which receives responses.
+            info_ref._on_completed(lambda _: self._set_client_context())
+            process_info: dict[str, Any] = info_ref.future().result()
             return process_info
 
     def _set_client_context(self) -> None:
-        """Give a thread the client's view of Ray; all other threads keep that of home."""
+        """Make Ray calls of this thread go to the other cluster; other threads stay at home."""
         ray_client.ray.set_context(self._context)
 
     def _request(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Make a call, and have Ray Client's thread ask for its response as soon as there is a ref of it.
+        """Make a call, and have Ray Client's thread request its result as soon as its ref is known.
 
         Not with `ray.get`: for that one, a thread of Ray's helper process waits on the cluster. If the
         session ends meanwhile, the thread waits for ever, with all of a CPU, and the process never ends (seen
@@ -164,15 +165,12 @@ class HubConnection:
                 return
             try:
                 ref._on_completed(on_done)
-            except (
-                ConnectionError,
-                RuntimeError,
-            ) as closed:  # the session ends
+            except (ConnectionError, RuntimeError) as closed:  # the session ends
                 on_done(closed)
 
         def on_done(outcome: Any) -> None:
             nonlocal ref
-            ref = None  # until now it was held: Ray need not keep a result to which nobody refers
+            ref = None  # held until now, or Ray might drop the result
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_resolve, response, outcome)
 
@@ -184,7 +182,7 @@ class HubConnection:
 
 
 def _resolve(response: asyncio.Future[Any], outcome: Any) -> None:
-    if response.done():  # nobody waits for it any more
+    if response.done():  # cancelled
         return
     if isinstance(outcome, BaseException):
         response.set_exception(outcome)
@@ -194,7 +192,7 @@ def _resolve(response: asyncio.Future[Any], outcome: Any) -> None:
 
 @contextmanager
 def _raising_connection_lost(*, sent: bool) -> Iterator[None]:
-    """Tell the loss of the connection by our own name for it."""
+    """Raise `ConnectionLost` if the connection is lost."""
     try:
         yield
     except (ConnectionError, grpc.RpcError) as problem:

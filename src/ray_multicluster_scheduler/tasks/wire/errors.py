@@ -1,4 +1,4 @@
-"""Errors that cross clusters with their own type, and what is said when the other cluster is lost."""
+"""Errors of user code, which keep their type across clusters, and errors for a lost cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.errors import ClusterUnreachable, OutcomeUnknown
 
 
 class ActorOutcomeUnknown(OutcomeUnknown, RayActorError):  # type: ignore[misc]
-    """The actor is gone, and nobody knows whether this call was executed. It was not repeated."""
+    """The actor is lost, and it is unknown whether this call was executed. It was not repeated."""
 
     def __init__(self, cluster: str, message: str) -> None:
         OutcomeUnknown.__init__(self, cluster, message)
@@ -19,7 +19,7 @@ class ActorOutcomeUnknown(OutcomeUnknown, RayActorError):  # type: ignore[misc]
 
 
 def actor_lost_error(cluster: str, reason: str, *, sent: bool) -> Exception:
-    """Return the error for a call to an actor whose cluster is lost; `sent`: it may have been executed."""
+    """Return the error for a call to an actor whose cluster is lost; if `sent`, it may have been executed."""
     if sent:
         return ActorOutcomeUnknown(cluster, f"lost during the call, which may have been executed ({reason})")
     error: Exception = RayActorError(
@@ -44,7 +44,7 @@ def task_lost_error(cluster: str, reason: str, *, sent: bool) -> Exception:
 
 
 def serialize_error(error: BaseException) -> bytes:
-    """Pickle what a call raised: the exception of the user's code, and the remote traceback as text."""
+    """Pickle the exception of a call, with the remote traceback as text."""
     cause = getattr(error, "cause", error) if isinstance(error, RayTaskError) else error
     try:
         content: bytes = cloudpickle.dumps((cause, str(error), cause is not error))
@@ -54,7 +54,7 @@ def serialize_error(error: BaseException) -> bytes:
 
 
 def deserialize_error(content: bytes) -> BaseException:
-    """Return the exception to raise at home: what native Ray raises for the same failure."""
+    """Return the exception to raise at home, as native Ray would raise it."""
     cause, text, from_user_code = pickle.loads(content)  # noqa: S301  (the hub sent it)
     error: BaseException = cause
     if from_user_code:

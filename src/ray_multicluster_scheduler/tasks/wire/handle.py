@@ -9,16 +9,12 @@ from typing import Any
 
 from ray_multicluster_scheduler.errors import HomeLost
 
-#: What stands in the table of methods for one that yields.
-GENERATOR = "generator"
-
-
-#: What Ray Client says, without a type of its own, once a session is gone for good.
+#: Ray Client's message once a session is lost; it has no exception type for it.
 NOT_CONNECTED = "Ray Client is not connected"
 
 
 class HandleState:
-    """What a handle knows: its actor, the bridge to it, and how many calls were made."""
+    """The state of a handle: its actor, the bridge to it, and the number of calls."""
 
     def __init__(
         self,
@@ -32,16 +28,16 @@ class HandleState:
         self.bridge_id = bridge_id
         self.key = key
         self.methods = methods
-        #: `home`, `cluster`, `class`, `name` and `ordered`: calls start in the order in which they were made.
+        #: Keys: `home`, `cluster`, `class`, `name`, and `ordered` if calls start in the order they are made.
         self.about = about
-        #: Ray keeps the order of calls per handle; so do we, with a number for each.
+        #: Numbers of the calls: Ray keeps the order of calls per handle, and so does the bridge.
         self.numbers = itertools.count()
         self._caller = uuid.uuid4().hex[:12]
-        #: Told when a copy is made: from then on nobody knows when the last one is gone.
+        #: Called when the handle is copied: from then on its end does not mean that the last copy is gone.
         self.on_shared: Callable[[], object] | None = None
 
     def next_position(self) -> tuple[str, int] | None:
-        """Return who calls and the number of the call; None where the order does not matter."""
+        """Return caller and number of the next call; None if the actor is not ordered."""
         number = next(self.numbers)
         return (self._caller, number) if self.about["ordered"] else None
 
@@ -57,7 +53,7 @@ class CrossClusterActor:
         self._raymc = state
 
     def __getattr__(self, name: str) -> CrossClusterMethod:
-        if name == "_raymc":  # asked for before there is one, by copy and pickle
+        if name == "_raymc":  # by copy and pickle, before it is set
             raise AttributeError(name)
         state = self._raymc
         if name not in state.methods:
@@ -80,7 +76,7 @@ class CrossClusterActor:
 
 
 def restored(*details: Any) -> CrossClusterActor:
-    """Return a handle of the same actor; its calls have an order of their own."""
+    """Return a copy of a handle; its calls are ordered by themselves."""
     return CrossClusterActor(HandleState(*details))
 
 
@@ -95,17 +91,17 @@ class CrossClusterMethod:
         self._options = options
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Refuse a call without `.remote`, as Ray does."""
+        """Raise, as Ray does for a call without `.remote`."""
         raise TypeError(f"actor methods cannot be called directly; write `.{self._name}.remote(...)`")
 
     def options(self, *, num_returns: int | None = None, name: str | None = None) -> CrossClusterMethod:
-        """Return the method with other options; the name is shown by the other cluster's dashboard."""
+        """Return the method with other options; the other cluster's dashboard shows the name."""
         given = {"num_returns": num_returns, "name": name}
         changes = {option: value for option, value in given.items() if value is not None}
         return CrossClusterMethod(self._actor, self._name, {**self._options, **changes})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method and return the ObjectRef of its result at home; a list of them for several."""
+        """Call the method and return its home ObjectRef, or a list of them if it has several results."""
         state, options = self._actor._raymc, self._options
         returns = options.get("num_returns", 1)
         if not isinstance(returns, int):

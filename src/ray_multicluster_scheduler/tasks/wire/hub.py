@@ -1,10 +1,10 @@
-"""The hub: one actor without CPUs on the other cluster, which starts our work there and collects the results.
+"""The hub: one actor without CPUs on the other cluster, which starts tasks and actors and collects results.
 
-It owns what it starts, so everything ends with it; and it ends with the Ray Client session of the bridge.
-Calls come in batches. What is done soon goes back with the reply to `submit`: one round trip. The rest goes
-out in batches through `next_responses`, where the bridge always waits: a slow call delays no fast one.
+The hub owns what it starts, so everything ends with it; and it ends with the Ray Client session of the
+bridge. Requests come in batches. Results that are ready soon are the reply to `submit`: one round trip. The
+bridge gets all others in batches from `next_responses`: a slow call delays no fast one.
 
-It is an actor with threads and not an async one: Ray wakes those up with less work, and one `ray.wait` for a
+It has threads and is not async: Ray wakes threads up with less overhead, and one `ray.wait` for a
 batch is cheaper than an `await` for each of its calls.
 """
 
@@ -34,25 +34,25 @@ from ray_multicluster_scheduler.tasks.wire.serialization import (
     size_of,
 )
 
-#: Enough for the listeners and for all batches whose replies wait for responses.
+#: Enough for the listeners and for all batches that wait for first results.
 THREADS = 32
-#: One response carries at most this much, so that it does not keep later ones waiting.
+#: Most bytes of a reply, so that it does not delay later ones.
 RESPONSE_BYTES = 8 * 2**20
 BATCH_RESPONSES = 200
-#: How long `submit` waits for a first response before it replies; PAUSE_S if the last batch had none in time.
+#: How long `submit` waits for a first result; only PAUSE_S if the last batch had none in time.
 SOON_S = 0.02
-#: Answers that come this close to each other go out together, if that holds up none of them for long.
+#: Results that come within PAUSE_S of each other are sent together, after LINGER_S at the latest.
 PAUSE_S = 0.002
 LINGER_S = 0.1
 
-#: The number of a call, whether it went well, and its values or its error.
+#: The number of a request, whether it succeeded, and its values or its error.
 Response = tuple[int, bool, Any]
 
 
 class Hub:
-    """Starts tasks and actors for one bridge. All responses carry the number of their call.
+    """Starts tasks and actors for one bridge. Responses carry the number of their request.
 
-    A value in an response is a payload with the refs that it mentions, or, when it is large, its own ref.
+    A value in a response is a payload with the refs in it, or, if it is large, its own ref.
     """
 
     def __init__(self) -> None:
@@ -60,21 +60,21 @@ class Hub:
         self._next_batch = 0
         self._code: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
-        #: Why actors could not be created, for whoever calls them.
+        #: Why actors could not be created, by key: calls to them raise it.
         self._failed_creations: dict[str, str] = {}
         self._expect_early = True
-        #: What was started and has no response.
+        #: Refs of started calls without a response, by number.
         self._running: dict[int, list[Any]] = {}
         #: Calls that ended too late for the reply. Ray's own threads fill it, and they must never wait for
-        #: a lock: a thread that holds one may itself wait for them.
+        #: a lock: its holder may itself wait for them.
         self._late_results: SimpleQueue[int] = SimpleQueue()
 
     def process_info(self) -> dict[str, Any]:
-        """Return which process this is, and whether it had to import our package."""
+        """Return the process id, and whether the process has imported our package."""
         return {"pid": os.getpid(), "imported": "ray_multicluster_scheduler" in sys.modules}
 
     def submit(self, batch_number: int, batch: Sequence[Any]) -> list[Response]:
-        """Start calls, and return responses if there are some soon.
+        """Start a batch of requests, and return the responses that are ready soon.
 
         Batches are numbered, because threads take them at the same time and calls start in their order.
         """
@@ -87,7 +87,7 @@ class Hub:
         return at_once + self._responses(self._finished_early(started)) if started else at_once
 
     def next_responses(self, timeout_s: float) -> list[Response]:
-        """Return responses as soon as there are some; nothing after `timeout_s`: a sign of life."""
+        """Return responses as soon as there are some; an empty list after `timeout_s`, as a heartbeat."""
         done: list[int] = []
         with suppress(Empty):
             done.append(self._late_results.get(timeout=timeout_s))
@@ -97,10 +97,10 @@ class Hub:
         return self._responses(done)
 
     def _start(self, number: int, verb: str, *details: Any) -> Response | None:
-        """Do what a call asks for, and return its response unless that has to be waited for."""
+        """Execute a request, and return its response unless its results are not ready yet."""
         try:
             returned = getattr(self, f"_{verb}")(*details)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
             return number, False, serialize_error(error)
         if verb not in {"run", "call"}:
             return number, True, returned
@@ -110,7 +110,7 @@ class Hub:
         return number, True, []
 
     def _finished_early(self, started: Sequence[int]) -> list[int]:
-        """Wait a moment for calls and return those that are done; the others will tell the listeners."""
+        """Wait a moment and return the finished calls; the others are left to the listeners."""
         calls = {self._running[number][0]: number for number in started}
         done, rest = ray.wait(list(calls), num_returns=1, timeout=SOON_S if self._expect_early else PAUSE_S)
         self._expect_early = bool(done)
@@ -123,7 +123,7 @@ class Hub:
         return [calls[ref] for ref in done]
 
     def _responses(self, done: Iterable[int]) -> list[Response]:
-        """Return the responses of calls that are done, as many as may travel together."""
+        """Return the responses of finished calls, up to `RESPONSE_BYTES`."""
         responses, total = list[Response](), 0
         for number in done:
             if total < RESPONSE_BYTES:
@@ -142,7 +142,7 @@ class Hub:
             del self._running[number]
 
     def _register_code(self, digest: str, code: bytes) -> list[Any]:
-        """Keep a function or a class, which is sent once and used often."""
+        """Store a function or a class, which is sent once."""
         self._code[digest] = code
         return []
 
@@ -156,7 +156,7 @@ class Hub:
     def _create(
         self, key: str, digest: str, options: Mapping[str, Any], payload: Payload, replacements: Sequence[Any]
     ) -> list[Any]:
-        """Start an actor and return its id; whether its constructor works shows in its first call."""
+        """Start an actor and return its id; an error of its constructor is raised by its first call."""
         try:
             args, kwargs = self._arguments(payload, replacements)
             actor = self._remote_form(digest).options(**options).remote(*args, **kwargs)
@@ -181,7 +181,7 @@ class Hub:
         return []
 
     def _kill(self, key: str, no_restart: bool) -> list[Any]:  # noqa: FBT001
-        """End an actor at once; one that is not here has ended."""
+        """Kill an actor; an unknown one has ended."""
         actor = self._actors.pop(key, None) if no_restart else self._actors.get(key)
         self._failed_creations.pop(key, None)
         if actor is not None:
@@ -189,13 +189,13 @@ class Hub:
         return []
 
     def _release(self, key: str) -> list[Any]:
-        """Forget an actor: Ray ends it when the calls that it has are done."""
+        """Drop the handle of an actor: Ray ends it after its calls."""
         self._actors.pop(key, None)
         self._failed_creations.pop(key, None)
         return []
 
     def _remote_form(self, digest: str) -> Any:
-        """Return a function or class ready to start; what cannot be loaded here fails each call of it."""
+        """Return a remote function or actor class; if it cannot be loaded, every call of it fails."""
         if isinstance(self._code[digest], bytes):
             self._code[digest] = ray.remote(cloudpickle.loads(self._code[digest]))
         return self._code[digest]
@@ -213,7 +213,7 @@ class Hub:
     def _arguments(
         self, payload: Payload, replacements: Sequence[Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return arguments; refs came as refs, and actors of this cluster as their keys."""
+        """Return the arguments; refs are replaced by refs, and keys by actors of this cluster."""
         here = [self._actor(each) if isinstance(each, str) else each for each in replacements]
         args, kwargs = deserialize(payload, here)
         return args, kwargs
@@ -227,7 +227,7 @@ def _refs(returned: Any) -> list[Any]:
 
 
 def _value(ref: Any) -> Any:
-    """Return a value that is there; its ref when it is large: then it is sent alone and not copied here."""
+    """Return a value that is ready, or its ref if it is large: then it is sent alone and not copied."""
     references: list[Any] = []
 
     def number_ref(inner: Any) -> int:

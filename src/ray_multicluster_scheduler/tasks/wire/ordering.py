@@ -1,7 +1,8 @@
-"""The life of an actor as its bridge sees it: the creation first, the calls in their order, the release last.
+"""The order of requests for an actor: its creation, the calls of each caller in order, its release.
 
-The bridge is an async actor, and Ray delivers the calls to those in any order. So a call can come before the
-creation of its actor, and the release before the last call: each waits here for what was made before it.
+Ray starts the calls of a handle in the order in which they were made. But the bridge is an async actor, and
+Ray delivers calls to async actors in any order. So a call may arrive before the creation of its actor, and
+the release before the last call. Calls carry numbers, and each request waits here for the earlier ones.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 from ray.exceptions import RayActorError
 
-#: A call that is this late was cancelled on its way: the release goes on without it.
+#: A release does not wait longer for a missing call: it was cancelled before it arrived.
 LATE_S = 30.0
-#: A call that is this late was cancelled on its way: the later ones go on without it.
+#: Later calls do not wait longer for a missing call.
 GAP_S = 10.0
 
 
 class CallerOrder:
-    """Lets the calls of one handle through one after the other, by their numbers."""
+    """The order of the calls of one caller, that is, of one copy of a handle."""
 
     def __init__(self, gap_s: float = GAP_S) -> None:
         self._gap_s = gap_s
         self._next = 0
-        #: Calls that have arrived and are not through.
+        #: Calls that have arrived and are not sent.
         self._arrived: dict[int, asyncio.Event] = {}
-        #: Calls that were cancelled before their turn.
+        #: Calls after the next one that were cancelled before their turn.
         self._passed: set[int] = set()
 
     @asynccontextmanager
     async def in_order(self, number: int) -> AsyncIterator[None]:
-        """Wait until all earlier calls are through; leaving lets the next one in."""
+        """Wait until all earlier calls have left this context."""
         mine = self._arrived[number] = asyncio.Event()
         try:
             while number > self._next:
@@ -44,7 +45,7 @@ class CallerOrder:
             self._wake_next()
 
     async def _wait(self, mine: asyncio.Event) -> None:
-        """Wait for something to change; a next one that does not even arrive is skipped."""
+        """Wait for a change; skip the next call if it does not arrive in time."""
         mine.clear()
         try:
             await asyncio.wait_for(mine.wait(), None if self._next in self._arrived else self._gap_s)
@@ -54,7 +55,7 @@ class CallerOrder:
                 self._wake_next()
 
     def _wake_next(self) -> None:
-        """Wake the next call in order; one that has not arrived is waited for no longer than the gap."""
+        """Wake the next call; if it has not arrived, wake all, which then wait for it for `gap_s`."""
         while self._next in self._passed:
             self._next += 1
         self._passed = {number for number in self._passed if number > self._next}
@@ -64,7 +65,7 @@ class CallerOrder:
 
 
 class ActorOrder:
-    """One actor on the other cluster."""
+    """The order of the requests for one actor."""
 
     def __init__(self, late_s: float = LATE_S) -> None:
         self._late_s = late_s
@@ -72,12 +73,12 @@ class ActorOrder:
         self._problem: BaseException | None = None
         self._callers: defaultdict[str, CallerOrder] = defaultdict(CallerOrder)
         self._arrived = 0
-        self._sent = 0
+        self._departed = 0
         self._changed = asyncio.Event()
 
     @contextmanager
     def creation(self) -> Iterator[None]:
-        """Prepare the actor; calls wait until this is over, and fail if it fails."""
+        """Delay calls until the creation is sent; if that fails, they fail too."""
         try:
             yield
         except BaseException as problem:
@@ -87,12 +88,12 @@ class ActorOrder:
             self._created.set()
 
     async def wait_until_created(self) -> None:
-        """Wait until the actor is on its way."""
+        """Wait until the creation is sent or has failed."""
         await self._created.wait()
 
     @asynccontextmanager
     async def call(self, position: tuple[str, int] | None) -> AsyncIterator[None]:
-        """Wait until a call may be sent; `position` is who calls and the number of the call, or None."""
+        """Wait until a call may be sent; `position` is caller and number, None if unordered."""
         self._arrived += 1
         try:
             await self.wait_until_created()
@@ -101,19 +102,19 @@ class ActorOrder:
             async with self._callers[position[0]].in_order(position[1]) if position else nullcontext():
                 yield
         finally:
-            self._sent += 1
+            self._departed += 1
             self._changed.set()
 
     async def all_sent(self, calls: int) -> bool:
-        """Wait until that many calls were sent; False when some of them never came."""
+        """Wait until this many calls were sent or have failed; False if some never arrived."""
         await self.wait_until_created()
-        while self._sent < calls:
+        while self._departed < calls:
             self._changed.clear()
             try:
                 await asyncio.wait_for(
-                    self._changed.wait(), self._late_s if self._sent == self._arrived else None
+                    self._changed.wait(), self._late_s if self._departed == self._arrived else None
                 )
             except asyncio.TimeoutError:
-                if self._sent == self._arrived:
+                if self._departed == self._arrived:
                     return False
         return True

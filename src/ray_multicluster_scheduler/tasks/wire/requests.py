@@ -1,4 +1,4 @@
-"""Requests on their way to the hub and responses on their way back, until the connection is lost."""
+"""Requests to the hub and their responses, until the connection is lost."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ray_multicluster_scheduler.tasks.wire.connection import LISTENERS, Connecti
 from ray_multicluster_scheduler.tasks.wire.hub import Response
 from ray_multicluster_scheduler.tasks.wire.serialization import INLINE_BYTES
 
-#: One batch has at most this much, so that the first of its requests starts soon.
+#: Limits of a batch, so that its first request starts soon.
 BATCH_REQUESTS = 256
 BATCH_BYTES = 4 * 2**20
-#: Batches without a reply. The hub replies soon: this keeps nothing back for long, and makes batches large.
+#: Batches without a reply. The hub replies soon, so this delays little, and it makes batches larger.
 MAX_BATCHES_IN_FLIGHT = 2
 
 
 class Request:
-    """One request: its number and message, and the response when there is one."""
+    """One request: its number, its message and a future of its response."""
 
     __slots__ = ("message", "number", "response", "sent", "size")
 
@@ -33,7 +33,7 @@ class Request:
 
 
 class RequestChannel:
-    """Sends what is posted in batches, as fast as the connection takes them, and completes it."""
+    """Sends posted requests in batches and completes them when responses arrive."""
 
     def __init__(self, connection: HubConnection) -> None:
         self._connection = connection
@@ -42,17 +42,17 @@ class RequestChannel:
         self._outbox: deque[Request] = deque()
         self._wake = asyncio.Event()
         self._loops: set[asyncio.Task[None]] = set()
-        #: Why the other cluster is lost, once it is.
+        #: Resolves to the reason once the other cluster is lost.
         self.lost: asyncio.Future[str] = asyncio.get_event_loop().create_future()
 
     def start(self) -> None:
-        """Begin to send and to listen."""
+        """Start to send and to listen."""
         self._keep_running(self._send())
         for _ in range(LISTENERS):
             self._keep_running(self._listen())
 
     def post(self, verb: str, *details: Any, size: int = 0) -> Request:
-        """Hand a request to the sender; raises `ConnectionLost` when it can no longer be sent."""
+        """Queue a request; raise `ConnectionLost` if it can no longer be sent."""
         if self.lost.done():
             raise ConnectionLost(self.lost.result(), sent=False)
         number = next(self._numbers)
@@ -63,7 +63,7 @@ class RequestChannel:
         return request
 
     def fail_all(self, reason: str) -> None:
-        """Fail all requests without a response, and all later ones."""
+        """Fail all requests without a response, and all later requests."""
         if self.lost.done():
             return
         self.lost.set_result(reason)
@@ -72,7 +72,7 @@ class RequestChannel:
         for request in self._pending.values():
             if not request.response.done():
                 request.response.set_exception(ConnectionLost(reason, sent=request.sent))
-                request.response.exception()  # nobody waits for the response to a release: that is no mistake
+                request.response.exception()  # mark as retrieved: nothing awaits the response to a release
         self._pending.clear()
         self._outbox.clear()
 
@@ -82,7 +82,7 @@ class RequestChannel:
         running.add_done_callback(self._ended)
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        """Work fails only when the connection does, whatever that raises."""
+        """Fail all requests if a loop failed: only the loss of the connection does that."""
         self._loops.discard(running)
         if not running.cancelled() and (error := running.exception()) is not None:
             self.fail_all(_described(error))
@@ -97,7 +97,7 @@ class RequestChannel:
                 reply = self._connection.send(batch)
                 reply.add_done_callback(self._replied)
                 unanswered.add(reply)
-                # What is posted meanwhile goes together; and a flood of data must not fill our memory.
+                # Requests posted meanwhile share a batch; and large batches must not fill the memory.
                 while len(unanswered) >= (MAX_BATCHES_IN_FLIGHT if total <= INLINE_BYTES else 1):
                     _, unanswered = await asyncio.wait(unanswered, return_when=asyncio.FIRST_COMPLETED)
 

@@ -1,10 +1,10 @@
-"""Python objects on their way between two clusters.
+"""Serialization of arguments and results between two clusters.
 
 An ObjectRef or an actor handle means nothing on another cluster. So a payload is a pickle in which they are
-numbered, and whoever packs it says for each number what to put there on the other side.
+persistent ids (numbers), and is sent with a replacement for each: a ref or an actor of the other cluster.
 
 A payload is a plain tuple of the stream and the large buffers that are not part of it: a class of ours would
-travel by value with every one of them.
+be pickled by value with each payload.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ray.actor import ActorHandle
 
 from ray_multicluster_scheduler.tasks.wire.handle import CrossClusterActor
 
-#: Smaller values travel with the call; larger ones alone, so that they are neither copied nor held twice.
+#: Smaller values are part of the request; larger ones are sent alone, so that they are not copied.
 INLINE_BYTES = 2**20
 
 Payload = tuple[bytes, list[Any]]
-#: For each type that cannot travel: takes such an object and returns its number.
+#: For each type that cannot be pickled: returns the number of an object, or raises.
 PersistentIds = Mapping[type, Callable[[Any], int]]
 
 
@@ -63,13 +63,13 @@ def size_of(payload: Payload) -> int:
 
 
 def buffers_as_bytes(payload: Payload) -> Payload:
-    """Return the payload with copies of its buffers, so that any pickler can take it further."""
+    """Return the payload with its buffers copied to bytes, so that any pickler can pickle it."""
     stream, buffers = payload
     return stream, [bytes(buffer) for buffer in buffers]
 
 
 def deserialize(payload: Payload, replacements: Sequence[Any] = ()) -> Any:
-    """Return the value of a payload; `replacements` has what stands for each number."""
+    """Return the value of a payload; `replacements` has the object for each number."""
     return _Unpickler(payload, replacements).load()
 
 
@@ -84,17 +84,17 @@ class RemoteObjects(Protocol):
 
 
 class _LargeArgument:
-    """Stands for an argument that is so large that it is moved over by itself."""
+    """Wraps an argument that is so large that it is sent alone."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class ValueTransfer:
-    """Packs arguments for the hub and unpacks its values.
+    """Serializes arguments for the hub and deserializes its results.
 
-    A home ref as an argument is replaced by its value, as Ray does it. A ref inside an argument stays a ref:
-    its value is moved over and gets one there. The same holds for results.
+    A home ref as an argument is replaced by its value, as in Ray. A ref inside an argument stays a ref: its
+    value is put on the other cluster. The same holds for results.
     """
 
     def __init__(self, connection: RemoteObjects, bridge_id: str) -> None:
@@ -104,7 +104,7 @@ class ValueTransfer:
     async def serialize_arguments(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Payload, list[Any], int]:
-        """Return the payload of the arguments, what stands for its numbers there, and its size."""
+        """Return the payload of the arguments, the replacements for its numbers, and its size."""
         args = [await _resolved(value) for value in args]
         kwargs = {name: await _resolved(value) for name, value in kwargs.items()}
         payload, references = self._serialize((args, kwargs))
@@ -119,7 +119,7 @@ class ValueTransfer:
 
     async def deserialize_result(self, part: Any) -> Any:
         """Return a value that the hub sent."""
-        if not isinstance(part, tuple):  # a large value, which comes by itself
+        if not isinstance(part, tuple):  # the ref of a large value
             return await self._connection.fetch(part)
         payload, references = part
         return deserialize(payload, [_put_at_home(await self._connection.fetch(ref)) for ref in references])
@@ -144,7 +144,7 @@ class ValueTransfer:
         return value if references or size_of(payload) <= INLINE_BYTES else _LargeArgument(value)
 
     async def _transfer(self, found: Any) -> Any:
-        """Move over what a payload mentions, and return what stands for it there."""
+        """Send an object to the other cluster, and return its replacement there."""
         if isinstance(found, _LargeArgument):
             return await self._connection.put(found.value)
         if not isinstance(found, CrossClusterActor):

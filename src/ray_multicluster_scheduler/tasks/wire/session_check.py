@@ -1,4 +1,4 @@
-"""Which cluster a Ray Client session has really reached, and how heads that share a machine are kept apart.
+"""Checks that a Ray Client session has reached the right cluster, where heads may share a machine.
 
 A head gives each session a helper process with a port of its own, from 23000 on. It finds a free port, lets
 it go, and the helper takes it seconds later. Two heads of one machine that get a session at the same moment
@@ -20,16 +20,16 @@ import ray
 from ray.experimental.internal_kv import _internal_kv_get
 from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
 
-#: The variables that we set in the environment of a session begin with this.
+#: Prefix of the variables that we set in the environment of a session.
 VARIABLE_PREFIX = "RAY_MULTICLUSTER_"
-#: Whoever listens here on loopback may start a session. It is below the ports of outgoing connections.
+#: The process that listens on this loopback port may start a session. Not an ephemeral port.
 GATE_PORT = 32_600
-#: A session whose environment has to be installed takes minutes: the next one does not wait for that.
+#: Installing the environment of a session may take minutes: the next session does not wait so long.
 GATE_TIMEOUT_S = 20.0
 
 
 class WrongCluster(ConnectionError):
-    """The session is not the one that was asked for."""
+    """The session is on another cluster, or has another environment, than requested."""
 
 
 def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[str, Any]) -> None:
@@ -55,17 +55,17 @@ def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[s
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether `host:port` is on this machine, and on no network."""
+    """Tell whether `host:port` is a loopback address."""
     host = address.rpartition(":")[0]
     return host in {"localhost", "[::1]"} or host.startswith("127.")
 
 
 @contextmanager
 def session_gate(address: str) -> Iterator[None]:
-    """Let sessions of one machine start one after the other where the address is on loopback.
+    """Start sessions on loopback addresses one after the other.
 
-    Only there may several heads share the machine, as in a sandbox. Nobody waits for long: it saves tries,
-    and the comparison afterwards is what can be relied on.
+    Only there may several heads share the machine, as in a sandbox. The wait is limited: the gate saves
+    retries, and `check_session` is the guarantee.
     """
     if not is_loopback(address):
         yield
@@ -83,7 +83,7 @@ def session_gate(address: str) -> Iterator[None]:
 
 @contextmanager
 def loss_as_connection_error() -> Iterator[None]:
-    """Tell a session that is lost while it is compared as one that was not made: it is tried again."""
+    """Raise `ConnectionError` if the session is lost during the check: then it is tried again."""
     try:
         yield
     except grpc.RpcError as problem:
