@@ -275,8 +275,8 @@ class ClusterSelector:
 
     def _open_bridge(self, cluster: str, home: Home) -> OpenBridge:
         job = self._environ.get(SUBMISSION_ID_VAR)
-        who = f"job {job}" if job else f"a program on {socket.gethostname()} (pid {os.getpid()})"
-        purpose = f"{who}, home cluster {home.name}"
+        driver = f"job {job}" if job else f"a program on {socket.gethostname()} (pid {os.getpid()})"
+        purpose = f"{driver}, home cluster {home.name}"
         return self._bridges.to(self._specs[cluster], namespace=home.namespace, purpose=purpose)
 
     def _environment_on(self, spec: ClusterSpec) -> Mapping[str, Any]:
