@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.home import HOME, OTHER, joined
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from ray_multicluster_scheduler import submit_actor
-from ray_multicluster_scheduler.bridge.home import connect
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.tasks.home import connect
 
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 9}
 #: Calls that wait for each other, and calls that do not.

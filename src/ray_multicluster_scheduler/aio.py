@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Longer than `bridge.inquiries` needs to notice that a result is gone.
+#: Longer than `tasks.operations` needs to notice that a result is gone.
 RESULT_NAP_S = 5.0
 
 

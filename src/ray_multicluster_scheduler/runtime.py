@@ -52,7 +52,7 @@ from ray_multicluster_scheduler.service.uploaded import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.bridge.runner import TaskRunner
+    from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Scheduler:
         self._reloading = threading.Lock()
         self._parts: Parts | None = None
         self._engine: EngineThread | None = None
-        self._tasks: TaskRunner | None = None
+        self._tasks: TaskSubmitter | None = None
         self._stopped = False
 
     @classmethod
@@ -168,13 +168,13 @@ class Scheduler:
         return self.parts.store.access
 
     @property
-    def tasks(self) -> TaskRunner:
+    def tasks(self) -> TaskSubmitter:
         """Tasks and actors. Needs neither store nor engine, so that it works inside a job."""
         with self._usable():
             if self._tasks is None:
-                from ray_multicluster_scheduler.bridge.runner import TaskRunner  # noqa: PLC0415 - jobs need none
+                from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter  # noqa: PLC0415 - jobs need none
 
-                self._tasks = TaskRunner(
+                self._tasks = TaskSubmitter(
                     self.config,
                     directory=self.directory,
                     environ=self._environ,

@@ -11,12 +11,12 @@ import ray
 import yaml
 from tests.e2e.task_world import World, a_world, finish, until
 
-from ray_multicluster_scheduler.bridge import home as homes
-from ray_multicluster_scheduler.bridge.wire.identity import GATE, WrongCluster, check_session
 from ray_multicluster_scheduler.errors import ClusterUnreachable
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_process
+from ray_multicluster_scheduler.tasks import home as homes
+from ray_multicluster_scheduler.tasks.wire.session_check import GATE_PORT, WrongCluster, check_session
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -47,7 +47,7 @@ def a_taken_gate() -> Any:
 
 def _takes(gate: socket.socket) -> bool:
     with suppress(OSError):
-        gate.bind(("127.0.0.1", GATE))
+        gate.bind(("127.0.0.1", GATE_PORT))
         return True
     return False
 
@@ -90,7 +90,7 @@ def spec_of(world: World, name: str) -> ClusterSpec:
 def test_a_session_on_another_cluster_than_the_dashboards_is_refused_and_closed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.bridge.wire.patience.WRONG_TRIES", 2)
+    monkeypatch.setattr("ray_multicluster_scheduler.tasks.wire.connect_retry.WRONG_TRIES", 2)
     with pytest.raises(ClusterUnreachable, match="do head_address and dashboard name the same cluster"):
         homes.connect(spec_of(world, "home"), {}, None, "session_of_another_cluster")
     assert not homes.is_connected()

@@ -27,7 +27,7 @@ LAYERS = [
     "service",
     "engine",
     "inspection",
-    "bridge",
+    "tasks",
     "pipeline",
     "local",
     "testing",

@@ -19,9 +19,9 @@ from ray_multicluster_scheduler.config.user import USER_VARIABLE
 from ray_multicluster_scheduler.errors import StoreError
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.bridge.runner import TaskRunner
     from ray_multicluster_scheduler.packages.store import PackageStore
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 
 class RemoteScheduler:
@@ -73,7 +73,7 @@ class RemoteScheduler:
             return self._packages
 
     @property
-    def tasks(self) -> TaskRunner:
+    def tasks(self) -> TaskSubmitter:
         """Tasks and actors of this process, by the clusters.yaml that is found here."""
         self._check_usable()
         with self._lock:

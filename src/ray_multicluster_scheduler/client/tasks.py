@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ray_multicluster_scheduler.bridge.runner import Request
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
+from ray_multicluster_scheduler.tasks.submitter import TaskRequest
 
 
 def submit_task(
@@ -43,7 +43,7 @@ def submit_task(
     """
     options = {"num_returns": num_returns, "max_retries": max_retries, "runtime_env": runtime_env}
     return get_unified_scheduler().tasks.submit_task(
-        Request(
+        TaskRequest(
             code=func,
             args=args,
             kwargs=kwargs or {},
@@ -107,7 +107,7 @@ def submit_actor(
     }
     tasks = get_unified_scheduler().tasks
     actor_id, handle = tasks.submit_actor(
-        Request(
+        TaskRequest(
             code=actor_class,
             args=args,
             kwargs=kwargs or {},
@@ -119,7 +119,7 @@ def submit_actor(
         )
     )
     if timeout is not None:
-        tasks.inquiries.wait_until_ready(actor_id, handle, timeout_s=timeout)
+        tasks.operations.wait_until_ready(actor_id, handle, timeout_s=timeout)
     return actor_id, handle
 
 
@@ -138,12 +138,12 @@ def submit_actor_async(
 
 def cancel_task(task: Any, *, force: bool = False) -> bool:
     """Cancel a task, by its id or its ref; False when the id is not known (any more)."""
-    return get_unified_scheduler().tasks.inquiries.cancel_task(task, force=force)
+    return get_unified_scheduler().tasks.operations.cancel_task(task, force=force)
 
 
 def kill_actor(actor: Any, *, no_restart: bool = True) -> bool:
     """End an actor at once, by its id or its handle; False when the id is not known."""
-    return get_unified_scheduler().tasks.inquiries.kill_actor(actor, no_restart=no_restart)
+    return get_unified_scheduler().tasks.operations.kill_actor(actor, no_restart=no_restart)
 
 
 def get_task_status(task_id: str) -> str:
@@ -151,7 +151,7 @@ def get_task_status(task_id: str) -> str:
 
     Ray tells it with a delay of about a second, and remembers some ten thousand tasks.
     """
-    return get_unified_scheduler().tasks.inquiries.task_status(task_id)
+    return get_unified_scheduler().tasks.operations.task_status(task_id)
 
 
 def get_task_result(task_id: str, timeout: float | None = None) -> Any:
@@ -160,24 +160,24 @@ def get_task_result(task_id: str, timeout: float | None = None) -> Any:
     The result is there as long as the program holds the ref that `submit_task` returned. Raises what the task
     raised, TimeoutError after `timeout` seconds, and ValueError for an id or a result that is not known.
     """
-    return get_unified_scheduler().tasks.inquiries.task_result(task_id, timeout_s=timeout)
+    return get_unified_scheduler().tasks.operations.task_result(task_id, timeout_s=timeout)
 
 
 def get_actor_status(actor_id: str) -> str:
     """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN; Ray tells it with a delay of about a second."""
-    return get_unified_scheduler().tasks.inquiries.actor_status(actor_id)
+    return get_unified_scheduler().tasks.operations.actor_status(actor_id)
 
 
 def get_actor_result(actor_id: str) -> Any:
     """Return the handle of an actor that this program has submitted and still holds; else ValueError."""
-    return get_unified_scheduler().tasks.inquiries.actor_handle(actor_id)
+    return get_unified_scheduler().tasks.operations.actor_handle(actor_id)
 
 
 def list_actors() -> list[dict[str, Any]]:
     """Return the actors of this program that have not ended, with their clusters."""
-    return get_unified_scheduler().tasks.inquiries.list_actors()
+    return get_unified_scheduler().tasks.operations.list_actors()
 
 
 def explain_task(any_id: str) -> dict[str, Any]:
     """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
-    return get_unified_scheduler().tasks.inquiries.explain(any_id)
+    return get_unified_scheduler().tasks.operations.explain(any_id)

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask, open_state_api
 
-#: How the bridge names its two ends (bridge/spans.py and bridge/wire/link.py).
+#: How the bridge names its two ends (tasks/bridges.py and tasks/wire/connection.py).
 HUB, BRIDGE = "raymc hub ", "raymc bridge to "
 #: Ray runs a job inside such an actor.
 _SUPERVISOR = "JobSupervisor"

@@ -13,9 +13,6 @@ from typing import Any
 import ray
 from ray.exceptions import RuntimeEnvSetupError
 
-from ray_multicluster_scheduler.bridge.wire.identity import one_at_a_time
-from ray_multicluster_scheduler.bridge.wire.patience import BAD_ENVIRONMENT, insist
-from ray_multicluster_scheduler.bridge.wire.quiet import drop_noise
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
@@ -29,6 +26,9 @@ from ray_multicluster_scheduler.pipeline.report import timed
 from ray_multicluster_scheduler.policy.overlay import has_overlay
 from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 from ray_multicluster_scheduler.policy.setup_failure import setup_words
+from ray_multicluster_scheduler.tasks.wire.connect_retry import BAD_ENVIRONMENT, connect_with_retries
+from ray_multicluster_scheduler.tasks.wire.log_filters import drop_noise
+from ray_multicluster_scheduler.tasks.wire.session_check import session_gate
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, wo
     def init_client() -> None:
         place = str(address).removeprefix(_CLIENT)
         process = head_process(place)
-        with one_at_a_time(place):
+        with session_gate(place):
             init()
         with ExitStack() as undo:
             undo.callback(ray.shutdown)
@@ -118,7 +118,7 @@ def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, wo
 
     drop_noise()
     if str(address).startswith(_CLIENT):
-        insist(init_client)
+        connect_with_retries(init_client)
     else:
         init()
 

@@ -12,7 +12,7 @@ from typing import Any
 from ray.core.generated import ray_client_pb2, ray_client_pb2_grpc
 from ray.experimental.internal_kv import _internal_kv_get
 
-from ray_multicluster_scheduler.bridge.wire.identity import WrongCluster, loss_is_no_connection
+from ray_multicluster_scheduler.tasks.wire.session_check import WrongCluster, loss_as_connection_error
 
 try:
     from ray._private.grpc_utils import init_grpc_channel
@@ -26,7 +26,7 @@ TIMEOUT_S = 10.0
 
 def head_process(address: str) -> bytes:
     """Return which process is the GCS behind `host:port`; empty where the head does not say."""
-    with loss_is_no_connection():
+    with loss_as_connection_error():
         channel = _channel(address)
         try:
             # A head answers by itself as long as it does not know the client; else the helper process does.
@@ -42,7 +42,7 @@ def head_process(address: str) -> bytes:
 
 def check_head(address: str, process: bytes) -> None:
     """Raise `WrongCluster` if the present session is on another cluster than that of this head process."""
-    with loss_is_no_connection():
+    with loss_as_connection_error():
         reached = _internal_kv_get(KEY) or b""
     if process and reached != process:
         raise WrongCluster(f"Ray Client has reached another cluster than that of {address}")

@@ -72,7 +72,7 @@ def main() -> None:
     pair, refs = submit_task(both, args=(3,), num_returns=2)
     failing, wrong = submit_task(square, args=(-1,))
     gone = submit_task(square, args=(2,))[0]
-    home = scheduler.tasks.inquiries.explain(task_id)["cluster"]
+    home = scheduler.tasks.operations.explain(task_id)["cluster"]
     other = next(spec.name for spec in scheduler.config.clusters if spec.name != home)
     found = {
         "result": get_task_result(task_id, timeout=120),

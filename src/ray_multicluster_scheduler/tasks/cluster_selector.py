@@ -1,0 +1,319 @@
+"""Connects to the home cluster and selects a cluster for each task and actor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
+from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ray_api.state import StateApi
+from ray_multicluster_scheduler.tasks import home as homes
+from ray_multicluster_scheduler.tasks import lazy_import
+from ray_multicluster_scheduler.tasks.bridges import Bridges, OpenBridge, token_of
+from ray_multicluster_scheduler.tasks.environment import Environments, program_env
+from ray_multicluster_scheduler.tasks.home import Home
+from ray_multicluster_scheduler.tasks.home_capacity import LAG_S, HomeCapacity, finished
+from ray_multicluster_scheduler.tasks.observer import ClusterObserver
+from ray_multicluster_scheduler.tasks.placement import Decision, Versions, place
+from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaim, UnobservedClaims
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+HOME_HAS_ROOM = "home has room"
+STOPPED = "this scheduler was stopped; call initialize_scheduler_environment again"
+#: A cluster to which no bridge could be opened is not used for this long.
+AVOID_S = 30.0
+#: A decision to wait at home is reused for this long: a burst of equal tasks is decided once.
+WAIT_AT_HOME_S = 0.05
+#: Refs of tasks are dropped after this time at the latest.
+HOLD_S = 10.0
+
+Snapshots = Mapping[str, ClusterSnapshot]
+DrainStates = Mapping[str, tuple[bool, str]]
+Drains = Callable[[], DrainStates]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected cluster for one task or actor."""
+
+    decision: Decision
+    #: The bridge to the cluster; None for the home cluster.
+    bridge: OpenBridge | None
+    claim: UnobservedClaim
+
+
+class ClusterSelector:
+    """Selects clusters for the tasks and actors of this driver. Thread-safe.
+
+    The lock is held while a decision is made and its claim is recorded, never while a session or a bridge is
+    opened: work that fits at home does not wait for a bridge.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        directory: Path,
+        environ: Mapping[str, str],
+        clock: Clock,
+        drains: Drains,
+        on_joined: Callable[[], None],
+    ) -> None:
+        self._unobserved = UnobservedClaims()
+        self._lock = threading.Lock()
+        self._joining = threading.Lock()
+        self._config = config
+        self._specs = {spec.name: spec for spec in config.clusters}
+        self._environ = environ
+        self._clock = clock
+        self._drains = drains
+        self._on_joined = on_joined
+        self._observer = ClusterObserver(config, environ, clock)
+        self._environments = Environments(config, directory / "packages", environ, self._read_package)
+        self._bridges = Bridges(self._environment_on, self._session_name, environ)
+        self._home: Home | None = None
+        self._capacity: HomeCapacity | None = None
+        self._home_decision = Decision(cluster="", sentence=HOME_HAS_ROOM)
+        self._last_wait: tuple[object, float, Decision] | None = None
+        #: Clusters that are not used now: the reason, and until when it holds.
+        self._unusable: dict[str, tuple[str, float]] = {}
+        self._closed = False
+
+    @property
+    def home(self) -> Home:
+        """Return the home cluster; it must be joined already."""
+        assert self._home is not None
+        return self._home
+
+    @property
+    def joined(self) -> bool:
+        """Tell whether the home cluster is joined."""
+        return self._home is not None
+
+    def raising_home_lost(self) -> AbstractContextManager[None]:
+        """Return a context that raises `HomeLost` if the home cluster is lost."""
+        return nullcontext() if self._home is None else self._home.raising_home_lost()
+
+    @contextmanager
+    def select(
+        self, work_id: str, claim: Resources, *, tags: Sequence[str], preferred: str | None
+    ) -> Iterator[Selection]:
+        """Select a cluster; the claim on it is released if the body of the context fails."""
+        if preferred is not None and preferred != (self._home.name if self._home else None):
+            self._config.cluster(preferred)  # raises if there is no such cluster
+        work = QueuedJob(
+            submission_id=work_id,
+            seq=0,
+            user="",
+            priority=0,
+            waiting_since=0.0,
+            claim=claim,
+            tags=tuple(tags),
+            preferred_cluster=preferred,
+        )
+        selection = self._select(work)
+        with ExitStack() as undo:
+            undo.callback(self._release_claim, selection.decision.cluster, selection.claim)
+            yield selection
+            selection.claim.sent_at = self._clock.now()
+            undo.pop_all()
+
+    def query_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
+        """Query a cluster over HTTP; return None if it is not configured."""
+        if name not in self._specs:
+            return None
+        return self._observer.call(lambda apis: question(apis[name]))
+
+    def drop_old_refs(self) -> None:
+        """Drop refs that are older than `HOLD_S`."""
+        with self._lock:
+            for cluster in self._unobserved.clusters:
+                self._unobserved.drop_sent(cluster, before=self._clock.now() - HOLD_S)
+
+    def close(self) -> None:
+        """Close all bridges and disconnect from home. Lost connections are ignored."""
+        with self._joining:
+            self._closed = True
+            home, self._home = self._home, None
+        if home is not None and not home.is_lost:
+            with home.ignoring_loss():
+                self._bridges.close()
+            home.leave()
+        self._observer.close()
+
+    def _select(self, work: QueuedJob) -> Selection:
+        while True:
+            home, capacity = self._ensure_joined(work)
+            with self._lock:
+                if work.preferred_cluster in {None, home.name} and capacity.fits(work.claim):
+                    return self._with_claim(work, self._home_decision)
+                known = self._repeated_wait(work)
+                if known is not None:
+                    return self._with_claim(work, known)
+            snapshots, drains = self._observe(excluding=home.name)
+            with self._lock:
+                selection = self._with_claim(work, self._decide(work, home, capacity, snapshots, drains))
+            cluster = selection.decision.cluster
+            if cluster == home.name:
+                return selection
+            try:
+                return replace(selection, bridge=self._open_bridge(cluster, home))
+            except (ClusterError, InvalidRequest) as problem:
+                self._release_claim(cluster, selection.claim)
+                self._avoid(cluster, str(problem))
+
+    def _with_claim(self, work: QueuedJob, decision: Decision) -> Selection:
+        """Record the claim of a decision, so that the next decision counts it."""
+        claim = UnobservedClaim(work.claim)
+        self._unobserved.add(decision.cluster, claim)
+        return Selection(decision, None, claim)
+
+    def _release_claim(self, cluster: str, claim: UnobservedClaim) -> None:
+        with self._lock:
+            self._unobserved.remove(cluster, claim)
+
+    def _ensure_joined(self, work: QueuedJob) -> tuple[Home, HomeCapacity]:
+        with self._joining:
+            if self._closed:
+                raise SchedulerError(STOPPED)
+            if self._home is None or self._capacity is None:
+                self._home = self._join(work)
+                self._capacity = HomeCapacity(self._home, self._unobserved, self._clock)
+                self._home_decision = Decision(cluster=self._home.name, sentence=HOME_HAS_ROOM)
+                self._on_joined()
+            return self._home, self._capacity
+
+    def _join(self, work: QueuedJob) -> Home:
+        here = self._environ.get(CLUSTER_VAR)
+        ours = not homes.is_connected()
+        if ours and here is None:
+            return self._connect_to_best(work)
+        if ours:
+            homes.join_natively()
+        name = here or homes.configured_name(self._observer.snapshots())
+        cluster_env = self._specs[here].runtime_env if here in self._specs else {}
+        return Home(
+            name=name,
+            connected_by_us=ours,
+            over_client=homes.over_client(),
+            program_env=program_env(homes.current_runtime_env(), cluster_env),
+        )
+
+    def _connect_to_best(self, work: QueuedJob) -> Home:
+        while True:
+            snapshots, drains = self._observe()
+            with self._lock:
+                views = self._views(snapshots, drains)
+                decision = place(work, views, home=None, ours=_versions(), unfit=self._unfit())
+            spec = self._specs[decision.cluster]
+            try:
+                environment = self._environment_on(spec)
+                token = token_of(spec, self._environ)
+                homes.connect(spec, environment, token, self._session_name(spec))
+            except (ClusterError, InvalidRequest) as problem:
+                self._avoid(spec.name, str(problem))
+            else:
+                return Home(name=spec.name, connected_by_us=True, over_client=True)
+
+    def _repeated_wait(self, work: QueuedJob) -> Decision | None:
+        """Return the recent decision to wait at home for equal work, or None."""
+        if self._last_wait is None:
+            return None
+        shape, until, decision = self._last_wait
+        return decision if shape == _placement_key(work) and self._clock.now() < until else None
+
+    def _decide(
+        self, work: QueuedJob, home: Home, capacity: HomeCapacity, snapshots: Snapshots, drains: DrainStates
+    ) -> Decision:
+        spec = self._specs.get(home.name) or _unnamed(home.name)
+        at_home = ClusterView(
+            spec=spec, snapshot=capacity.snapshot(), unseen=self._unobserved.total(home.name)
+        )
+        views = (at_home, *self._views(snapshots, drains, excluding=home.name))
+        decision = place(work, views, home=home.name, ours=_versions(), unfit=self._unfit())
+        if decision.cluster == home.name:
+            self._last_wait = (_placement_key(work), self._clock.now() + WAIT_AT_HOME_S, decision)
+        return decision
+
+    def _observe(self, excluding: str | None = None) -> tuple[Snapshots, DrainStates]:
+        """Return snapshots and drain states of the other clusters; the first call waits for the snapshots."""
+        if all(spec.name == excluding for spec in self._config.clusters):
+            return {}, {}
+        return self._observer.snapshots(), self._drains()
+
+    def _views(
+        self, snapshots: Snapshots, drains: DrainStates, excluding: str | None = None
+    ) -> tuple[ClusterView, ...]:
+        others = [spec for spec in self._config.clusters if spec.name != excluding]
+        return tuple(self._view(spec, snapshots[spec.name], drains.get(spec.name)) for spec in others)
+
+    def _view(self, spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> ClusterView:
+        if seen.observed_at is not None:
+            self._unobserved.drop_sent(spec.name, before=seen.observed_at - LAG_S)
+        if self.joined:
+            self._unobserved.drop_finished(spec.name, finished)
+        drained, why = drain or (spec.drained, "set in the configuration")
+        unseen = self._unobserved.total(spec.name)
+        return ClusterView(spec=spec, snapshot=seen, drained=drained, drain_reason=why, unseen=unseen)
+
+    def _open_bridge(self, cluster: str, home: Home) -> OpenBridge:
+        job = self._environ.get(SUBMISSION_ID_VAR)
+        driver = f"job {job}" if job else f"a program on {socket.gethostname()} (pid {os.getpid()})"
+        purpose = f"{driver}, home cluster {home.name}"
+        return self._bridges.to(self._specs[cluster], namespace=home.namespace, purpose=purpose)
+
+    def _environment_on(self, spec: ClusterSpec) -> Mapping[str, Any]:
+        """Return the environment for a cluster, after its packages were uploaded there."""
+        own = self._home.program_env if self._home is not None else {}
+        environment = self._environments.compose(spec, own)
+        self._observer.call(lambda apis: self._environments.upload_packages(environment, apis[spec.name]))
+        return environment
+
+    def _session_name(self, spec: ClusterSpec) -> str | None:
+        """Return the name of a cluster's Ray session, so that a session on a wrong cluster is noticed."""
+        name = self._observer.call(lambda apis: apis[spec.name].version()).session_name
+        if name is None:
+            log.info("the dashboard of cluster %r names no session: it cannot be compared", spec.name)
+        return name
+
+    def _read_package(self, name: str) -> bytes | None:
+        return None if self._home is None else self._home.read_package(name)
+
+    def _avoid(self, cluster: str, reason: str) -> None:
+        log.warning("cluster %r gets no tasks and actors for %.0f s: %s", cluster, AVOID_S, reason)
+        with self._lock:
+            self._unusable[cluster] = (reason, self._clock.now() + AVOID_S)
+
+    def _unfit(self) -> dict[str, str]:
+        now = self._clock.now()
+        return {name: reason for name, (reason, until) in self._unusable.items() if now < until}
+
+
+def _placement_key(work: QueuedJob) -> object:
+    return frozenset(work.claim.items()), work.preferred_cluster, work.tags
+
+
+def _versions() -> Versions:
+    return Versions(ray=lazy_import.ray().__version__, python=platform.python_version())
+
+
+def _unnamed(name: str) -> ClusterSpec:
+    """Return a placeholder spec for a home cluster that is not configured."""
+    return ClusterSpec(name=name, head_address="", dashboard="", max_running_jobs=1)

@@ -1,0 +1,84 @@
+"""Free resources of the home cluster: read rarely, and counted between two reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
+from ray_multicluster_scheduler.model.resources import Resources, shortfall
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.tasks import lazy_import
+from ray_multicluster_scheduler.tasks.home import Home
+from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaims
+
+#: How long a reading is used: MAX_AGE_S while a claim fits, FULL_AGE_S while it does not.
+MAX_AGE_S = 5.0
+FULL_AGE_S = 0.25
+#: Finding finished tasks is too slow to do it for each submit.
+CHECK_EVERY_S = 0.05
+#: Ray shows new tasks and actors after this time at the latest.
+LAG_S = 1.0
+
+
+class HomeCapacity:
+    """Free resources of the home cluster, minus what this driver placed since the last reading."""
+
+    def __init__(self, home: Home, unobserved: UnobservedClaims, clock: Clock) -> None:
+        self._home = home
+        self._unobserved = unobserved
+        self._clock = clock
+        self._total: dict[str, float] = {}
+        self._free: dict[str, float] = {}
+        self._read_at = float("-inf")
+        self._checked_at = float("-inf")
+
+    def fits(self, claim: Resources) -> bool:
+        """Tell whether a claim fits now; reads again if the last reading is old or shows too little."""
+        now = self._refresh()
+        if self._has_free(claim):
+            return True
+        if now - self._checked_at < CHECK_EVERY_S:
+            return False
+        self._checked_at = now
+        self._unobserved.drop_finished(self._home.name, finished)
+        if self._has_free(claim):
+            return True
+        if now - self._read_at > FULL_AGE_S:
+            self._read(now)
+        return self._has_free(claim)
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return a snapshot of home, as there is one of every other cluster."""
+        self._refresh()
+        used = {name: amount - self._free.get(name, 0.0) for name, amount in self._total.items()}
+        return ClusterSnapshot(
+            name=self._home.name,
+            health=Health.HEALTHY,
+            score=1.0,
+            total=self._total,
+            used=used,
+            observed_at=self._read_at,
+        )
+
+    def _refresh(self) -> float:
+        """Read again if the last reading is too old, and return the time."""
+        now = self._clock.now()
+        if now - self._read_at > MAX_AGE_S:
+            self._read(now)
+        return now
+
+    def _has_free(self, claim: Resources) -> bool:
+        unobserved = self._unobserved.total(self._home.name)
+        left = {name: self._free.get(name, 0.0) - unobserved.get(name, 0.0) for name in claim}
+        return not shortfall(claim, left)
+
+    def _read(self, now: float) -> None:
+        self._total, self._free = self._home.resources()
+        self._read_at = now
+        self._unobserved.drop_sent(self._home.name, before=now - LAG_S)
+
+
+def finished(refs: list[Any]) -> list[Any]:
+    """Return the refs whose values are ready."""
+    done, _ = lazy_import.ray().wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+    return list(done)

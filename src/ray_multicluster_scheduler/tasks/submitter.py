@@ -1,0 +1,225 @@
+"""Submits tasks and actors of this program: selects a cluster for each and starts it there."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.tasks import lazy_import
+from ray_multicluster_scheduler.tasks.background import BackgroundThread
+from ray_multicluster_scheduler.tasks.bridges import OpenBridge
+from ray_multicluster_scheduler.tasks.callables import (
+    CallableCache,
+    UserCallable,
+    is_ordered,
+    methods_of,
+    options_and_claim,
+)
+from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector, Drains, Selection
+from ray_multicluster_scheduler.tasks.operations import TaskOperations
+from ray_multicluster_scheduler.tasks.placement import Decision
+from ray_multicluster_scheduler.tasks.registry import ActorRecord, Registry, TaskRecord
+from ray_multicluster_scheduler.tasks.wait_warnings import WaitWarnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRequest:
+    """A request to start one task or actor."""
+
+    code: Any
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    resource_requirements: Mapping[str, float] | None = None
+    tags: Sequence[str] = ()
+    name: str = ""
+    preferred_cluster: str | None = None
+    #: Ray's options besides the resources; None if not given.
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TaskSubmitter:
+    """Submits tasks and actors. Connects to the home cluster with the first one."""
+
+    def __init__(
+        self, config: Config, *, directory: Path, environ: Mapping[str, str], clock: Clock, drains: Drains
+    ) -> None:
+        self._callables = CallableCache()
+        self._registry = Registry()
+        self._selector = ClusterSelector(
+            config,
+            directory=directory,
+            environ=environ,
+            clock=clock,
+            drains=drains,
+            on_joined=self._on_joined,
+        )
+        #: Status, results, cancel, kill and so on, by id.
+        self.operations = TaskOperations(self._registry, self._selector, clock)
+        self._wait_warnings = WaitWarnings(self.operations, clock)
+        self._background = BackgroundThread(
+            (self._selector.drop_old_refs, self._wait_warnings.check, self.operations.forget_ended)
+        )
+        self._prefix = uuid.uuid4().hex[:10]
+        self._numbers = itertools.count(1)
+
+    def submit_task(self, request: TaskRequest) -> tuple[str, Any]:
+        """Start a task and return its id and its ref, or a list of refs if it has several results."""
+        code, options, claim = self._prepare(request, default_cpus=1)
+        task_id = f"task_{self._prefix}_{next(self._numbers)}"
+        with self._selected(task_id, claim, request) as selection:
+            decision, bridge = selection.decision, selection.bridge
+            if bridge is None:
+                refs = code.prepared(options).remote(*request.args, **request.kwargs)
+            else:
+                refs = _run_on_other_cluster(bridge, task_id, code, options, request, decision)
+            first = selection.claim.ref = refs[0] if isinstance(refs, list) else refs
+            record = TaskRecord(
+                task_id=task_id,
+                name=request.name or code.name,
+                decision=decision,
+                bridge=bridge,
+                returns=len(refs) if isinstance(refs, list) else None,
+            )
+            self._registry.add_task(record)
+            self._wait_warnings.add(record, claim, first if bridge is not None else None)
+        self._note_ray_id(record, first)
+        return task_id, refs
+
+    def submit_actor(self, request: TaskRequest) -> tuple[str, Any]:
+        """Start an actor and return its id and its handle."""
+        code, options, claim = self._prepare(request, default_cpus=0)
+        if not isinstance(code.plain, type):
+            raise InvalidRequest(
+                f"actor_class must be a class, not {code.plain!r}; functions go to submit_task"
+            )
+        actor_id = f"actor_{self._prefix}_{next(self._numbers)}"
+        with self._selected(actor_id, claim, request) as selection:
+            bridge, created, ray_id = selection.bridge, None, None
+            if bridge is None:
+                handle = code.prepared(options).remote(*request.args, **request.kwargs)
+                ray_id = handle._actor_id.hex()
+            else:
+                created, handle = self._create_on_other_cluster(bridge, actor_id, code, options, request)
+            record = ActorRecord(
+                actor_id=actor_id,
+                name=request.name,
+                class_name=code.name,
+                decision=selection.decision,
+                handle=weakref.ref(handle),
+                bridge=bridge,
+                ray_id=ray_id,
+                created=created,
+            )
+            self._registry.add_actor(record)
+            self._wait_warnings.add(record, claim)
+        return actor_id, handle
+
+    def close(self) -> None:
+        """Close all bridges with everything started through them, and disconnect if we connected."""
+        atexit.unregister(self.close)
+        self._background.stop()
+        self._selector.close()
+
+    def _on_joined(self) -> None:
+        """Start the background thread and register the exit handler, once home is joined."""
+        atexit.register(self.close)  # registered after Ray's own handler, so it runs before it
+        self._background.start()
+
+    @contextmanager
+    def _selected(
+        self, work_id: str, claim: Mapping[str, float], request: TaskRequest
+    ) -> Iterator[Selection]:
+        selecting = self._selector.select(
+            work_id, claim, tags=request.tags, preferred=request.preferred_cluster
+        )
+        with self._selector.raising_home_lost(), selecting as selection:
+            yield selection
+
+    def _prepare(
+        self, request: TaskRequest, *, default_cpus: float
+    ) -> tuple[UserCallable, dict[str, Any], dict[str, float]]:
+        code = self._callables.get(request.code)
+        changes = {**request.options, "name": request.name or None}
+        options, claim = options_and_claim(
+            code.defaults, request.resource_requirements, changes, default_cpus=default_cpus
+        )
+        return code, options, claim
+
+    def _create_on_other_cluster(
+        self,
+        bridge: OpenBridge,
+        actor_id: str,
+        code: UserCallable,
+        options: Mapping[str, Any],
+        request: TaskRequest,
+    ) -> tuple[Any, Any]:
+        digest = bridge.send_code(code)
+        created = bridge.actor.create.remote(
+            actor_id, digest, options, tuple(request.args), dict(request.kwargs)
+        )
+        if request.name:  # raises now if the name is taken, as Ray does
+            lazy_import.ray().get(created)
+        about = {
+            "home": self._selector.home.name,
+            "cluster": bridge.cluster,
+            "class": code.name,
+            "name": request.name,
+            "ordered": is_ordered(code.plain, options),
+        }
+        wire = lazy_import.wire("handle")
+        state = wire.HandleState(bridge.actor, bridge.bridge_id, actor_id, methods_of(code.plain), about)
+        handle = wire.CrossClusterActor(state)
+        if options.get("lifetime") != "detached":
+            self._release_when_gone(handle, bridge, actor_id)
+        return created, handle
+
+    def _release_when_gone(self, handle: Any, bridge: OpenBridge, actor_id: str) -> None:
+        """Release an actor when its handle is collected, as Ray does, unless the handle was copied."""
+        numbers = handle._raymc.numbers
+
+        def release() -> None:
+            bridge.actor.release.remote(actor_id, next(numbers))
+
+        finalizer = weakref.finalize(handle, self._background.add, release)
+        finalizer.atexit = False
+        handle._raymc.on_shared = finalizer.detach
+
+    def _note_ray_id(self, record: TaskRecord, ref: Any) -> None:
+        """Record Ray's id of a task; over Ray Client in the background, as it takes a round trip."""
+
+        def note() -> None:
+            record.ray_id = ref.task_id().hex()
+
+        if ref is None:
+            return
+        if self._selector.home.over_client:
+            self._background.add(note)
+        else:
+            note()
+
+
+def _run_on_other_cluster(
+    bridge: OpenBridge,
+    task_id: str,
+    code: UserCallable,
+    options: Mapping[str, Any],
+    request: TaskRequest,
+    decision: Decision,
+) -> Any:
+    wire = lazy_import.wire("bridge")
+    repeatable = options.get("max_retries") != 0  # Ray's default is to retry tasks
+    fallback = wire.NEVER if not decision.home_holds else wire.ALWAYS if repeatable else wire.IF_UNSENT
+    run = bridge.actor.run.options(num_returns=options.get("num_returns") or 1)
+    return run.remote(
+        task_id, bridge.send_code(code), options, tuple(request.args), dict(request.kwargs), fallback
+    )

@@ -1,0 +1,171 @@
+"""Serialization of arguments and results between two clusters.
+
+An ObjectRef or an actor handle means nothing on another cluster. So a payload is a pickle in which they are
+persistent ids (numbers), and is sent with a replacement for each: a ref or an actor of the other cluster.
+
+A payload is a plain tuple of the stream and the large buffers that are not part of it: a class of ours would
+be pickled by value with each payload.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import ray
+from ray import cloudpickle
+from ray._private.client_mode_hook import disable_client_hook
+from ray.actor import ActorHandle
+
+from ray_multicluster_scheduler.tasks.wire.handle import CrossClusterActor
+
+#: Smaller values are part of the request; larger ones are sent alone, so that they are not copied.
+INLINE_BYTES = 2**20
+
+Payload = tuple[bytes, list[Any]]
+#: For each type that cannot be pickled: returns the number of an object, or raises.
+PersistentIds = Mapping[type, Callable[[Any], int]]
+
+
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    def __init__(self, stream: io.BytesIO, buffers: list[Any], persistent_ids: PersistentIds) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=buffers.append)
+        self._persistent_ids = persistent_ids
+
+    def persistent_id(self, value: Any) -> int | None:
+        number = self._persistent_ids.get(type(value))
+        return None if number is None else number(value)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, payload: Payload, replacements: Sequence[Any]) -> None:
+        stream, buffers = payload
+        super().__init__(io.BytesIO(stream), buffers=buffers)
+        self._replacements = replacements
+
+    def persistent_load(self, number: int) -> Any:
+        return self._replacements[number]
+
+
+def serialize(value: Any, persistent_ids: PersistentIds) -> Payload:
+    """Pickle a value; objects of the types in `persistent_ids` are replaced by the numbers it returns."""
+    stream, buffers = io.BytesIO(), list[Any]()
+    _Pickler(stream, buffers, persistent_ids).dump(value)
+    return stream.getvalue(), buffers
+
+
+def size_of(payload: Payload) -> int:
+    """Return how many bytes a payload has."""
+    stream, buffers = payload
+    return len(stream) + sum(memoryview(buffer).nbytes for buffer in buffers)
+
+
+def buffers_as_bytes(payload: Payload) -> Payload:
+    """Return the payload with its buffers copied to bytes, so that any pickler can pickle it."""
+    stream, buffers = payload
+    return stream, [bytes(buffer) for buffer in buffers]
+
+
+def deserialize(payload: Payload, replacements: Sequence[Any] = ()) -> Any:
+    """Return the value of a payload; `replacements` has the object for each number."""
+    return _Unpickler(payload, replacements).load()
+
+
+class RemoteObjects(Protocol):
+    """Moves values to the object store of the other cluster and back: the bridge's connection."""
+
+    async def put(self, value: Any) -> Any:
+        """Put a value on the other cluster and return its ref."""
+
+    async def fetch(self, remote_ref: Any) -> Any:
+        """Return the value of a ref of the other cluster."""
+
+
+class _LargeArgument:
+    """Wraps an argument that is so large that it is sent alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class ValueTransfer:
+    """Serializes arguments for the hub and deserializes its results.
+
+    A home ref as an argument is replaced by its value, as in Ray. A ref inside an argument stays a ref: its
+    value is put on the other cluster. The same holds for results.
+    """
+
+    def __init__(self, connection: RemoteObjects, bridge_id: str) -> None:
+        self._connection = connection
+        self._bridge_id = bridge_id
+
+    async def serialize_arguments(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Payload, list[Any], int]:
+        """Return the payload of the arguments, the replacements for its numbers, and its size."""
+        args = [await _resolved(value) for value in args]
+        kwargs = {name: await _resolved(value) for name, value in kwargs.items()}
+        payload, references = self._serialize((args, kwargs))
+        if size_of(payload) > INLINE_BYTES:
+            light = (
+                [self._separate_if_large(value) for value in args],
+                {n: self._separate_if_large(v) for n, v in kwargs.items()},
+            )
+            payload, references = self._serialize(light)
+        replacements = [await self._transfer(each) for each in references]
+        return buffers_as_bytes(payload), replacements, size_of(payload)
+
+    async def deserialize_result(self, part: Any) -> Any:
+        """Return a value that the hub sent."""
+        if not isinstance(part, tuple):  # the ref of a large value
+            return await self._connection.fetch(part)
+        payload, references = part
+        return deserialize(payload, [_put_at_home(await self._connection.fetch(ref)) for ref in references])
+
+    def _serialize(self, value: Any) -> tuple[Payload, list[Any]]:
+        references: list[Any] = []
+
+        def number(found: Any) -> int:
+            references.append(found)
+            return len(references) - 1
+
+        persistent_ids = {
+            ray.ObjectRef: number,
+            CrossClusterActor: number,
+            _LargeArgument: number,
+            ActorHandle: _refuse_actor,
+        }
+        return serialize(value, persistent_ids), references
+
+    def _separate_if_large(self, value: Any) -> Any:
+        payload, references = self._serialize(value)
+        return value if references or size_of(payload) <= INLINE_BYTES else _LargeArgument(value)
+
+    async def _transfer(self, found: Any) -> Any:
+        """Send an object to the other cluster, and return its replacement there."""
+        if isinstance(found, _LargeArgument):
+            return await self._connection.put(found.value)
+        if not isinstance(found, CrossClusterActor):
+            return await self._connection.put(await found)
+        if found._raymc.bridge_id != self._bridge_id:
+            raise TypeError(f"{found!r} cannot be called from another cluster than its own and the driver's")
+        return found._raymc.key
+
+
+async def _resolved(value: Any) -> Any:
+    return await value if isinstance(value, ray.ObjectRef) else value
+
+
+def _put_at_home(value: Any) -> Any:
+    """Store a value at home: while a client is connected, Ray would send it to the other cluster."""
+    with disable_client_hook():
+        return ray.put(value)
+
+
+def _refuse_actor(handle: Any) -> int:
+    raise TypeError(
+        f"{handle!r} lives on the home cluster and cannot be called from another one; give both actors the "
+        "same preferred_cluster, or pass results instead of the handle"
+    )

@@ -1,0 +1,95 @@
+"""Checks that a Ray Client session has reached the right cluster, where heads may share a machine.
+
+A head gives each session a helper process with a port of its own, from 23000 on. It finds a free port, lets
+it go, and the helper takes it seconds later. Two heads of one machine that get a session at the same moment
+may choose the same port: then one of the two sessions silently works on the other cluster. So every session
+is compared with what was asked for before it is used, and a wrong one is given up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from ray.experimental.internal_kv import _internal_kv_get
+from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
+
+#: Prefix of the variables that we set in the environment of a session.
+VARIABLE_PREFIX = "RAY_MULTICLUSTER_"
+#: The process that listens on this loopback port may start a session. Not an ephemeral port.
+GATE_PORT = 32_600
+#: Installing the environment of a session may take minutes: the next session does not wait so long.
+GATE_TIMEOUT_S = 20.0
+
+
+class WrongCluster(ConnectionError):
+    """The session is on another cluster, or has another environment, than requested."""
+
+
+def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[str, Any]) -> None:
+    """Raise `WrongCluster` unless the present session is on this cluster and has this environment.
+
+    `session_name` is what the cluster's dashboard says; None: it does not say. Two sessions in one helper
+    process have the environment of the first one, so our own variables are compared too.
+    """
+    with loss_as_connection_error():
+        reached = (_internal_kv_get(b"session_name", namespace=b"session") or b"").decode()
+        given = ray.get_runtime_context().runtime_env
+    if session_name is not None and reached and reached != session_name:
+        raise WrongCluster(
+            f"Ray Client has reached the session {reached!r}, and the dashboard of cluster {cluster!r} says "
+            f"{session_name!r}: do head_address and dashboard name the same cluster?"
+        )
+    env = json.loads(given) if isinstance(given, str) else given
+    if _our_variables(env) != _our_variables(runtime_env):
+        raise WrongCluster(
+            f"the session on cluster {cluster!r} has the environment of another program: "
+            f"{_our_variables(env)}"
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether `host:port` is a loopback address."""
+    host = address.rpartition(":")[0]
+    return host in {"localhost", "[::1]"} or host.startswith("127.")
+
+
+@contextmanager
+def session_gate(address: str) -> Iterator[None]:
+    """Start sessions on loopback addresses one after the other.
+
+    Only there may several heads share the machine, as in a sandbox. The wait is limited: the gate saves
+    retries, and `check_session` is the guarantee.
+    """
+    if not is_loopback(address):
+        yield
+        return
+    ends_at = time.monotonic() + GATE_TIMEOUT_S
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as gate:
+        while time.monotonic() < ends_at:
+            with suppress(OSError):
+                gate.bind(("127.0.0.1", GATE_PORT))
+                gate.listen(1)
+                break
+            time.sleep(0.05 + 0.1 * random.Random().random())  # noqa: S311 - no secret; not the program's generator
+        yield
+
+
+@contextmanager
+def loss_as_connection_error() -> Iterator[None]:
+    """Raise `ConnectionError` if the session is lost during the check: then it is tried again."""
+    try:
+        yield
+    except grpc.RpcError as problem:
+        raise ConnectionError(f"the session was lost at once: {problem}") from problem
+
+
+def _our_variables(runtime_env: Mapping[str, Any]) -> dict[str, str]:
+    given = runtime_env.get("env_vars") or {}
+    return {name: value for name, value in given.items() if name.startswith(VARIABLE_PREFIX)}
