@@ -9,7 +9,6 @@ import pytest
 from tests.builders import NOW, a_queued, a_view
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.bridge.place import Versions, place
 from ray_multicluster_scheduler.core.placement import checks
 from ray_multicluster_scheduler.core.placement.plan import placements
 from ray_multicluster_scheduler.core.placement.queue import queue_of
@@ -17,6 +16,7 @@ from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
 from ray_multicluster_scheduler.model.decision import Cause, Refusal
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.tasks.placement import Versions, place
 
 CLOSED = "guests are not welcome"
 
