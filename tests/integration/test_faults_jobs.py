@@ -8,8 +8,8 @@ import pytest
 from tests.oracle import broken_promises, eventually, overlaps, runs_of
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.core.lifecycle.observe import JudgeRules
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.judge import JudgeRules
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.submission import parse_submission
 

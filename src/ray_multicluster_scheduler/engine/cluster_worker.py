@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.asyncio_tools import cancel_all, repeat, together
+from ray_multicluster_scheduler.core.lifecycle.observe import Act, Verdict, judge, timed_out
+from ray_multicluster_scheduler.core.lifecycle.retry import decide_retry
+from ray_multicluster_scheduler.core.lifecycle.transitions import after_failure, move, replace_silent
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -20,13 +23,11 @@ from ray_multicluster_scheduler.engine.sweep import Sweeper
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
 from ray_multicluster_scheduler.policy.looks import look_interval_s
-from ray_multicluster_scheduler.policy.moves import after_failure, move, replace_silent
-from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3

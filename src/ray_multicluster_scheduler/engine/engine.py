@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ray_multicluster_scheduler.asyncio_tools import both, cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.clock import SteadyClock
+from ray_multicluster_scheduler.core.lifecycle.transitions import without_cluster
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.cluster_worker import ClusterWorker
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -26,7 +27,6 @@ from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import KEEP_S
-from ray_multicluster_scheduler.policy.moves import without_cluster
 from ray_multicluster_scheduler.policy.placing import warm_up
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
 from ray_multicluster_scheduler.policy.waits import Wait

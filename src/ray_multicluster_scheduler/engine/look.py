@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.core.lifecycle.observe import Sight
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.doors import knock
 from ray_multicluster_scheduler.errors import (
@@ -20,7 +21,6 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.policy.diagnosis import Door
-from ray_multicluster_scheduler.policy.judge import Sight
 from ray_multicluster_scheduler.policy.remote_request import is_ours, one_of
 from ray_multicluster_scheduler.ports import RayApi
 

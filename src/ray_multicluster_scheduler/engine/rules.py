@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.policy.judge import JudgeRules
+from ray_multicluster_scheduler.core.lifecycle.observe import JudgeRules
+from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
 from ray_multicluster_scheduler.policy.plan import PlanRules
-from ray_multicluster_scheduler.policy.retry import RetryRules
 from ray_multicluster_scheduler.policy.throttle import Bucket
 
 

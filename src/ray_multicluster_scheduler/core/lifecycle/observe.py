@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ray_multicluster_scheduler.core.lifecycle.retry import failure_kind
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.retry import FailureKind, failure_kind
 from ray_multicluster_scheduler.policy.setup_failure import setup_words
 from ray_multicluster_scheduler.policy.to_set_up import SETTING_UP, to_set_up
 

@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_spec
 
-from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.model.states import JobState, may_move
-from ray_multicluster_scheduler.policy.judge import Act, Verdict
-from ray_multicluster_scheduler.policy.moves import (
-    after_failure,
-    back_to_queue,
-    replace_silent,
-    without_cluster,
-)
-from ray_multicluster_scheduler.policy.retry import (
-    FailureKind,
+from ray_multicluster_scheduler.core.lifecycle.observe import Act, Verdict
+from ray_multicluster_scheduler.core.lifecycle.retry import (
     RetryDecision,
     RetryRules,
     decide_retry,
     failure_kind,
 )
+from ray_multicluster_scheduler.core.lifecycle.transitions import (
+    after_failure,
+    back_to_queue,
+    replace_silent,
+    without_cluster,
+)
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.model.states import JobState, may_move
 
 RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
 USERS_OWN = {FailureKind.USER, FailureKind.TIMED_OUT}

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_spec
 
+from ray_multicluster_scheduler.core.lifecycle.observe import Act, JudgeRules, Sight, Verdict, judge
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
-from ray_multicluster_scheduler.policy.judge import Act, JudgeRules, Sight, Verdict, judge
-from ray_multicluster_scheduler.policy.retry import FailureKind
 
 RULES = JudgeRules(unreachable_after_s=20, lost_after_refused_s=90, stop_grace_s=30)
 

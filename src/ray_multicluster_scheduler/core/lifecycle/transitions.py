@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ray_multicluster_scheduler.core.lifecycle.observe import Verdict
+from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.judge import Verdict
-from ray_multicluster_scheduler.policy.retry import FailureKind, RetryDecision
 
 #: A job that is back in the queue holds nothing on any cluster.
 _NOWHERE: Mapping[str, Any] = dict.fromkeys(("cluster", "remote_id", "session_name", "seen_at", "started_at"))
