@@ -1,4 +1,4 @@
-"""From a verdict to the moves that are written: states, counters and the attempt's outcome."""
+"""From a conclusion to the moves that are written: states, counters and the attempt's outcome."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ray_multicluster_scheduler.core.lifecycle.observe import Verdict
+from ray_multicluster_scheduler.core.lifecycle.observe import Conclusion
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
@@ -30,31 +30,37 @@ def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
     )
 
 
-def after_failure(job: Job, verdict: Verdict, retry: RetryDecision, *, now: float) -> tuple[Transition, ...]:
+def after_failure(
+    job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
+) -> tuple[Transition, ...]:
     """Return the moves after an attempt ended badly: back into the queue, or to its end."""
-    assert verdict.failure is not None
-    lost = verdict.failure is FailureKind.LOST
-    reason = f"{verdict.reason}; {retry.sentence}"
-    changes = {**verdict.changes, **_counters(retry)}
+    assert conclusion.failure is not None
+    lost = conclusion.failure is FailureKind.LOST
+    reason = f"{conclusion.reason}; {retry.sentence}"
+    changes = {**conclusion.changes, **_counters(retry)}
     if job.target is Target.STOPPED and lost:
-        return (move(job, JobState.STOPPED, f"{job.stopped_because}, and gone: {verdict.reason}"),)
+        return (move(job, JobState.STOPPED, f"{job.stopped_because}, and gone: {conclusion.reason}"),)
     if not retry.again or job.target is Target.STOPPED:
         return (move(job, JobState.FAILED, reason, **changes),)
     changes |= {"not_before": now + retry.delay_s, "avoid": retry.avoid}
-    back = _requeue(job, reason, outcome=verdict.failure.value, changes=changes)
+    back = _requeue(job, reason, outcome=conclusion.failure.value, changes=changes)
     if not lost:
         return (back,)
-    gone = move(job, JobState.LOST, verdict.reason)
+    gone = move(job, JobState.LOST, conclusion.reason)
     return gone, replace(back, expected=JobState.LOST)
 
 
-def replace_silent(job: Job, verdict: Verdict, retry: RetryDecision, *, now: float) -> tuple[Transition, ...]:
+def replace_silent(
+    job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
+) -> tuple[Transition, ...]:
     """Return the moves that start a silent job elsewhere; without a retry left it only is UNREACHABLE."""
-    silent = () if job.state is JobState.UNREACHABLE else (move(job, JobState.UNREACHABLE, verdict.reason),)
+    silent = (
+        () if job.state is JobState.UNREACHABLE else (move(job, JobState.UNREACHABLE, conclusion.reason),)
+    )
     if not retry.again:
         return silent
     changes = {**_counters(retry), "not_before": now + retry.delay_s, "avoid": retry.avoid}
-    back = _requeue(job, f"{verdict.reason}; {retry.sentence}", outcome="REPLACED", changes=changes)
+    back = _requeue(job, f"{conclusion.reason}; {retry.sentence}", outcome="REPLACED", changes=changes)
     return (*silent, replace(back, expected=JobState.UNREACHABLE))
 
 

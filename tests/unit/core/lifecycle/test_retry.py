@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_spec
 
-from ray_multicluster_scheduler.core.lifecycle.observe import Act, Verdict
+from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion
 from ray_multicluster_scheduler.core.lifecycle.retry import (
     RetryDecision,
     RetryRules,
@@ -138,7 +138,7 @@ def test_the_moves_after_a_failure_follow_the_table(
 ) -> None:
     job = a_failed_attempt(state=state, infra_failures=failures, target=target)
     retry = decide_retry(job, kind, rules=RULES, jitter=0)
-    moves = after_failure(job, Verdict(act=Act.FAIL, failure=kind, reason="why"), retry, now=NOW)
+    moves = after_failure(job, Conclusion(act=Act.FAIL, failure=kind, reason="why"), retry, now=NOW)
     at = state
     for each in moves:
         assert each.expected is at
@@ -152,8 +152,8 @@ def test_the_moves_after_a_failure_follow_the_table(
 def test_a_lost_job_goes_through_lost_back_to_the_queue() -> None:
     job = a_failed_attempt()
     retry = decide_retry(job, FailureKind.LOST, rules=RULES, jitter=1)
-    verdict = Verdict(act=Act.FAIL, failure=FailureKind.LOST, reason="the head was restarted")
-    lost, queued = after_failure(job, verdict, retry, now=NOW)
+    conclusion = Conclusion(act=Act.FAIL, failure=FailureKind.LOST, reason="the head was restarted")
+    lost, queued = after_failure(job, conclusion, retry, now=NOW)
     assert (lost.new, queued.new) == (JobState.LOST, JobState.QUEUED)
     assert queued.changes["cluster"] is None
     assert queued.changes["not_before"] == NOW + retry.delay_s
@@ -174,7 +174,7 @@ def test_a_silent_job_is_replaced_only_while_it_has_retries(
 ) -> None:
     job = a_failed_attempt(state=state, infra_failures=failures)
     retry = decide_retry(job, FailureKind.SILENT, rules=RULES, jitter=0)
-    made = replace_silent(job, Verdict(act=Act.REPLACE, reason="silent"), retry, now=NOW)
+    made = replace_silent(job, Conclusion(act=Act.REPLACE, reason="silent"), retry, now=NOW)
     assert [each.new for each in made] == moves
 
 
