@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, true, update
 
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, holds, make
+from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, apply_transition, holds
 from ray_multicluster_scheduler.errors import StaleTransition
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
@@ -45,7 +45,7 @@ def apply(
     for transition in transitions:
         job = current.get(transition.submission_id)
         if job is not None and holds(job, transition):
-            made.append(make(job, transition, now=now))
+            made.append(apply_transition(job, transition, now=now))
             current[job.submission_id] = made[-1].after
     if made:
         _write_jobs(tx, made)

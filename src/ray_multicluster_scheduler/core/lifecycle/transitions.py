@@ -1,4 +1,8 @@
-"""From a conclusion to the moves that are written: states, counters and the attempt's outcome."""
+"""The transitions of a job, one function for each occasion.
+
+A function here says only what is special about its occasion. What follows from the new state (further fields,
+the end of the attempt) is in `apply_transition.py`, once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,16 @@ from ray_multicluster_scheduler.core.lifecycle.observe import Conclusion
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
-from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.states import JobState
 
-#: A job that is back in the queue holds nothing on any cluster.
-_NOWHERE: Mapping[str, Any] = dict.fromkeys(("cluster", "remote_id", "session_name", "seen_at", "started_at"))
+#: Outcomes of attempts that are neither a state nor a kind of failure.
+NOT_SENT = "NOT_SENT"
+REPLACED = "REPLACED"
 
 
 def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
     """Return a plain move of a job as it is now."""
-    outcome = {"outcome": state.value, "reason": reason} if state in FINAL else {}
     return Transition(
         submission_id=job.submission_id,
         expected=job.state,
@@ -26,8 +31,43 @@ def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
         new=state,
         reason=reason,
         changes=changes,
-        attempt_changes=outcome,
     )
+
+
+def placed(
+    job: Job,
+    request: RemoteSubmit,
+    reason: str,
+    *,
+    cluster: str,
+    session_name: str | None,
+    decision: Mapping[str, Any],
+) -> Transition:
+    """Return the start of an attempt of a job in the queue: in full, before anything is sent."""
+    return Transition(
+        submission_id=job.submission_id,
+        expected=JobState.QUEUED,
+        attempt=job.attempt,
+        new=JobState.PLACED,
+        reason=reason,
+        changes={"cluster": cluster, "session_name": session_name},
+        attempt_changes={
+            "entrypoint": request.entrypoint,
+            "runtime_env": request.runtime_env,
+            "decision": decision,
+        },
+    )
+
+
+def ended_in_queue(job: Job, reason: str) -> Transition:
+    """Return the end of a job that can never start. It does not hold for one that has left the queue."""
+    state = JobState.STOPPED if job.target is Target.STOPPED else JobState.FAILED
+    return replace(move(job, state, reason), expected=JobState.QUEUED)
+
+
+def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
+    """Return the move of a job that the cluster did not execute: it keeps its retries."""
+    return _requeue(job, reason, outcome=NOT_SENT, not_before=now + delay_s)
 
 
 def after_failure(
@@ -43,7 +83,7 @@ def after_failure(
     if not retry.again or job.target is Target.STOPPED:
         return (move(job, JobState.FAILED, reason, **changes),)
     changes |= {"not_before": now + retry.delay_s, "avoid": retry.avoid}
-    back = _requeue(job, reason, outcome=conclusion.failure.value, changes=changes)
+    back = _requeue(job, reason, outcome=conclusion.failure.value, **changes)
     if not lost:
         return (back,)
     gone = move(job, JobState.LOST, conclusion.reason)
@@ -60,13 +100,8 @@ def replace_silent(
     if not retry.again:
         return silent
     changes = {**_counters(retry), "not_before": now + retry.delay_s, "avoid": retry.avoid}
-    back = _requeue(job, f"{conclusion.reason}; {retry.sentence}", outcome="REPLACED", changes=changes)
+    back = _requeue(job, f"{conclusion.reason}; {retry.sentence}", outcome=REPLACED, **changes)
     return (*silent, replace(back, expected=JobState.UNREACHABLE))
-
-
-def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
-    """Return the move of a job of which nothing was executed: it keeps its retries."""
-    return _requeue(job, reason, outcome="NOT_SENT", changes={"not_before": now + delay_s})
 
 
 def without_cluster(job: Job) -> Transition | None:
@@ -84,13 +119,5 @@ def _counters(retry: RetryDecision) -> dict[str, Any]:
     return {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
 
 
-def _requeue(job: Job, reason: str, *, outcome: str, changes: Mapping[str, Any]) -> Transition:
-    return Transition(
-        submission_id=job.submission_id,
-        expected=job.state,
-        attempt=job.attempt,
-        new=JobState.QUEUED,
-        reason=reason,
-        changes={**changes, **_NOWHERE},
-        attempt_changes={"outcome": outcome, "reason": reason},
-    )
+def _requeue(job: Job, reason: str, *, outcome: str, **changes: Any) -> Transition:
+    return replace(move(job, JobState.QUEUED, reason, **changes), attempt_changes={"outcome": outcome})
