@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.asyncio_tools import cancel_all, repeat, together
-from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion, interpret, timed_out
+from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion, interpret
 from ray_multicluster_scheduler.core.lifecycle.retry import decide_retry
-from ray_multicluster_scheduler.core.lifecycle.transitions import after_failure, move, replace_silent
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, is_unwanted
+from ray_multicluster_scheduler.core.lifecycle.transitions import after_failure, move, replace_silent, stopped
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -24,7 +25,7 @@ from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
 from ray_multicluster_scheduler.model.failure import FailureKind
-from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.policy.looks import look_interval_s
@@ -140,10 +141,9 @@ class ClusterWorker:
 
     async def _begin(self, job: Job) -> None:
         fresh = self._fresh.pop(_key(job), None)
-        if job.target is Target.STOPPED and fresh is not None:
-            await self._board.apply(
-                [move(job, JobState.STOPPED, f"{job.stopped_because}, before it was sent")]
-            )
+        end = stopped(job, Presence.UNKNOWN if fresh is None else Presence.NOT_SENT)
+        if end is not None:
+            await self._board.apply([end])
             return
         self._sending[job.submission_id] = asyncio.create_task(self._send(job, fresh))
 
@@ -217,9 +217,9 @@ class ClusterWorker:
         return (move(job, conclusion.state, conclusion.reason, **conclusion.changes),), log
 
     async def _send_again(self, job: Job) -> _Outcome:
-        if job.target is Target.STOPPED:
-            why = f"{job.stopped_because}; the cluster never received it"
-            return (move(job, JobState.STOPPED, why),), None
+        end = stopped(job, Presence.NOT_RECEIVED)
+        if end is not None:
+            return (end,), None
         refusals = self._refusals.get(_key(job), [])
         if len(refusals) >= MAX_REFUSED_SENDS:
             reason = f"cluster {self.name!r} refused it {len(refusals)} times: {refusals[-1]}"
@@ -255,12 +255,7 @@ class ClusterWorker:
     async def _stop_unwanted(self) -> None:
         """Ask Ray to stop what the user stopped and what ran too long."""
         now = self._context.clock.now()
-        unwanted = [
-            job.remote_id or ""
-            for job in self._board.on(self.name)
-            if job.state in {JobState.SUBMITTED, JobState.RUNNING}
-            and (job.target is Target.STOPPED or timed_out(job, now=now))
-        ]
+        unwanted = [job.remote_id or "" for job in self._board.on(self.name) if is_unwanted(job, now=now)]
         await together(self._stops.ask(remote_id) for remote_id in unwanted)
 
     # -- tidying up

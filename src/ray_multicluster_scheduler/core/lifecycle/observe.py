@@ -12,8 +12,9 @@ from enum import Enum
 from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.retry import failure_kind
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
 from ray_multicluster_scheduler.model.failure import FailureKind
-from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.setup_failure import setup_words
@@ -93,12 +94,6 @@ def interpret(job: Job, observation: Observation, *, rules: ObserveRules, now: f
     return _found(job, observation, observation.remote, rules=rules, now=now)
 
 
-def timed_out(job: Job, *, now: float) -> bool:
-    """Tell whether this attempt has run longer than its `timeout_s`."""
-    limit = job.spec.timeout_s
-    return limit is not None and job.started_at is not None and now - job.started_at > limit
-
-
 def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Conclusion:
     if observation.refused_s >= rules.lost_after_refused_s:
         return _lost(
@@ -175,12 +170,8 @@ def _found(
 
 def _pending(job: Job, observation: Observation, *, rules: ObserveRules, now: float) -> Conclusion:
     if observation.stopping_s is not None and observation.stopping_s > rules.stop_grace_s:
-        return Conclusion(
-            act=Act.MOVE,
-            state=JobState.STOPPED,
-            reason=f"{job.stopped_because}; Ray has not started it and still lists it as PENDING, so it is "
-            "stopped there if it ever starts",
-        )
+        reason = stop_step(job, Presence.NOT_STARTED).reason
+        return Conclusion(act=Act.MOVE, state=JobState.STOPPED, reason=reason)
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
         what = to_set_up(job.spec.runtime_env)
         setting_up = f"; it is {SETTING_UP} ({what})" if what else ""
@@ -208,16 +199,10 @@ def _running(job: Job, observation: Observation, *, now: float) -> Conclusion:
 
 
 def _stopped(job: Job, observation: Observation, remote: RemoteJob, *, now: float) -> Conclusion:
-    if job.target is Target.STOPPED:
-        return _move(job, observation, JobState.STOPPED, job.stopped_because, remote, now=now)
-    if timed_out(job, now=now):
-        return Conclusion(
-            act=Act.FAIL,
-            failure=FailureKind.TIMED_OUT,
-            reason=f"it ran longer than its timeout_s of {job.spec.timeout_s:g} s and was stopped",
-        )
-    reason = f"stopped on cluster {job.cluster!r} by somebody else"
-    return _move(job, observation, JobState.STOPPED, reason, remote, now=now)
+    step = stop_step(job, Presence.STOPPED, too_long=timed_out(job, now=now))
+    if step.action is StopAction.FAIL:
+        return Conclusion(act=Act.FAIL, failure=FailureKind.TIMED_OUT, reason=step.reason)
+    return _move(job, observation, JobState.STOPPED, step.reason, remote, now=now)
 
 
 def _failed(job: Job, observation: Observation, remote: RemoteJob, *, now: float) -> Conclusion:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.observe import Conclusion
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
@@ -61,8 +62,15 @@ def placed(
 
 def ended_in_queue(job: Job, reason: str) -> Transition:
     """Return the end of a job that can never start. It does not hold for one that has left the queue."""
-    state = JobState.STOPPED if job.target is Target.STOPPED else JobState.FAILED
+    stops = stop_step(job, Presence.QUEUED).action is StopAction.END
+    state = JobState.STOPPED if stops else JobState.FAILED
     return replace(move(job, state, reason), expected=JobState.QUEUED)
+
+
+def stopped(job: Job, presence: Presence, *, evidence: str = "") -> Transition | None:
+    """Return the end of a job whose stop is asked for; None: it is not, or that is not its end yet."""
+    step = stop_step(job, presence, evidence=evidence)
+    return move(job, JobState.STOPPED, step.reason) if step.action is StopAction.END else None
 
 
 def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
@@ -78,8 +86,8 @@ def after_failure(
     lost = conclusion.failure is FailureKind.LOST
     reason = f"{conclusion.reason}; {retry.sentence}"
     changes = {**conclusion.changes, **_counters(retry)}
-    if job.target is Target.STOPPED and lost:
-        return (move(job, JobState.STOPPED, f"{job.stopped_because}, and gone: {conclusion.reason}"),)
+    if lost and (end := stopped(job, Presence.GONE, evidence=conclusion.reason)) is not None:
+        return (end,)
     if not retry.again or job.target is Target.STOPPED:
         return (move(job, JobState.FAILED, reason, **changes),)
     changes |= {"not_before": now + retry.delay_s, "avoid": retry.avoid}
@@ -106,12 +114,13 @@ def replace_silent(
 
 def without_cluster(job: Job) -> Transition | None:
     """Return what becomes of a live job whose cluster is no longer configured: nobody can look at it."""
-    gone = f"cluster {job.cluster!r} is no longer in clusters.yaml"
-    if job.target is Target.STOPPED:
-        return move(job, JobState.STOPPED, f"{job.stopped_because}; {gone}, so it may still be running there")
-    if job.state is JobState.UNREACHABLE:
-        return None
-    reason = f"{gone}: put it back to have the job watched again, or stop the job"
+    end = stopped(job, Presence.CLUSTER_REMOVED)
+    if end is not None or job.state is JobState.UNREACHABLE:
+        return end
+    reason = (
+        f"cluster {job.cluster!r} is no longer in clusters.yaml: put it back to have the job watched again, "
+        "or stop the job"
+    )
     return move(job, JobState.UNREACHABLE, reason)
 
 
