@@ -8,8 +8,8 @@ import pytest
 from tests.oracle import broken_promises, eventually, overlaps, runs_of
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.judge import JudgeRules
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.submission import parse_submission
 
@@ -110,8 +110,8 @@ async def test_a_record_that_was_deleted_before_it_was_read_is_an_unknown_outcom
 async def test_a_job_that_ray_neither_starts_nor_stops_is_let_go_and_never_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient = JudgeRules(stop_grace_s=0.3)
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.cluster_worker.judge_rules", lambda _: impatient)
+    impatient = ObserveRules(stop_grace_s=0.3)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.cluster_worker.observe_rules", lambda _: impatient)
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo"))
         await eventually(

@@ -1,1 +1,1 @@
-"""What the scheduler decides: events and snapshots in, decisions out. No I/O, no clock, no asyncio."""
+"""What the scheduler decides about jobs: values in, values out; no I/O, no clock, no randomness, no logging."""

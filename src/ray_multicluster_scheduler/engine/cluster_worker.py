@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.asyncio_tools import cancel_all, repeat, together
+from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion, interpret
+from ray_multicluster_scheduler.core.lifecycle.retry import decide_retry
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, is_unwanted
+from ray_multicluster_scheduler.core.lifecycle.transitions import after_failure, move, replace_silent, stopped
 from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.forget import Forgetter
 from ray_multicluster_scheduler.engine.logs import LogReader
 from ray_multicluster_scheduler.engine.look import Look, Looker
-from ray_multicluster_scheduler.engine.rules import judge_rules, retry_rules
+from ray_multicluster_scheduler.engine.rules import observe_rules, retry_rules
 from ray_multicluster_scheduler.engine.send import Sender
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.stops import Stops
@@ -20,13 +24,11 @@ from ray_multicluster_scheduler.engine.sweep import Sweeper
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
-from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.judge import Act, Verdict, judge, timed_out
 from ray_multicluster_scheduler.policy.looks import look_interval_s
-from ray_multicluster_scheduler.policy.moves import after_failure, move, replace_silent
-from ray_multicluster_scheduler.policy.retry import FailureKind, decide_retry
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
@@ -63,7 +65,7 @@ class ClusterWorker:
         self._throttles = throttles
         self._setups = setups
         self.name = spec.name
-        self._judge_rules = judge_rules(context.settings)
+        self._observe_rules = observe_rules(context.settings)
         self._retry_rules = retry_rules(context.settings)
         self._sender = Sender(context, board, spec, api)
         self._looker = Looker(context, spec, api)
@@ -139,10 +141,9 @@ class ClusterWorker:
 
     async def _begin(self, job: Job) -> None:
         fresh = self._fresh.pop(_key(job), None)
-        if job.target is Target.STOPPED and fresh is not None:
-            await self._board.apply(
-                [move(job, JobState.STOPPED, f"{job.stopped_because}, before it was sent")]
-            )
+        end = stopped(job, Presence.UNKNOWN if fresh is None else Presence.NOT_SENT)
+        if end is not None:
+            await self._board.apply([end])
             return
         self._sending[job.submission_id] = asyncio.create_task(self._send(job, fresh))
 
@@ -171,67 +172,69 @@ class ClusterWorker:
         began_at = self._context.clock.monotonic()
         look = await self._looker.look(jobs)
         self._look_took_s = self._context.clock.monotonic() - began_at
-        verdicts = [(job, self._judge(job, look)) for job in jobs]
-        doubtful = [job for job, verdict in verdicts if verdict.act is Act.CONFIRM]
+        conclusions = [(job, self._interpret(job, look)) for job in jobs]
+        doubtful = [job for job, conclusion in conclusions if conclusion.act is Act.CONFIRM]
         if doubtful:
             again = await self._looker.confirm(doubtful, look)
-            verdicts = [
-                (job, self._judge(job, again) if verdict.act is Act.CONFIRM else verdict)
-                for job, verdict in verdicts
+            conclusions = [
+                (job, self._interpret(job, again) if conclusion.act is Act.CONFIRM else conclusion)
+                for job, conclusion in conclusions
             ]
-        news = [(job, verdict) for job, verdict in verdicts if verdict.act is not Act.KEEP]
-        await together(self._follow(job, verdict) for job, verdict in news)
+        news = [(job, conclusion) for job, conclusion in conclusions if conclusion.act is not Act.KEEP]
+        await together(self._follow(job, conclusion) for job, conclusion in news)
         return look.answered
 
-    def _judge(self, job: Job, look: Look) -> Verdict:
-        sight = look.sight(job, stopping_s=self._stops.stopping_s(job.remote_id or ""))
-        return judge(job, sight, rules=self._judge_rules, now=self._context.clock.now())
+    def _interpret(self, job: Job, look: Look) -> Conclusion:
+        observation = look.observation(job, stopping_s=self._stops.stopping_s(job.remote_id or ""))
+        return interpret(job, observation, rules=self._observe_rules, now=self._context.clock.now())
 
-    async def _follow(self, job: Job, verdict: Verdict) -> None:
+    async def _follow(self, job: Job, conclusion: Conclusion) -> None:
         """Write what follows for one job, with its log when the attempt has ended."""
-        moves, log = await self._outcome(job, verdict)
+        moves, log = await self._outcome(job, conclusion)
         for transition in moves:
             self._context.crash_point(f"seen:{transition.new.value}")
         moved = await self._board.apply(moves, log=log)
-        if verdict.act is Act.REPLACE:
+        if conclusion.act is Act.REPLACE:
             self._sweep_soon()  # it may run on: it is looked for as soon as the cluster answers
         if moved and log is not None and job.remote_id is not None:
             self._forgetter.ended(job.remote_id)
             if self._forgetter.is_due:
                 self._tidy.set()
 
-    async def _outcome(self, job: Job, verdict: Verdict) -> _Outcome:
-        if verdict.act is Act.SEND:
+    async def _outcome(self, job: Job, conclusion: Conclusion) -> _Outcome:
+        if conclusion.act is Act.SEND:
             return await self._send_again(job)
-        if verdict.act in {Act.FAIL, Act.REPLACE}:
-            return await self._failed(job, verdict)
-        if verdict.act is not Act.MOVE:
+        if conclusion.act in {Act.FAIL, Act.REPLACE}:
+            return await self._failed(job, conclusion)
+        if conclusion.act is not Act.MOVE:
             return (), None
-        assert verdict.state is not None
-        log = await self._logs.read(job) if verdict.state in FINAL else None
-        if verdict.state in {JobState.RUNNING, JobState.SUCCEEDED}:
+        assert conclusion.state is not None
+        log = await self._logs.read(job) if conclusion.state in FINAL else None
+        if conclusion.state in {JobState.RUNNING, JobState.SUCCEEDED}:
             self._setups.worked(job)
-        if verdict.state is JobState.SUCCEEDED:
+        if conclusion.state is JobState.SUCCEEDED:
             self._throttles.ended(job, None)
-        return (move(job, verdict.state, verdict.reason, **verdict.changes),), log
+        return (move(job, conclusion.state, conclusion.reason, **conclusion.changes),), log
 
     async def _send_again(self, job: Job) -> _Outcome:
-        if job.target is Target.STOPPED:
-            why = f"{job.stopped_because}; the cluster never received it"
-            return (move(job, JobState.STOPPED, why),), None
+        end = stopped(job, Presence.NOT_RECEIVED)
+        if end is not None:
+            return (end,), None
         refusals = self._refusals.get(_key(job), [])
         if len(refusals) >= MAX_REFUSED_SENDS:
             reason = f"cluster {self.name!r} refused it {len(refusals)} times: {refusals[-1]}"
-            return await self._failed(job, Verdict(act=Act.FAIL, failure=FailureKind.REFUSED, reason=reason))
+            return await self._failed(
+                job, Conclusion(act=Act.FAIL, failure=FailureKind.REFUSED, reason=reason)
+            )
         await self._begin(job)
         return (), None
 
-    async def _failed(self, job: Job, verdict: Verdict) -> _Outcome:
-        assert verdict.failure is not None
-        kind, context = verdict.failure, self._context
+    async def _failed(self, job: Job, conclusion: Conclusion) -> _Outcome:
+        assert conclusion.failure is not None
+        kind, context = conclusion.failure, self._context
         elsewhere = True
         if kind is FailureKind.NO_ENVIRONMENT:
-            await self._setups.failed(job, self._board.without_secrets(verdict.reason, job))
+            await self._setups.failed(job, self._board.without_secrets(conclusion.reason, job))
             elsewhere = self._setups.elsewhere(job, self._throttles.snapshots())
         retry = decide_retry(
             job,
@@ -241,23 +244,18 @@ class ClusterWorker:
             least_delay_s=self._throttles.next_turn_s() if kind in _WHOLE_CLUSTER else 0.0,
             elsewhere=elsewhere,
         )
-        if verdict.act is Act.REPLACE:
-            return replace_silent(job, verdict, retry, now=context.clock.now()), None
+        if conclusion.act is Act.REPLACE:
+            return replace_silent(job, conclusion, retry, now=context.clock.now()), None
         self._throttles.ended(job, kind)
         log = None if kind is FailureKind.LOST else await self._logs.read(job)
-        return after_failure(job, verdict, retry, now=context.clock.now()), log
+        return after_failure(job, conclusion, retry, now=context.clock.now()), log
 
     # -- stopping
 
     async def _stop_unwanted(self) -> None:
         """Ask Ray to stop what the user stopped and what ran too long."""
         now = self._context.clock.now()
-        unwanted = [
-            job.remote_id or ""
-            for job in self._board.on(self.name)
-            if job.state in {JobState.SUBMITTED, JobState.RUNNING}
-            and (job.target is Target.STOPPED or timed_out(job, now=now))
-        ]
+        unwanted = [job.remote_id or "" for job in self._board.on(self.name) if is_unwanted(job, now=now)]
         await together(self._stops.ask(remote_id) for remote_id in unwanted)
 
     # -- tidying up

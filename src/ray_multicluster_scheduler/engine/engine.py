@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ray_multicluster_scheduler.asyncio_tools import both, cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.clock import SteadyClock
+from ray_multicluster_scheduler.core.lifecycle.transitions import without_cluster
 from ray_multicluster_scheduler.core.placement.plan import warm_up
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.board import Board
@@ -28,7 +29,6 @@ from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import KEEP_S
-from ray_multicluster_scheduler.policy.moves import without_cluster
 from ray_multicluster_scheduler.policy.throttle import ThrottleRules
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.core.lifecycle.observe import Observation
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.doors import knock
 from ray_multicluster_scheduler.errors import (
@@ -20,7 +21,6 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.policy.diagnosis import Door
-from ray_multicluster_scheduler.policy.judge import Sight
 from ray_multicluster_scheduler.policy.remote_request import is_ours, one_of
 from ray_multicluster_scheduler.ports import RayApi
 
@@ -42,11 +42,11 @@ class Look:
 
     answered: bool
     found: Mapping[str, RemoteJob]
-    common: Sight
+    common: Observation
     #: When former looks have last found attempts PENDING, by Ray's ids.
     pending_at: Mapping[str, float] = field(default_factory=dict)
 
-    def sight(self, job: Job, *, stopping_s: float | None) -> Sight:
+    def observation(self, job: Job, *, stopping_s: float | None) -> Observation:
         """Return what this look says about one attempt."""
         remote_id = job.remote_id or ""
         return replace(
@@ -86,12 +86,12 @@ class Looker:
             return await self._silent(error)
         self.rest()
         dead = frozenset(node.node_id for node in snapshot.nodes or () if not node.alive)
-        common = Sight(answered=True, session_name=session, dead_nodes=dead)
+        common = Observation(answered=True, session_name=session, dead_nodes=dead)
         before, self._pending_at = self._pending_at, _waiting_at(found.values(), began_at)
         return Look(answered=True, found=found, common=common, pending_at=before)
 
     async def confirm(self, jobs: Sequence[Job], look: Look) -> Look:
-        """Read some of these jobs again. A failed read makes it no sight at all."""
+        """Read some of these jobs again. When the read fails, the cluster counts as silent."""
         try:
             found = await self._read(jobs)
         except ClusterError as error:
@@ -147,7 +147,7 @@ class Looker:
             self._refused_since = None
         elif self._refused_since is None:
             self._refused_since = now
-        common = Sight(
+        common = Observation(
             answered=False,
             silent_s=now - self._silent_since,
             silence=error.detail,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from ray_multicluster_scheduler.core.lifecycle.transitions import ended_in_queue, placed
 from ray_multicluster_scheduler.core.placement.capacity import open_rooms
 from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views, held_by_user, last_start_at
@@ -21,7 +22,7 @@ from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.telling import tell_decisions
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
-from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.policy.remote_request import compose_submit
@@ -129,7 +130,7 @@ class Placer:
         """End the jobs that can never start: stopped by the user, failed dependency, waited too long."""
         context, now = self._context, self._context.clock.now()
         blocked = await context.offload(context.store.blocked, now=now)
-        await self._board.apply([_ended(job, reason) for job, reason in blocked])
+        await self._board.apply([ended_in_queue(job, reason) for job, reason in blocked])
 
     async def _end_unworkable(self, views: Sequence[ClusterView]) -> None:
         """End the jobs whose environment has failed wherever it could be tried."""
@@ -142,7 +143,7 @@ class Placer:
                 ids = list(islice(line.waiters, MOST_ENDED))
                 jobs = await context.offload(context.store.get_many, ids)
                 why = f"no cluster can take its environment: {reason}"
-                await self._board.apply([_ended(job, why) for job in jobs.values()], known=jobs)
+                await self._board.apply([ended_in_queue(job, why) for job in jobs.values()], known=jobs)
 
     def _placed(self, job: Job, placement: Placement, session_name: str | None) -> Transition:
         """Write down the intent in full, before anything is sent: cluster, Ray's id, environment, reasons."""
@@ -158,18 +159,13 @@ class Placer:
             seq=job.seq,
         )
         self._requests[job.submission_id] = request
-        return Transition(
-            submission_id=job.submission_id,
-            expected=JobState.QUEUED,
-            attempt=job.attempt,
-            new=JobState.PLACED,
-            reason=f"placed on {placement.cluster!r}: {placement.sentence}",
-            changes={"cluster": placement.cluster, "session_name": session_name},
-            attempt_changes={
-                "entrypoint": request.entrypoint,
-                "runtime_env": request.runtime_env,
-                "decision": _record(placement),
-            },
+        return placed(
+            job,
+            request,
+            f"placed on {placement.cluster!r}: {placement.sentence}",
+            cluster=placement.cluster,
+            session_name=session_name,
+            decision=_record(placement),
         )
 
 
@@ -188,14 +184,3 @@ def _record(placement: Placement) -> dict[str, Any]:
         },
         "sentence": placement.sentence,
     }
-
-
-def _ended(job: Job, reason: str) -> Transition:
-    state = JobState.STOPPED if job.target is Target.STOPPED else JobState.FAILED
-    return Transition(
-        submission_id=job.submission_id,
-        expected=JobState.QUEUED,
-        attempt=job.attempt,
-        new=state,
-        reason=reason,
-    )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
+from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
-from ray_multicluster_scheduler.policy.judge import JudgeRules
-from ray_multicluster_scheduler.policy.retry import RetryRules
 from ray_multicluster_scheduler.policy.throttle import Bucket
 
 
-def judge_rules(settings: Settings) -> JudgeRules:
+def observe_rules(settings: Settings) -> ObserveRules:
     """Return how long is long for an attempt that is not heard of."""
-    return JudgeRules(
+    return ObserveRules(
         unreachable_after_s=settings.unreachable_after_s,
         lost_after_refused_s=settings.lost_after_refused_s,
     )

@@ -6,15 +6,13 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.core.lifecycle.stopping import may_ask_again
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)
-
-#: A stop is asked for again after this, in case Ray forgot it.
-STOP_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Stops:
     async def ask(self, remote_id: str) -> bool:
         """Ask Ray to stop a job; True when it is stopping it because of this call."""
         now, known = self._context.clock.monotonic(), self._asked.get(remote_id)
-        if known is not None and now - known.last_at < STOP_AGAIN_S:
+        if known is not None and not may_ask_again(known.last_at, now=now):
             return False
         taken_at = known.taken_at if known else None
         self._asked[remote_id] = _Asked(taken_at, now)

@@ -8,8 +8,8 @@ from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.retry import FailureKind
 from ray_multicluster_scheduler.policy.throttle import Bucket, Streak, ThrottleRules, after_end, throttle
 
 

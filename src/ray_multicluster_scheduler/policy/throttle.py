@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.retry import FailureKind
 
 #: How much a quick death says about the cluster: all, or half where it may be the job's own doing.
 _WEIGHTS: Mapping[FailureKind, float] = {

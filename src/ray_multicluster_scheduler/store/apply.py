@@ -7,11 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, true, update
 
+from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, apply_transition, holds
 from ray_multicluster_scheduler.errors import StaleTransition
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import moves
-from ray_multicluster_scheduler.store.moves import Move
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_changed
 from ray_multicluster_scheduler.store.rows import attempt_row, changed_values, move_event_row
@@ -45,8 +44,8 @@ def apply(
     made: list[Move] = []
     for transition in transitions:
         job = current.get(transition.submission_id)
-        if job is not None and moves.holds(job, transition):
-            made.append(moves.make(job, transition, now=now))
+        if job is not None and holds(job, transition):
+            made.append(apply_transition(job, transition, now=now))
             current[job.submission_id] = made[-1].after
     if made:
         _write_jobs(tx, made)

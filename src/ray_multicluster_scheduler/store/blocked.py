@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, bindparam, func, select
 
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, stop_step
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.queue import (
@@ -41,7 +42,7 @@ def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     for job in waiting_in_vain:
         found[job.submission_id] = job, _chain(job, causes)
     for job in read_jobs(tx, _STOPPING):
-        found[job.submission_id] = job, job.stopped_because
+        found[job.submission_id] = job, stop_step(job, Presence.QUEUED).reason
     return tuple(sorted(found.values(), key=lambda pair: pair[0].seq))
 
 

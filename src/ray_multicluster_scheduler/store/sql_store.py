@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection, literal_column, select, update
 
+from ray_multicluster_scheduler.core.lifecycle.apply_transition import check
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Terms
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
@@ -25,7 +26,6 @@ from ray_multicluster_scheduler.store import (
     clusters,
     history,
     leadership,
-    moves,
     queue,
     retention,
     space,
@@ -167,7 +167,7 @@ class SqlStore:
     ) -> tuple[Job, ...]:
         """Make all moves that still hold, in one transaction with events and logs; return the moved jobs."""
         for transition in transitions:
-            moves.check(transition)
+            check(transition)
         with self._write(epoch=epoch) as tx:
             history.save_logs(tx, logs)
             return apply.apply(tx, transitions, now=now, known=known)

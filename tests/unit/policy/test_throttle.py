@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job
 
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.retry import FailureKind
 from ray_multicluster_scheduler.policy.throttle import (
     Bucket,
     Streak,

@@ -1,4 +1,4 @@
-"""What one look at a cluster means for one attempt there: evidence in, verdict out.
+"""What one look at a cluster means for one attempt there: evidence in, conclusion out.
 
 The rules that everything hangs on: a dark cluster is not a dead job; RUNNING is not believed when the
 driver's node is dead; a job that Ray does not know is not a job that never ran.
@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.core.lifecycle.retry import failure_kind
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.retry import FailureKind, failure_kind
 from ray_multicluster_scheduler.policy.setup_failure import setup_words
 from ray_multicluster_scheduler.policy.to_set_up import SETTING_UP, to_set_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Observation:
     """What one look says about one attempt."""
 
     #: The cluster answered; then `remote` None means that it has no job of ours under this id.
@@ -43,7 +45,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeRules:
+class ObserveRules:
     """How long is long."""
 
     unreachable_after_s: float = 20.0
@@ -65,7 +67,7 @@ class Act(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Conclusion:
     """What to do, and why in one sentence."""
 
     act: Act
@@ -75,7 +77,7 @@ class Verdict:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-_KEEP = Verdict(act=Act.KEEP)
+_KEEP = Conclusion(act=Act.KEEP)
 #: Ray tells when a job was submitted, not when its program began. A program that was never seen running has
 #: begun after the last look that found it waiting; longer ago than this, its time is unknown.
 UNSEEN_RUN_S = 2.0
@@ -83,63 +85,62 @@ UNSEEN_RUN_S = 2.0
 MAX_REASON = 2000
 
 
-def judge(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdict:
-    """Decide about one live attempt."""
-    if not sight.answered:
-        return _silent(job, sight, rules=rules)
-    if sight.remote is None:
-        return _missing(job, sight)
-    return _found(job, sight, sight.remote, rules=rules, now=now)
+def interpret(job: Job, observation: Observation, *, rules: ObserveRules, now: float) -> Conclusion:
+    """Say what an observation means for one live attempt."""
+    if not observation.answered:
+        return _silent(job, observation, rules=rules)
+    if observation.remote is None:
+        return _missing(job, observation)
+    return _found(job, observation, observation.remote, rules=rules, now=now)
 
 
-def timed_out(job: Job, *, now: float) -> bool:
-    """Tell whether this attempt has run longer than its `timeout_s`."""
-    limit = job.spec.timeout_s
-    return limit is not None and job.started_at is not None and now - job.started_at > limit
-
-
-def _silent(job: Job, sight: Sight, *, rules: JudgeRules) -> Verdict:
-    if sight.refused_s >= rules.lost_after_refused_s:
+def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Conclusion:
+    if observation.refused_s >= rules.lost_after_refused_s:
         return _lost(
             f"cluster {job.cluster!r} is down: its dashboard and its head address have both refused "
-            f"connections for {sight.refused_s:.0f} s (lost_after_refused_s: {rules.lost_after_refused_s:g})"
+            f"connections for {observation.refused_s:.0f} s "
+            f"(lost_after_refused_s: {rules.lost_after_refused_s:g})"
         )
-    if sight.silent_s < rules.unreachable_after_s:
+    if observation.silent_s < rules.unreachable_after_s:
         return _KEEP
+    no_word = f"no word from cluster {job.cluster!r} for {observation.silent_s:.0f} s"
     if job.spec.on_unreachable == "fail":
-        return Verdict(
+        return Conclusion(
             act=Act.MOVE,
             state=JobState.FAILED,
-            reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s ({sight.silence}) and "
+            reason=f"{no_word} ({observation.silence}) and "
             "on_unreachable is 'fail'; the attempt may still be running there",
         )
-    if not isinstance(job.spec.on_unreachable, str) and sight.silent_s >= job.spec.on_unreachable:
-        return Verdict(
+    if not isinstance(job.spec.on_unreachable, str) and observation.silent_s >= job.spec.on_unreachable:
+        return Conclusion(
             act=Act.REPLACE,
             failure=FailureKind.SILENT,
-            reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s and on_unreachable "
+            reason=f"{no_word} and on_unreachable "
             f"allows another start after {job.spec.on_unreachable:g} s: attempt {job.attempt} may still be "
             "running there, so the two may overlap",
         )
     if job.state is JobState.UNREACHABLE:
         return _KEEP
-    return Verdict(
+    return Conclusion(
         act=Act.MOVE,
         state=JobState.UNREACHABLE,
-        reason=f"no word from cluster {job.cluster!r} for {sight.silent_s:.0f} s ({sight.silence}); "
+        reason=f"{no_word} ({observation.silence}); "
         "the job may well be running, so it is not started elsewhere without evidence",
     )
 
 
-def _missing(job: Job, sight: Sight) -> Verdict:
-    restarted = None not in (job.session_name, sight.session_name) and job.session_name != sight.session_name
-    if not sight.confirmed and (restarted or job.seen_at is not None):
-        return Verdict(act=Act.CONFIRM)
+def _missing(job: Job, observation: Observation) -> Conclusion:
+    restarted = (
+        None not in (job.session_name, observation.session_name)
+        and job.session_name != observation.session_name
+    )
+    if not observation.confirmed and (restarted or job.seen_at is not None):
+        return Conclusion(act=Act.CONFIRM)
     if restarted:
         return _lost(f"the head of cluster {job.cluster!r} was restarted (new session) and its jobs are gone")
     if job.seen_at is None:
-        return Verdict(act=Act.SEND, reason=f"cluster {job.cluster!r} never received it")
-    return Verdict(
+        return Conclusion(act=Act.SEND, reason=f"cluster {job.cluster!r} never received it")
+    return Conclusion(
         act=Act.FAIL,
         failure=FailureKind.OUTCOME_UNKNOWN,
         reason=f"cluster {job.cluster!r} no longer knows it: somebody deleted its record after it had ended, "
@@ -147,41 +148,41 @@ def _missing(job: Job, sight: Sight) -> Verdict:
     )
 
 
-def _found(job: Job, sight: Sight, remote: RemoteJob, *, rules: JudgeRules, now: float) -> Verdict:
-    if not remote.status.final and remote.driver_node_id in sight.dead_nodes:
+def _found(
+    job: Job, observation: Observation, remote: RemoteJob, *, rules: ObserveRules, now: float
+) -> Conclusion:
+    if not remote.status.final and remote.driver_node_id in observation.dead_nodes:
         return _lost(
             f"Ray says {remote.status.value}, but the node of its driver on cluster {job.cluster!r} is dead"
         )
     if remote.status is RemoteStatus.PENDING:
-        return _pending(job, sight, rules=rules, now=now)
+        return _pending(job, observation, rules=rules, now=now)
     if remote.status is RemoteStatus.RUNNING:
-        return _running(job, sight, now=now)
+        return _running(job, observation, now=now)
     if remote.status is RemoteStatus.SUCCEEDED:
-        return _move(job, sight, JobState.SUCCEEDED, "its driver ended with exit code 0", remote, now=now)
-    if remote.status is RemoteStatus.STOPPED:
-        return _stopped(job, sight, remote, now=now)
-    return _failed(job, sight, remote, now=now)
-
-
-def _pending(job: Job, sight: Sight, *, rules: JudgeRules, now: float) -> Verdict:
-    if sight.stopping_s is not None and sight.stopping_s > rules.stop_grace_s:
-        return Verdict(
-            act=Act.MOVE,
-            state=JobState.STOPPED,
-            reason=f"{job.stopped_because}; Ray has not started it and still lists it as PENDING, so it is "
-            "stopped there if it ever starts",
+        return _move(
+            job, observation, JobState.SUCCEEDED, "its driver ended with exit code 0", remote, now=now
         )
+    if remote.status is RemoteStatus.STOPPED:
+        return _stopped(job, observation, remote, now=now)
+    return _failed(job, observation, remote, now=now)
+
+
+def _pending(job: Job, observation: Observation, *, rules: ObserveRules, now: float) -> Conclusion:
+    if observation.stopping_s is not None and observation.stopping_s > rules.stop_grace_s:
+        reason = stop_step(job, Presence.NOT_STARTED).reason
+        return Conclusion(act=Act.MOVE, state=JobState.STOPPED, reason=reason)
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
         what = to_set_up(job.spec.runtime_env)
         setting_up = f"; it is {SETTING_UP} ({what})" if what else ""
         reason = f"cluster {job.cluster!r} has it and has not started it yet{setting_up}"
-        return Verdict(
-            act=Act.MOVE, state=JobState.SUBMITTED, reason=reason, changes=_seen(job, sight, now=now)
+        return Conclusion(
+            act=Act.MOVE, state=JobState.SUBMITTED, reason=reason, changes=_seen(job, observation, now=now)
         )
     return _KEEP
 
 
-def _running(job: Job, sight: Sight, *, now: float) -> Verdict:
+def _running(job: Job, observation: Observation, *, now: float) -> Conclusion:
     if job.state is JobState.RUNNING:
         return _KEEP
     back = job.state is JobState.UNREACHABLE
@@ -189,39 +190,33 @@ def _running(job: Job, sight: Sight, *, now: float) -> Verdict:
         "the cluster is back and it still runs" if back else f"its driver runs on cluster {job.cluster!r}"
     )
     started = job.started_at or now
-    return Verdict(
+    return Conclusion(
         act=Act.MOVE,
         state=JobState.RUNNING,
         reason=reason,
-        changes={**_seen(job, sight, now=now), "started_at": started},
+        changes={**_seen(job, observation, now=now), "started_at": started},
     )
 
 
-def _stopped(job: Job, sight: Sight, remote: RemoteJob, *, now: float) -> Verdict:
-    if job.target is Target.STOPPED:
-        return _move(job, sight, JobState.STOPPED, job.stopped_because, remote, now=now)
-    if timed_out(job, now=now):
-        return Verdict(
-            act=Act.FAIL,
-            failure=FailureKind.TIMED_OUT,
-            reason=f"it ran longer than its timeout_s of {job.spec.timeout_s:g} s and was stopped",
-        )
-    reason = f"stopped on cluster {job.cluster!r} by somebody else"
-    return _move(job, sight, JobState.STOPPED, reason, remote, now=now)
+def _stopped(job: Job, observation: Observation, remote: RemoteJob, *, now: float) -> Conclusion:
+    step = stop_step(job, Presence.STOPPED, too_long=timed_out(job, now=now))
+    if step.action is StopAction.FAIL:
+        return Conclusion(act=Act.FAIL, failure=FailureKind.TIMED_OUT, reason=step.reason)
+    return _move(job, observation, JobState.STOPPED, step.reason, remote, now=now)
 
 
-def _failed(job: Job, sight: Sight, remote: RemoteJob, *, now: float) -> Verdict:
+def _failed(job: Job, observation: Observation, remote: RemoteJob, *, now: float) -> Conclusion:
     kind = failure_kind(remote)
-    if kind is not FailureKind.USER and not sight.confirmed:
-        return Verdict(act=Act.CONFIRM)
-    return Verdict(
+    if kind is not FailureKind.USER and not observation.confirmed:
+        return Conclusion(act=Act.CONFIRM)
+    return Conclusion(
         act=Act.FAIL,
         failure=kind,
         reason=_failure_reason(remote, kind),
         changes={
             "error_type": remote.error_type,
             "exit_code": remote.driver_exit_code,
-            **(_started(job, sight, now=now) if remote.driver_exit_code is not None else {}),
+            **(_started(job, observation, now=now) if remote.driver_exit_code is not None else {}),
         },
     )
 
@@ -237,24 +232,26 @@ def _failure_reason(remote: RemoteJob, kind: FailureKind) -> str:
     return message or "Ray calls it FAILED without saying why"
 
 
-def _move(job: Job, sight: Sight, state: JobState, reason: str, remote: RemoteJob, *, now: float) -> Verdict:
-    changes = {**_seen(job, sight, now=now), "exit_code": remote.driver_exit_code}
+def _move(
+    job: Job, observation: Observation, state: JobState, reason: str, remote: RemoteJob, *, now: float
+) -> Conclusion:
+    changes = {**_seen(job, observation, now=now), "exit_code": remote.driver_exit_code}
     if state is JobState.SUCCEEDED:
-        changes |= _started(job, sight, now=now)
-    return Verdict(act=Act.MOVE, state=state, reason=reason, changes=changes)
+        changes |= _started(job, observation, now=now)
+    return Conclusion(act=Act.MOVE, state=state, reason=reason, changes=changes)
 
 
-def _started(job: Job, sight: Sight, *, now: float) -> dict[str, Any]:
+def _started(job: Job, observation: Observation, *, now: float) -> dict[str, Any]:
     """Return when a program that has ended had begun, as far as looks can tell."""
-    waited_until = max(job.seen_at or 0.0, sight.pending_at or 0.0)
+    waited_until = max(job.seen_at or 0.0, observation.pending_at or 0.0)
     if job.started_at is not None or not 0.0 <= now - waited_until <= UNSEEN_RUN_S:
         return {}
     return {"started_at": waited_until}
 
 
-def _seen(job: Job, sight: Sight, *, now: float) -> dict[str, Any]:
-    return {"seen_at": job.seen_at or now, "session_name": sight.session_name or job.session_name}
+def _seen(job: Job, observation: Observation, *, now: float) -> dict[str, Any]:
+    return {"seen_at": job.seen_at or now, "session_name": observation.session_name or job.session_name}
 
 
-def _lost(reason: str) -> Verdict:
-    return Verdict(act=Act.FAIL, failure=FailureKind.LOST, reason=reason)
+def _lost(reason: str) -> Conclusion:
+    return Conclusion(act=Act.FAIL, failure=FailureKind.LOST, reason=reason)

@@ -3,25 +3,18 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job, a_spec
+from tests.builders import a_job, a_spec
 
-from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.model.states import JobState, may_move
-from ray_multicluster_scheduler.policy.judge import Act, Verdict
-from ray_multicluster_scheduler.policy.moves import (
-    after_failure,
-    back_to_queue,
-    replace_silent,
-    without_cluster,
-)
-from ray_multicluster_scheduler.policy.retry import (
-    FailureKind,
+from ray_multicluster_scheduler.core.lifecycle.retry import (
     RetryDecision,
     RetryRules,
     decide_retry,
     failure_kind,
 )
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
+from ray_multicluster_scheduler.model.states import JobState
 
 RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
 USERS_OWN = {FailureKind.USER, FailureKind.TIMED_OUT}
@@ -125,75 +118,3 @@ def test_an_environment_that_cannot_be_had_is_tried_elsewhere_or_not_at_all() ->
 def test_what_may_have_done_its_work_is_never_repeated() -> None:
     decision = decide_retry(a_failed_attempt(), FailureKind.OUTCOME_UNKNOWN, rules=RULES, jitter=0)
     assert not decision.again
-
-
-@given(
-    st.sampled_from([JobState.PLACED, JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE]),
-    st.sampled_from(FailureKind),
-    st.integers(0, 4),
-    st.sampled_from(Target),
-)
-def test_the_moves_after_a_failure_follow_the_table(
-    state: JobState, kind: FailureKind, failures: int, target: Target
-) -> None:
-    job = a_failed_attempt(state=state, infra_failures=failures, target=target)
-    retry = decide_retry(job, kind, rules=RULES, jitter=0)
-    moves = after_failure(job, Verdict(act=Act.FAIL, failure=kind, reason="why"), retry, now=NOW)
-    at = state
-    for each in moves:
-        assert each.expected is at
-        assert may_move(at, each.new)
-        at = each.new
-    assert at is not JobState.LOST
-    if target is Target.STOPPED:
-        assert at is not JobState.QUEUED
-
-
-def test_a_lost_job_goes_through_lost_back_to_the_queue() -> None:
-    job = a_failed_attempt()
-    retry = decide_retry(job, FailureKind.LOST, rules=RULES, jitter=1)
-    verdict = Verdict(act=Act.FAIL, failure=FailureKind.LOST, reason="the head was restarted")
-    lost, queued = after_failure(job, verdict, retry, now=NOW)
-    assert (lost.new, queued.new) == (JobState.LOST, JobState.QUEUED)
-    assert queued.changes["cluster"] is None
-    assert queued.changes["not_before"] == NOW + retry.delay_s
-    assert "the head was restarted" in queued.reason
-
-
-@pytest.mark.parametrize(
-    ("state", "failures", "moves"),
-    [
-        (JobState.RUNNING, 0, [JobState.UNREACHABLE, JobState.QUEUED]),
-        (JobState.UNREACHABLE, 0, [JobState.QUEUED]),
-        (JobState.RUNNING, 3, [JobState.UNREACHABLE]),
-        (JobState.UNREACHABLE, 3, []),
-    ],
-)
-def test_a_silent_job_is_replaced_only_while_it_has_retries(
-    state: JobState, failures: int, moves: list[JobState]
-) -> None:
-    job = a_failed_attempt(state=state, infra_failures=failures)
-    retry = decide_retry(job, FailureKind.SILENT, rules=RULES, jitter=0)
-    made = replace_silent(job, Verdict(act=Act.REPLACE, reason="silent"), retry, now=NOW)
-    assert [each.new for each in made] == moves
-
-
-@pytest.mark.parametrize(
-    ("state", "target", "new"),
-    [
-        (JobState.RUNNING, Target.FINISHED, JobState.UNREACHABLE),
-        (JobState.UNREACHABLE, Target.FINISHED, None),
-        (JobState.UNREACHABLE, Target.STOPPED, JobState.STOPPED),
-    ],
-)
-def test_a_job_whose_cluster_was_taken_out_of_the_configuration_can_only_be_stopped(
-    state: JobState, target: Target, new: JobState | None
-) -> None:
-    moved = without_cluster(a_failed_attempt(state=state, target=target))
-    assert (moved and moved.new) is new
-    assert moved is None or "clusters.yaml" in moved.reason
-
-
-def test_a_job_that_was_not_sent_keeps_its_retries() -> None:
-    move = back_to_queue(a_failed_attempt(state=JobState.PLACED), "not sent", delay_s=1, now=NOW)
-    assert not {"infra_failures", "user_failures"} & move.changes.keys()

@@ -1,4 +1,4 @@
-"""What one look at a cluster means for an attempt: no evidence, no verdict."""
+"""What one look at a cluster means for an attempt: no evidence, no conclusion."""
 
 from typing import Any
 
@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_spec
 
+from ray_multicluster_scheduler.core.lifecycle.observe import (
+    Act,
+    Conclusion,
+    Observation,
+    ObserveRules,
+    interpret,
+)
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
-from ray_multicluster_scheduler.policy.judge import Act, JudgeRules, Sight, Verdict, judge
-from ray_multicluster_scheduler.policy.retry import FailureKind
 
-RULES = JudgeRules(unreachable_after_s=20, lost_after_refused_s=90, stop_grace_s=30)
+RULES = ObserveRules(unreachable_after_s=20, lost_after_refused_s=90, stop_grace_s=30)
 
 
 def a_running(**changes: Any) -> Job:
@@ -47,125 +53,130 @@ def a_remote(status: RemoteStatus = RemoteStatus.RUNNING, **changes: Any) -> Rem
     )
 
 
-def verdict_on(job: Job, **sight: Any) -> Verdict:
-    return judge(job, Sight(**{"answered": True, "session_name": "session_1", **sight}), rules=RULES, now=NOW)
+def concluded(job: Job, **observation: Any) -> Conclusion:
+    return interpret(
+        job,
+        Observation(**{"answered": True, "session_name": "session_1", **observation}),
+        rules=RULES,
+        now=NOW,
+    )
 
 
-def silent(seconds: float, **sight: Any) -> dict[str, Any]:
-    return {"answered": False, "silent_s": seconds, "silence": "no answer within 10 s", **sight}
+def silent(seconds: float, **observation: Any) -> dict[str, Any]:
+    return {"answered": False, "silent_s": seconds, "silence": "no answer within 10 s", **observation}
 
 
 def test_a_short_silence_means_nothing() -> None:
-    assert verdict_on(a_running(), **silent(19)).act is Act.KEEP
+    assert concluded(a_running(), **silent(19)).act is Act.KEEP
 
 
 def test_a_dark_cluster_is_not_a_dead_job() -> None:
-    verdict = verdict_on(a_running(), **silent(3600))
-    assert (verdict.act, verdict.state) == (Act.MOVE, JobState.UNREACHABLE)
-    assert "not started elsewhere without evidence" in verdict.reason
+    conclusion = concluded(a_running(), **silent(3600))
+    assert (conclusion.act, conclusion.state) == (Act.MOVE, JobState.UNREACHABLE)
+    assert "not started elsewhere without evidence" in conclusion.reason
 
 
 def test_an_unreachable_job_that_may_wait_stays_for_ever() -> None:
-    assert verdict_on(a_running(state=JobState.UNREACHABLE), **silent(10**6)).act is Act.KEEP
+    assert concluded(a_running(state=JobState.UNREACHABLE), **silent(10**6)).act is Act.KEEP
 
 
 def test_an_unreachable_job_fails_where_the_user_said_so() -> None:
-    verdict = verdict_on(a_running(spec=a_spec(on_unreachable="fail")), **silent(21))
-    assert verdict.state is JobState.FAILED
-    assert "may still be running" in verdict.reason
+    conclusion = concluded(a_running(spec=a_spec(on_unreachable="fail")), **silent(21))
+    assert conclusion.state is JobState.FAILED
+    assert "may still be running" in conclusion.reason
 
 
 @pytest.mark.parametrize(("seconds", "act"), [(299, Act.MOVE), (301, Act.REPLACE)])
 def test_a_job_is_started_elsewhere_only_after_the_time_the_user_gave(seconds: float, act: Act) -> None:
-    verdict = verdict_on(a_running(spec=a_spec(on_unreachable=300.0)), **silent(seconds))
-    assert verdict.act is act
-    assert ("overlap" in verdict.reason) == (act is Act.REPLACE)
+    conclusion = concluded(a_running(spec=a_spec(on_unreachable=300.0)), **silent(seconds))
+    assert conclusion.act is act
+    assert ("overlap" in conclusion.reason) == (act is Act.REPLACE)
 
 
 @pytest.mark.parametrize(("refused_s", "lost"), [(89, False), (91, True)])
 def test_refusing_for_longer_than_a_job_outlives_its_head_is_evidence(refused_s: float, lost: bool) -> None:
-    verdict = verdict_on(a_running(), **silent(refused_s, refused_s=refused_s))
-    assert (verdict.failure is FailureKind.LOST) == lost
+    conclusion = concluded(a_running(), **silent(refused_s, refused_s=refused_s))
+    assert (conclusion.failure is FailureKind.LOST) == lost
 
 
 def test_running_is_not_believed_when_the_drivers_node_is_dead() -> None:
-    verdict = verdict_on(a_running(), remote=a_remote(), dead_nodes=frozenset({"node-1"}))
-    assert verdict.failure is FailureKind.LOST
+    conclusion = concluded(a_running(), remote=a_remote(), dead_nodes=frozenset({"node-1"}))
+    assert conclusion.failure is FailureKind.LOST
 
 
 def test_a_result_is_believed_although_the_node_died_afterwards() -> None:
     done = a_remote(RemoteStatus.SUCCEEDED)
-    assert verdict_on(a_running(), remote=done, dead_nodes=frozenset({"node-1"})).state is JobState.SUCCEEDED
+    assert concluded(a_running(), remote=done, dead_nodes=frozenset({"node-1"})).state is JobState.SUCCEEDED
 
 
 def test_a_new_session_without_the_job_is_a_loss_once_confirmed() -> None:
-    assert verdict_on(a_running(), session_name="session_2").act is Act.CONFIRM
-    verdict = verdict_on(a_running(), session_name="session_2", confirmed=True)
-    assert verdict.failure is FailureKind.LOST
-    assert "restarted" in verdict.reason
+    assert concluded(a_running(), session_name="session_2").act is Act.CONFIRM
+    conclusion = concluded(a_running(), session_name="session_2", confirmed=True)
+    assert conclusion.failure is FailureKind.LOST
+    assert "restarted" in conclusion.reason
 
 
 def test_a_job_that_never_arrived_is_sent_under_the_same_id() -> None:
-    assert verdict_on(a_placed()).act is Act.SEND
+    assert concluded(a_placed()).act is Act.SEND
 
 
 def test_a_placed_job_on_a_restarted_cluster_is_lost_not_resent_blindly() -> None:
-    assert verdict_on(a_placed(), session_name="session_2", confirmed=True).failure is FailureKind.LOST
+    assert concluded(a_placed(), session_name="session_2", confirmed=True).failure is FailureKind.LOST
 
 
 def test_a_record_that_vanished_is_never_taken_for_a_job_that_never_ran() -> None:
-    assert verdict_on(a_running()).act is Act.CONFIRM
-    verdict = verdict_on(a_running(), confirmed=True)
-    assert verdict.failure is FailureKind.OUTCOME_UNKNOWN
+    assert concluded(a_running()).act is Act.CONFIRM
+    conclusion = concluded(a_running(), confirmed=True)
+    assert conclusion.failure is FailureKind.OUTCOME_UNKNOWN
 
 
 def test_an_unknown_session_is_no_evidence_of_a_restart() -> None:
-    assert verdict_on(a_placed(session_name=None), session_name="session_2").act is Act.SEND
-    assert verdict_on(a_placed(), session_name=None).act is Act.SEND
+    assert concluded(a_placed(session_name=None), session_name="session_2").act is Act.SEND
+    assert concluded(a_placed(), session_name=None).act is Act.SEND
 
 
 def test_a_surprising_failure_is_read_twice() -> None:
     died = a_remote(RemoteStatus.FAILED, error_type="JOB_SUPERVISOR_ACTOR_DIED")
-    assert verdict_on(a_running(), remote=died).act is Act.CONFIRM
-    assert verdict_on(a_running(), remote=died, confirmed=True).failure is FailureKind.SUPERVISOR
+    assert concluded(a_running(), remote=died).act is Act.CONFIRM
+    assert concluded(a_running(), remote=died, confirmed=True).failure is FailureKind.SUPERVISOR
 
 
 def test_a_programs_own_exit_is_believed_at_once() -> None:
     remote = a_remote(RemoteStatus.FAILED, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", driver_exit_code=3)
-    verdict = verdict_on(a_running(), remote=remote)
-    assert (verdict.failure, verdict.reason) == (FailureKind.USER, "its program ended with exit code 3")
-    assert verdict.changes["exit_code"] == 3
+    conclusion = concluded(a_running(), remote=remote)
+    assert (conclusion.failure, conclusion.reason) == (FailureKind.USER, "its program ended with exit code 3")
+    assert conclusion.changes["exit_code"] == 3
 
 
 def test_a_stop_that_nobody_here_asked_for_is_said_to_be_somebody_elses() -> None:
-    verdict = verdict_on(a_running(), remote=a_remote(RemoteStatus.STOPPED))
-    assert (verdict.state, "somebody else" in verdict.reason) == (JobState.STOPPED, True)
+    conclusion = concluded(a_running(), remote=a_remote(RemoteStatus.STOPPED))
+    assert (conclusion.state, "somebody else" in conclusion.reason) == (JobState.STOPPED, True)
 
 
 def test_a_job_that_ran_too_long_has_failed_not_been_stopped() -> None:
     job = a_running(spec=a_spec(timeout_s=30))
-    assert verdict_on(job, remote=a_remote(RemoteStatus.STOPPED)).failure is FailureKind.TIMED_OUT
+    assert concluded(job, remote=a_remote(RemoteStatus.STOPPED)).failure is FailureKind.TIMED_OUT
 
 
 @pytest.mark.parametrize(("stopping_s", "act"), [(None, Act.KEEP), (29, Act.KEEP), (31, Act.MOVE)])
 def test_a_job_that_ray_neither_starts_nor_stops_is_let_go(stopping_s: float | None, act: Act) -> None:
     job = a_running(state=JobState.SUBMITTED, target=Target.STOPPED, changed_at=NOW - 3600)
     pending = a_remote(RemoteStatus.PENDING, driver_node_id=None)
-    assert verdict_on(job, remote=pending, stopping_s=stopping_s).act is act
+    assert concluded(job, remote=pending, stopping_s=stopping_s).act is act
 
 
 def test_a_cluster_that_is_back_tells_how_the_job_is() -> None:
     job = a_running(state=JobState.UNREACHABLE)
-    assert verdict_on(job, remote=a_remote()).state is JobState.RUNNING
-    assert verdict_on(job, remote=a_remote(RemoteStatus.SUCCEEDED)).state is JobState.SUCCEEDED
+    assert concluded(job, remote=a_remote()).state is JobState.RUNNING
+    assert concluded(job, remote=a_remote(RemoteStatus.SUCCEEDED)).state is JobState.SUCCEEDED
 
 
 def test_a_running_job_that_runs_changes_nothing() -> None:
-    assert verdict_on(a_running(), remote=a_remote()).act is Act.KEEP
+    assert concluded(a_running(), remote=a_remote()).act is Act.KEEP
 
 
-sights = st.builds(
-    Sight,
+observations = st.builds(
+    Observation,
     answered=st.booleans(),
     remote=st.none()
     | st.builds(
@@ -190,48 +201,48 @@ jobs = st.builds(
 )
 
 
-@given(jobs, sights)
-def test_every_move_is_one_that_the_table_allows(job: Job, sight: Sight) -> None:
-    verdict = judge(job, sight, rules=RULES, now=NOW)
-    if verdict.act is Act.MOVE:
-        assert verdict.state is not None
-        assert may_move(job.state, verdict.state)
-        assert verdict.reason
+@given(jobs, observations)
+def test_every_move_is_one_that_the_table_allows(job: Job, observation: Observation) -> None:
+    conclusion = interpret(job, observation, rules=RULES, now=NOW)
+    if conclusion.act is Act.MOVE:
+        assert conclusion.state is not None
+        assert may_move(job.state, conclusion.state)
+        assert conclusion.reason
 
 
-@given(jobs, sights)
+@given(jobs, observations)
 def test_without_an_answer_nothing_succeeds_and_nothing_is_lost_but_by_refusal(
-    job: Job, sight: Sight
+    job: Job, observation: Observation
 ) -> None:
-    verdict = judge(job, sight, rules=RULES, now=NOW)
-    if not sight.answered:
-        assert verdict.state is not JobState.SUCCEEDED
-        if verdict.failure is not None and verdict.act is not Act.REPLACE:
-            assert sight.refused_s >= RULES.lost_after_refused_s
+    conclusion = interpret(job, observation, rules=RULES, now=NOW)
+    if not observation.answered:
+        assert conclusion.state is not JobState.SUCCEEDED
+        if conclusion.failure is not None and conclusion.act is not Act.REPLACE:
+            assert observation.refused_s >= RULES.lost_after_refused_s
 
 
-@given(jobs, sights)
-def test_success_is_only_what_ray_called_success(job: Job, sight: Sight) -> None:
-    verdict = judge(job, sight, rules=RULES, now=NOW)
-    if verdict.state is JobState.SUCCEEDED:
-        assert sight.answered
-        assert sight.remote is not None
-        assert sight.remote.status is RemoteStatus.SUCCEEDED
+@given(jobs, observations)
+def test_success_is_only_what_ray_called_success(job: Job, observation: Observation) -> None:
+    conclusion = interpret(job, observation, rules=RULES, now=NOW)
+    if conclusion.state is JobState.SUCCEEDED:
+        assert observation.answered
+        assert observation.remote is not None
+        assert observation.remote.status is RemoteStatus.SUCCEEDED
 
 
-@given(jobs, sights)
-def test_a_confirmed_sight_asks_for_no_further_confirmation(job: Job, sight: Sight) -> None:
-    verdict = judge(job, sight, rules=RULES, now=NOW)
-    if sight.confirmed:
-        assert verdict.act is not Act.CONFIRM
-    assert (verdict.state in FINAL) <= (verdict.act is Act.MOVE)
+@given(jobs, observations)
+def test_a_confirmed_observation_asks_for_no_further_confirmation(job: Job, observation: Observation) -> None:
+    conclusion = interpret(job, observation, rules=RULES, now=NOW)
+    if observation.confirmed:
+        assert conclusion.act is not Act.CONFIRM
+    assert (conclusion.state in FINAL) <= (conclusion.act is Act.MOVE)
 
 
-def ended(job: Job, code: int = 0, **sight: Any) -> Any:
+def ended(job: Job, code: int = 0, **observation: Any) -> Any:
     """Return when a job had begun by the look that finds it ended."""
     status = RemoteStatus.SUCCEEDED if code == 0 else RemoteStatus.FAILED
     remote = a_remote(status, driver_exit_code=code, start_time=NOW - 8, end_time=NOW)
-    return verdict_on(job, remote=remote, **sight).changes.get("started_at")
+    return concluded(job, remote=remote, **observation).changes.get("started_at")
 
 
 @pytest.mark.parametrize("code", [0, 3])

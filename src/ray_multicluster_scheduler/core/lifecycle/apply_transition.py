@@ -1,4 +1,20 @@
-"""What a transition does to a job, its attempt and its history. Pure: rows are read and written elsewhere."""
+"""What a transition does to a job, to its attempt and to its history: the one place that says so.
+
+`transitions.py` builds transitions and says only what is special about each. The store writes what comes out
+of here.
+
+| a move to | sets on the job                                              | and on its attempt              |
+|-----------|--------------------------------------------------------------|---------------------------------|
+| any state | `state`, `changed_at`, `reason`                              | `session_name`, `started_at`    |
+| PLACED    | attempt number, `remote_id`, `placed_at`; forgets old errors | everything: it is a new one     |
+| QUEUED    | nothing is left of the place on a cluster                    | `ended_at`, `outcome`, `reason` |
+| RUNNING   | `started_at`, unless it is known                             |                                 |
+| an end    | `ended_at`                                                   | `ended_at`, `outcome`, `reason` |
+| the same  | only `reason`, and not on an ended job: it is a note         |                                 |
+
+What a transition names in `changes` and `attempt_changes` goes before what is derived, except that a job in
+the queue never has a place.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +32,17 @@ JOB_FIELDS = frozenset(field.name for field in fields(Job)) - {
 ATTEMPT_FIELDS = frozenset(field.name for field in fields(Attempt)) - {
     "submission_id", "number", "cluster", "remote_id",
 }  # fmt: skip
-#: How an attempt ended when its job goes back to the queue, unless the engine knows better.
+#: What a job has on a cluster. A job that waits in the queue has none of it.
+_NO_PLACE: Mapping[str, None] = dict.fromkeys(
+    ("cluster", "remote_id", "session_name", "placed_at", "seen_at", "started_at")
+)
+#: How an attempt ended when its job goes back to the queue, unless the transition says it.
 REQUEUED_OUTCOME: Mapping[JobState, str] = {
     JobState.PLACED: "NOT_STARTED",
     JobState.SUBMITTED: "FAILED",
     JobState.RUNNING: "FAILED",
     JobState.UNREACHABLE: "ABANDONED",
 }
-_PLACE_GIVEN_UP: Mapping[str, None] = dict.fromkeys(
-    ("cluster", "remote_id", "session_name", "placed_at", "seen_at", "started_at")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +90,8 @@ def holds(job: Job, move: Transition) -> bool:
     return job.state is move.expected and job.attempt == move.attempt
 
 
-def make(job: Job, move: Transition, *, now: float) -> Move:
-    """Work out everything that follows from a transition that holds."""
+def apply_transition(job: Job, move: Transition, *, now: float) -> Move:
+    """Work out all that follows from a transition that holds."""
     values = _values(job, move, now=now)
     after = replace(job, **values)
     placing = _is_placing(move)
@@ -100,7 +117,7 @@ def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
     if move.new is JobState.PLACED:
         number = job.attempt + 1
         derived |= {
-            **_PLACE_GIVEN_UP,
+            **_NO_PLACE,
             "attempt": number,
             "remote_id": remote_id_for(job.submission_id, number),
             "placed_at": now,
@@ -108,7 +125,7 @@ def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
             "exit_code": None,
         }
     elif move.new is JobState.QUEUED:
-        derived |= _PLACE_GIVEN_UP
+        return {**derived, **move.changes, **_NO_PLACE}
     elif move.new is JobState.RUNNING and job.started_at is None:
         derived["started_at"] = now
     elif move.new in FINAL:
@@ -145,6 +162,7 @@ def _attempt_values(before: Job, after: Job, move: Transition, *, now: float) ->
 
 
 def _outcome(before: Job, after: Job) -> str:
+    """Return how an attempt ended, as far as the states tell."""
     if before.state is JobState.LOST:
         return JobState.LOST.value
     return REQUEUED_OUTCOME[before.state] if after.state is JobState.QUEUED else after.state.value

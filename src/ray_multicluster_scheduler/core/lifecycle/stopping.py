@@ -1,0 +1,125 @@
+"""How a job is stopped, wherever it is: who notices, and what follows.
+
+A job is to be stopped when somebody asks for it (its target is STOPPED) or when it runs longer than its
+`timeout_s`. What is done depends on what is known of its attempt on the cluster:
+
+| `Presence`      | noticed by                                | asked for | too long | neither |
+|-----------------|-------------------------------------------|-----------|----------|---------|
+| QUEUED          | `store/blocked.py`, before each placement | END       | NOTHING  | NOTHING |
+| NOT_SENT        | `engine/cluster_worker.py`, before a send | END       | NOTHING  | NOTHING |
+| NOT_RECEIVED    | `engine/cluster_worker.py`, after a look  | END       | NOTHING  | NOTHING |
+| UNKNOWN         | nobody, until a look tells more           | NOTHING   | NOTHING  | NOTHING |
+| THERE           | `engine/cluster_worker.py`, after a look  | ASK       | ASK      | NOTHING |
+| NOT_STARTED     | `observe.py`, in a look                   | END       | END      | END     |
+| STOPPED         | `observe.py`, in a look                   | END       | FAIL     | END     |
+| GONE            | `transitions.py`, after a failure         | END       | NOTHING  | NOTHING |
+| CLUSTER_REMOVED | `engine/engine.py`, when the bell rings   | END       | NOTHING  | NOTHING |
+
+Three more cases need no step of their own. A job that is about to be sent is not sent (`engine/send.py`): the
+next look finds that the cluster has not received it. An attempt that ends by itself keeps its own end, and a
+failed one is not tried again. A silent attempt that `on_unreachable` replaces goes back to the queue, and the
+job ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ray_multicluster_scheduler.model.job import Job, Target
+from ray_multicluster_scheduler.model.states import JobState
+
+#: A stop is asked for again after this, in case Ray forgot it.
+STOP_AGAIN_S = 5.0
+
+
+class Presence(str, Enum):
+    """What is known of a job's attempt on its cluster."""
+
+    QUEUED = "QUEUED"  # there is no attempt: the job waits in our queue
+    NOT_SENT = "NOT_SENT"  # this leader has placed it and has sent nothing
+    NOT_RECEIVED = "NOT_RECEIVED"  # the cluster answers that it never had it
+    UNKNOWN = "UNKNOWN"  # perhaps it was sent, or the cluster is silent
+    THERE = "THERE"  # the cluster has it, and it has not ended
+    NOT_STARTED = "NOT_STARTED"  # Ray took a stop of it long ago, and still lists it as PENDING
+    STOPPED = "STOPPED"  # the cluster says that it was stopped
+    GONE = "GONE"  # there is evidence that it was lost
+    CLUSTER_REMOVED = "CLUSTER_REMOVED"  # its cluster is no longer configured, so nobody can look
+
+
+class StopAction(str, Enum):
+    """What is done about a stop."""
+
+    NOTHING = "NOTHING"
+    ASK = "ASK"  # ask the cluster to stop the attempt
+    END = "END"  # the job ends as STOPPED
+    FAIL = "FAIL"  # the attempt has failed with a time-out: the retry policy decides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopStep:
+    """What is done, and why in one sentence."""
+
+    action: StopAction
+    reason: str = ""
+
+
+_NOTHING = StopStep(action=StopAction.NOTHING)
+_ASK = StopStep(action=StopAction.ASK)
+#: Where a job ends when a stop is asked for, and what its reason says after why it is stopped.
+_ENDS: Mapping[Presence, str] = {
+    Presence.QUEUED: "",
+    Presence.NOT_SENT: ", before it was sent",
+    Presence.NOT_RECEIVED: "; the cluster never received it",
+    Presence.NOT_STARTED: (
+        "; Ray has not started it and still lists it as PENDING, so it is stopped there if it ever starts"
+    ),
+    Presence.STOPPED: "",
+    Presence.GONE: ", and gone: {evidence}",
+    Presence.CLUSTER_REMOVED: (
+        "; cluster {cluster!r} is no longer in clusters.yaml, so it may still be running there"
+    ),
+}
+#: All that the state alone tells.
+_BY_STATE: Mapping[JobState, Presence] = {
+    JobState.QUEUED: Presence.QUEUED,
+    JobState.PLACED: Presence.UNKNOWN,
+    JobState.SUBMITTED: Presence.THERE,
+    JobState.RUNNING: Presence.THERE,
+    JobState.UNREACHABLE: Presence.UNKNOWN,
+    JobState.LOST: Presence.GONE,
+}
+
+
+def stop_step(job: Job, presence: Presence, *, too_long: bool = False, evidence: str = "") -> StopStep:
+    """Return what is done about a stop of an open job. `evidence` says why an attempt counts as gone."""
+    asked_for = job.target is Target.STOPPED
+    if presence is Presence.THERE:
+        return _ASK if asked_for or too_long else _NOTHING
+    if presence is Presence.NOT_STARTED or (asked_for and presence in _ENDS):
+        ending = _ENDS[presence].format(cluster=job.cluster, evidence=evidence)
+        return StopStep(action=StopAction.END, reason=f"{job.stopped_because}{ending}")
+    if presence is not Presence.STOPPED:
+        return _NOTHING
+    if too_long:
+        reason = f"it ran longer than its timeout_s of {job.spec.timeout_s:g} s and was stopped"
+        return StopStep(action=StopAction.FAIL, reason=reason)
+    return StopStep(action=StopAction.END, reason=f"stopped on cluster {job.cluster!r} by somebody else")
+
+
+def is_unwanted(job: Job, *, now: float) -> bool:
+    """Tell whether the cluster is to be asked to stop the attempt of an open job."""
+    step = stop_step(job, _BY_STATE[job.state], too_long=timed_out(job, now=now))
+    return step.action is StopAction.ASK
+
+
+def timed_out(job: Job, *, now: float) -> bool:
+    """Tell whether this attempt has run longer than its `timeout_s`."""
+    limit = job.spec.timeout_s
+    return limit is not None and job.started_at is not None and now - job.started_at > limit
+
+
+def may_ask_again(last_at: float, *, now: float) -> bool:
+    """Tell whether a cluster that was last asked at `last_at` to stop an attempt may be asked again."""
+    return now - last_at >= STOP_AGAIN_S

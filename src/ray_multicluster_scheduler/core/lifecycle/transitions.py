@@ -1,0 +1,132 @@
+"""The transitions of a job, one function for each occasion.
+
+A function here says only what is special about its occasion. What follows from the new state (further fields,
+the end of the attempt) is in `apply_transition.py`, once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ray_multicluster_scheduler.core.lifecycle.observe import Conclusion
+from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision
+from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.job import Job, Target, Transition
+from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.states import JobState
+
+#: Outcomes of attempts that are neither a state nor a kind of failure.
+NOT_SENT = "NOT_SENT"
+REPLACED = "REPLACED"
+
+
+def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
+    """Return a plain move of a job as it is now."""
+    return Transition(
+        submission_id=job.submission_id,
+        expected=job.state,
+        attempt=job.attempt,
+        new=state,
+        reason=reason,
+        changes=changes,
+    )
+
+
+def placed(
+    job: Job,
+    request: RemoteSubmit,
+    reason: str,
+    *,
+    cluster: str,
+    session_name: str | None,
+    decision: Mapping[str, Any],
+) -> Transition:
+    """Return the start of an attempt of a job in the queue: in full, before anything is sent."""
+    return Transition(
+        submission_id=job.submission_id,
+        expected=JobState.QUEUED,
+        attempt=job.attempt,
+        new=JobState.PLACED,
+        reason=reason,
+        changes={"cluster": cluster, "session_name": session_name},
+        attempt_changes={
+            "entrypoint": request.entrypoint,
+            "runtime_env": request.runtime_env,
+            "decision": decision,
+        },
+    )
+
+
+def ended_in_queue(job: Job, reason: str) -> Transition:
+    """Return the end of a job that can never start. It does not hold for one that has left the queue."""
+    stops = stop_step(job, Presence.QUEUED).action is StopAction.END
+    state = JobState.STOPPED if stops else JobState.FAILED
+    return replace(move(job, state, reason), expected=JobState.QUEUED)
+
+
+def stopped(job: Job, presence: Presence, *, evidence: str = "") -> Transition | None:
+    """Return the end of a job whose stop is asked for; None: it is not, or that is not its end yet."""
+    step = stop_step(job, presence, evidence=evidence)
+    return move(job, JobState.STOPPED, step.reason) if step.action is StopAction.END else None
+
+
+def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
+    """Return the move of a job that the cluster did not execute: it keeps its retries."""
+    return _requeue(job, reason, outcome=NOT_SENT, not_before=now + delay_s)
+
+
+def after_failure(
+    job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
+) -> tuple[Transition, ...]:
+    """Return the moves after an attempt ended badly: back into the queue, or to its end."""
+    assert conclusion.failure is not None
+    lost = conclusion.failure is FailureKind.LOST
+    reason = f"{conclusion.reason}; {retry.sentence}"
+    changes = {**conclusion.changes, **_counters(retry)}
+    if lost and (end := stopped(job, Presence.GONE, evidence=conclusion.reason)) is not None:
+        return (end,)
+    if not retry.again or job.target is Target.STOPPED:
+        return (move(job, JobState.FAILED, reason, **changes),)
+    changes |= {"not_before": now + retry.delay_s, "avoid": retry.avoid}
+    back = _requeue(job, reason, outcome=conclusion.failure.value, **changes)
+    if not lost:
+        return (back,)
+    gone = move(job, JobState.LOST, conclusion.reason)
+    return gone, replace(back, expected=JobState.LOST)
+
+
+def replace_silent(
+    job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
+) -> tuple[Transition, ...]:
+    """Return the moves that start a silent job elsewhere; without a retry left it only is UNREACHABLE."""
+    silent = (
+        () if job.state is JobState.UNREACHABLE else (move(job, JobState.UNREACHABLE, conclusion.reason),)
+    )
+    if not retry.again:
+        return silent
+    changes = {**_counters(retry), "not_before": now + retry.delay_s, "avoid": retry.avoid}
+    back = _requeue(job, f"{conclusion.reason}; {retry.sentence}", outcome=REPLACED, **changes)
+    return (*silent, replace(back, expected=JobState.UNREACHABLE))
+
+
+def without_cluster(job: Job) -> Transition | None:
+    """Return what becomes of a live job whose cluster is no longer configured: nobody can look at it."""
+    end = stopped(job, Presence.CLUSTER_REMOVED)
+    if end is not None or job.state is JobState.UNREACHABLE:
+        return end
+    reason = (
+        f"cluster {job.cluster!r} is no longer in clusters.yaml: put it back to have the job watched again, "
+        "or stop the job"
+    )
+    return move(job, JobState.UNREACHABLE, reason)
+
+
+def _counters(retry: RetryDecision) -> dict[str, Any]:
+    return {"infra_failures": retry.infra_failures, "user_failures": retry.user_failures}
+
+
+def _requeue(job: Job, reason: str, *, outcome: str, **changes: Any) -> Transition:
+    return replace(move(job, JobState.QUEUED, reason, **changes), attempt_changes={"outcome": outcome})
