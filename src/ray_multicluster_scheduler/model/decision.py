@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 from ray_multicluster_scheduler.model.resources import Resources
 
@@ -135,6 +135,26 @@ class ClusterView:
     def cluster_ray_needs(self) -> RayNeeds:
         """What the cluster's own environment asks of its Ray."""
         return self.ray_needs
+
+    @property
+    def cluster_weight(self) -> float:
+        """How much the configuration thinks of the cluster."""
+        return self.spec.weight
+
+    @property
+    def health(self) -> Health:
+        """Whether work may be sent to it."""
+        return self.snapshot.health
+
+    @property
+    def health_score(self) -> float:
+        """How well and fast it has answered lately, 0 to 1."""
+        return self.snapshot.score
+
+    @property
+    def problem(self) -> str | None:
+        """Why it is not healthy."""
+        return self.snapshot.problem
 
     @property
     def ray_version(self) -> str | None:

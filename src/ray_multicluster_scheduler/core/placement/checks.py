@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
+from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
 from ray_multicluster_scheduler.policy.ray_needs import ray_objection
 
 
-def is_healthy(snapshot: ClusterSnapshot) -> Refusal | None:
+def is_healthy(health: Health, problem: str | None) -> Refusal | None:
     """A cluster that was never probed is not healthy."""
-    if snapshot.health is Health.HEALTHY:
+    if health is Health.HEALTHY:
         return None
-    if snapshot.health is Health.UNKNOWN:
+    if health is Health.UNKNOWN:
         return Refusal(cause=Cause.UNSEEN, sentence="it has not been looked at yet")
-    return Refusal(cause=Cause.UNHEALTHY, sentence=snapshot.problem or "it is not healthy")
+    return Refusal(cause=Cause.UNHEALTHY, sentence=problem or "it is not healthy")
 
 
 def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:

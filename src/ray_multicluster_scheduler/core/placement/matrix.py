@@ -7,14 +7,16 @@ placement changes one cluster, so one column is computed anew, for all kinds at 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ray_multicluster_scheduler.core.placement import checks, scoring
 from ray_multicluster_scheduler.core.placement.capacity import Room
-from ray_multicluster_scheduler.core.placement.checks import Check, ResourceCheck
+from ray_multicluster_scheduler.core.placement.checks import ResourceCheck
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import Part
 from ray_multicluster_scheduler.core.placement.signature import Rule
@@ -97,17 +99,15 @@ class Matrix:
         """Take over what a cluster has now."""
         room = self._rooms[column]
         self._free[:, column] = self._amounts(room.free)
-        for check, available in self._available:
-            available[:, column] = self._amounts(check.amounts(room))
-        self._open[column] = not any(
-            check(_ANY_JOB, room, self._rules) is not None for check in self._cluster_checks
-        )
+        offered = [check.amounts(room) for check in self._comparisons]
+        self._available[:, column] = [
+            min([amounts.get(name, 0.0) for amounts in offered], default=math.inf) for name in self._resources
+        ]
+        self._open[column] = not any(ask(room) is not None for ask in self._cluster_checks)
 
     def _compute(self, columns: slice) -> None:
         """Compute the totals of some columns: the formula of scoring.py, from left to right."""
-        may = self._lasting[:, columns] & self._open[columns]
-        for _, available in self._available:
-            may &= self._fits(available[:, columns])
+        may = self._lasting[:, columns] & self._open[columns] & self._fits(self._available[:, columns])
         totals = self._share[:, columns].copy()
         for number in range(len(self._resources)):
             share = (self._free[number, columns] - self._claims[number]) / self._divisor[number, columns]
@@ -146,25 +146,24 @@ class Matrix:
         self._open = np.zeros(len(self._rooms), dtype=np.bool_)
         self._lasting = np.ones((len(self._kinds), len(self._rooms)), dtype=np.bool_)
         #: Checks that look at the changing cluster only.
-        self._cluster_checks: list[Check] = []
-        #: Comparisons of the claim with amounts that change, and those amounts by resource and cluster.
-        self._available: list[tuple[ResourceCheck, Floats]] = []
+        self._cluster_checks: list[Callable[[Room], Refusal | None]] = []
+        #: Comparisons of the claim with amounts that change; by resource and cluster, the least of those.
+        self._comparisons: list[ResourceCheck] = []
+        self._available = np.zeros((len(self._resources), len(self._rooms)))
         for check in checks.CHECKS:
-            if isinstance(check, ResourceCheck):
-                self._prepare_comparison(check)
+            if isinstance(check, ResourceCheck) and check.changes:
+                self._comparisons.append(check)
+            elif isinstance(check, ResourceCheck):
+                self._lasting &= self._fits(self._by_resource([check.amounts(room) for room in self._rooms]))
             elif not check.changes:
                 self._lasting &= self._accepts(check)
             elif check.job:
                 raise TypeError(f"{check.name}: a check of the room must not look at the job but its claim")
             else:
-                self._cluster_checks.append(check)
+                self._cluster_checks.append(partial(self._ask, check))
 
-    def _prepare_comparison(self, check: ResourceCheck) -> None:
-        available = self._by_resource([check.amounts(room) for room in self._rooms])
-        if check.changes:
-            self._available.append((check, available))
-        else:
-            self._lasting &= self._fits(available)
+    def _ask(self, check: Rule[Refusal | None], room: Room) -> Refusal | None:
+        return check(_ANY_JOB, room, self._rules)
 
     def _accepts(self, check: Rule[Refusal | None]) -> Bools:
         grid = self._grid(

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import QueuedJob, Score
 from ray_multicluster_scheduler.model.resources import Resources
 
@@ -34,14 +33,14 @@ def fit(claim: Resources, room: Room, rules: PlanRules) -> float:
     return 1.0 - stays_free if rules.best_fit else stays_free
 
 
-def weight(spec: ClusterSpec) -> float:
+def weight(cluster_weight: float) -> float:
     """Return how much the configuration thinks of this cluster."""
-    return spec.weight
+    return cluster_weight
 
 
-def health(snapshot: ClusterSnapshot) -> float:
+def health(health_score: float) -> float:
     """Return how well and fast it has answered lately."""
-    return snapshot.score
+    return health_score
 
 
 def tags(tags: tuple[str, ...], cluster_tags: tuple[str, ...], rules: PlanRules) -> float:

@@ -35,7 +35,7 @@ class Rule(Generic[Answer]):
     """A function with what it looks at. Call it with a job, a room and the rules."""
 
     def __init__(self, function: Callable[..., Answer]) -> None:
-        self._function = function
+        self.function = function
         self.name: str = getattr(function, "__name__", "")
         names = tuple(inspect.signature(function).parameters)
         if unknown := [name for name in names if name not in {*OF_JOB, *OF_CLUSTER, "room", "rules"}]:
@@ -52,7 +52,10 @@ class Rule(Generic[Answer]):
     def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
         """Return the answer of the function."""
         sources = (job, room, rules)
-        return self._function(**{name: get(sources[number]) for name, number, get in self._arguments})
+        values = {}
+        for name, number, get in self._arguments:
+            values[name] = get(sources[number])
+        return self.function(**values)
 
     def job_key(self, job: QueuedJob) -> Hashable:
         """Return a value that is equal for jobs which the rule cannot tell apart."""
@@ -60,7 +63,12 @@ class Rule(Generic[Answer]):
 
     def cluster_key(self, room: Room) -> Hashable:
         """Return a value that is equal for clusters which the rule cannot tell apart."""
-        return tuple(_hashable(getattr(room.view, name)) for name in self.cluster)
+        values = tuple([getattr(room.view, name) for name in self.cluster])
+        try:
+            hash(values)
+        except TypeError:
+            return tuple(_hashable(value) for value in values)
+        return values
 
 
 def _argument(name: str) -> tuple[int, Callable[[Any], Any]]:
