@@ -67,6 +67,8 @@ class World:
     def outside(self, program: str, *arguments: object, **environ: str) -> subprocess.Popen[str]:
         """Start a program that is no job, as a user on some machine would."""
         clean = {n: v for n, v in os.environ.items() if not n.startswith("RAY_MULTICLUSTER_CLUSTER")}
+        # After the programs, what this test itself imports: it may run on sources that are not installed.
+        path = os.pathsep.join(filter(None, [str(PROGRAMS), clean.get("PYTHONPATH")]))
         return subprocess.Popen(
             [
                 sys.executable,
@@ -75,7 +77,7 @@ class World:
                 str(self.folder),
                 *map(str, arguments),
             ],
-            env={**clean, "PYTHONPATH": str(PROGRAMS), **environ},
+            env={**clean, "PYTHONPATH": path, **environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
