@@ -170,7 +170,8 @@ class ClusterView:
     @property
     def has_gpus(self) -> bool:
         """Tell whether it has any GPU, or can grow to have one."""
-        return self.capacity.get("GPU", 0.0) > 0
+        known = self.snapshot.total, self.spec.max_resources
+        return any(amounts.get("GPU", 0.0) > 0 for amounts in known if amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,8 @@ class Matrix:
             elif check.job:
                 raise TypeError(f"{check.name}: a check of the room must not look at the job but its claim")
             else:
-                self._cluster_checks.append(partial(self._ask, check))
+                alone = not check.cluster and not check.with_rules
+                self._cluster_checks.append(check.function if alone else partial(self._ask, check))
 
     def _ask(self, check: Rule[Refusal | None], room: Room) -> Refusal | None:
         return check(_ANY_JOB, room, self._rules)

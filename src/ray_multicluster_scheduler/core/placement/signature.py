@@ -47,6 +47,7 @@ class Rule(Generic[Answer]):
         self.cluster = tuple(name for name in names if name in OF_CLUSTER)
         #: Whether a placement on a cluster can change its answer there.
         self.changes = "room" in names
+        self.with_rules = "rules" in names
         self._arguments = tuple((name, *_argument(name)) for name in names)
 
     def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
