@@ -126,9 +126,7 @@ class PlanningPass:
             ]
             if not self._unseen and self._reserved is None:
                 yield from self._oldest_first(entries)
-            yield from self._by_share(
-                [entry for entry in entries if entry.next is not _NOBODY], everyone=everyone
-            )
+            yield from self._by_share(entries, everyone=everyone)
 
     def waiting(self, turn: Turn) -> Waiting:
         """Say why a job waits, by the clusters as they are in its turn."""
