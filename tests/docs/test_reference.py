@@ -10,10 +10,10 @@ from tests.unit.test_layers import LAYERS
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import aio, errors
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.demo.show import STEPS
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import RAY_STATUS, TRANSITIONS
-from ray_multicluster_scheduler.policy import score
 from ray_multicluster_scheduler.service.views import JobDetail
 
 STATES = DOCS / "job-states.md"
@@ -53,7 +53,7 @@ def test_every_reason_to_refuse_a_cluster_is_explained() -> None:
 
 def test_every_part_of_a_score_is_explained_with_its_worth() -> None:
     rows = {code(row["part"]): row["value"] for row in table(PLACEMENT, "part", "value")}
-    assert list(rows) == [part.__name__ for part in (*score.FACTORS, *score.BONUSES)]
+    assert tuple(rows) == part_names()
     rules = PlanRules()
     worth = {
         "tags": rules.tags_bonus,

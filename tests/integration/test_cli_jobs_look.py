@@ -246,10 +246,10 @@ def test_explain_of_a_placed_job_shows_the_scores_of_that_moment(two: Commands) 
     two.run("submit", "--submission-id", "one", "--cpus", "3", "--", "echo")
     told = two.run("explain", "one").out
     assert "Placed on centos: only candidate." in told  # mac has 2 CPUs
-    assert "free share" in told
+    assert "cluster  fit   weight" in told
     assert "✗ mac: " in told
     explained = two.json("explain", "one")
-    assert explained["decision"]["scores"]["centos"]["parts"]["free_share"] == 0.25
+    assert explained["decision"]["scores"]["centos"]["parts"]["fit"] == 0.25
 
 
 def test_explain_of_a_job_that_waits_for_another_names_it(raymc: Commands) -> None:

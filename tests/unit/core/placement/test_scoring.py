@@ -1,5 +1,6 @@
 """Each part of a score, and the formula that adds them up."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,11 @@ def test_the_free_share_is_what_stays_free_after_placement() -> None:
 def test_the_scarcest_of_the_claimed_resources_gives_the_free_share() -> None:
     view = a_view("a", {"CPU": 4.0, "GPU": 1.0, "disk": 1.0}, reserved={"disk": 1.0})
     assert part("fit", view, a_queued(claim={"CPU": 1.0, "GPU": 1.0})) == 0
+
+
+def test_where_claims_differ_the_fit_is_what_is_then_in_use() -> None:
+    room = open_room(a_view("a", {"CPU": 4.0}, reserved={"CPU": 2.0}))
+    assert score(a_queued(), room, replace(RULES, best_fit=True)).parts["fit"] == 0.75
 
 
 def test_weight_and_health_scale_the_free_share_only() -> None:
