@@ -144,7 +144,12 @@ def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(tw
     assert done.code == 0
     assert "It would go to centos: only candidate." in done.out
     assert "mac: needs 3 CPU; the whole cluster has 2 CPU" in done.out
-    for words in ("cluster  fit   weight", "python /home/z/x.py", "python /Users/z/x.py", "API_TOKEN: <redacted>"):
+    for words in (
+        "cluster  fit   weight",
+        "python /home/z/x.py",
+        "python /Users/z/x.py",
+        "API_TOKEN: <redacted>",
+    ):
         assert words in done.out
     assert "hush" not in done.out
     assert two.json("jobs") == []

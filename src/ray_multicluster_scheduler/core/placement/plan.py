@@ -12,14 +12,13 @@ who holds the smallest share, then the oldest job.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
 from ray_multicluster_scheduler.core.placement.checks import heed_avoid, objection
 from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
-from ray_multicluster_scheduler.core.placement.kinds import placement_key
 from ray_multicluster_scheduler.core.placement.opinions import Opinion, why
 from ray_multicluster_scheduler.core.placement.preference import (
     after_first_look,
@@ -92,7 +91,6 @@ class PlanningPass:
         in_use: Mapping[str, Resources],
     ) -> None:
         self.rooms = open_rooms(views)
-        self._lines = lines
         self._now = now
         claims = [line.sample.claim for line in lines] + [h.claim for v in views for h in v.holdings]
         self._rules = replace(rules, best_fit=True) if claims_differ(claims) else rules
@@ -100,13 +98,14 @@ class PlanningPass:
         self._unseen = awaited(self.rooms)
         self._patience_s = patience_s((room.view.snapshot for room in self.rooms), rules)
         self._columns = {room.name: column for column, room in enumerate(self.rooms)}
-        self._rows: dict[object, int] = {}
+        rows: dict[Hashable, int] = {}
         self._kinds: list[QueuedJob] = []
+        self._levels: dict[int, list[tuple[Line, int]]] = {}
         for line in lines:
-            key = placement_key(line.sample)
-            if key not in self._rows:
-                self._rows[key] = len(self._kinds)
+            row = rows.setdefault(line.kind, len(self._kinds))
+            if row == len(self._kinds):
                 self._kinds.append(heed_avoid(line.sample, self.rooms, self._rules))
+            self._levels.setdefault(line.sample.priority, []).append((line, row))
         self._matrix = _matrix()(self._kinds, self.rooms, self._rules)
         self._opinions: dict[int, Opinion] = {}
         #: The job that room is kept for, and where.
@@ -118,12 +117,8 @@ class PlanningPass:
         """Yield each placement; with `everyone` also each job that waits, all in their order."""
         if not everyone and (self._unseen or not self.rooms):
             return
-        for priority in sorted({line.sample.priority for line in self._lines}, reverse=True):
-            entries = [
-                entry
-                for line in self._lines
-                if line.sample.priority == priority and (entry := self._enter(line)) is not None
-            ]
+        for _, level in sorted(self._levels.items(), reverse=True):
+            entries = [entry for line, row in level if (entry := self._enter(line, row)) is not None]
             if not self._unseen and self._reserved is None:
                 yield from self._oldest_first(entries)
             yield from self._by_share(entries, everyone=everyone)
@@ -149,13 +144,16 @@ class PlanningPass:
 
     # -- turns
 
-    def _enter(self, line: Line) -> _Entry | None:
+    def _enter(self, line: Line, row: int) -> _Entry | None:
         """Return the state of a line at the start of a pass; None for an empty line."""
-        row, rest = self._rows[placement_key(line.sample)], line.in_turn()
-        for first in rest:
-            job = replace(self._kinds[row], preferred_cluster=line.sample.preferred_cluster)
-            return _Entry(line=line, row=row, job=job, rest=rest, next=first)
-        return None
+        rest = line.in_turn()
+        first = next(rest, None)
+        if first is None:
+            return None
+        job, preferred = self._kinds[row], line.sample.preferred_cluster
+        if job.preferred_cluster != preferred:
+            job = replace(job, preferred_cluster=preferred)
+        return _Entry(line=line, row=row, job=job, rest=rest, next=first)
 
     def _oldest_first(self, entries: Sequence[_Entry]) -> Iterator[Placement]:
         """Place the jobs that have waited too long, oldest first; keep room for the first that fits nowhere.

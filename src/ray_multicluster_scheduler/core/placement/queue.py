@@ -29,6 +29,8 @@ class Line:
 
     #: Any one of them: all that a decision depends on is the same, but for their ages.
     sample: QueuedJob
+    #: What no rule can tell apart: the key of its kind.
+    kind: Hashable
     waiters: dict[str, Waiter] = field(default_factory=dict)
     #: No later than the time since when the longest-waiting one waits.
     oldest: float = float("inf")
@@ -121,12 +123,15 @@ class JobQueue:
         return needing, later
 
     def _line_up(self, job: QueuedJob) -> None:
-        line = self._lines.setdefault(line_key(job), Line(sample=job))
+        key = line_key(job)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line(sample=job, kind=key[-1])
         line.put(Waiter(job.seq, job.submission_id, job.waiting_since))
         self._line_of[job.submission_id] = line
 
 
-def line_key(job: QueuedJob) -> Hashable:
+def line_key(job: QueuedJob) -> tuple[int, str, str | None, Hashable]:
     """Return all that a decision depends on, but for the job's age and name."""
     return job.priority, job.user, job.preferred_cluster, placement_key(job)
 
