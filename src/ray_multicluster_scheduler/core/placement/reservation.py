@@ -7,9 +7,11 @@ for it, one cluster keeps the room that comes free.
 Nobody knows when jobs end. A live job is expected to run as long again as it has run. Room is kept where it
 is expected soonest, and only once that is within a part (`reserve_within`) of the time the job has waited: an
 empty cluster costs the others as long as it stays empty. The others may use what will be left when the job
-starts. The choice is made anew in each pass and needs no memory. To be sure that it settles, a job that has
-waited very long (`firm_after`) gets the cluster on which the fewest jobs have overtaken it, and those that
-come later leave that cluster alone: the number there cannot grow, so the job starts when those have ended.
+starts.
+
+The choice is made anew in each pass and needs no memory. So that it settles, a job that has overtaken this
+one is expected to run several times (`OVERTAKER_RUNS`) as long as this one is overdue. The cluster that keeps
+room gets no such job and stays the best choice; among clusters that are full of them the name decides.
 """
 
 from __future__ import annotations
@@ -24,13 +26,19 @@ from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Holding, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 
+#: Times the time since which a job is overdue: so long the jobs are expected to run that have overtaken it.
+OVERTAKER_RUNS = 3.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRoom:
-    """After how long a job is expected to fit on a cluster, and what comes free there until then."""
+    """When a job is expected to fit on a cluster."""
 
     room: Room
     after_s: float
+    #: How long the longest-running of those jobs has run that must end before.
+    oldest_s: float
+    #: What comes free there until then.
     coming: Resources
 
 
@@ -52,37 +60,35 @@ def expected_rooms(
         refusal = objection(job, room, rules, passing)
         in_our_way = refusal is not None and refusal.cause in GOES_BY
         if in_our_way and not shortfall(job.claim, plus(room.free, room.ours)):
-            expected.append(_expected(job.claim, room, now=now))
+            expected.append(_expected(job, room, now=now, rules=rules))
     return tuple(expected)
 
 
 def reserve(job: QueuedJob, expected: Sequence[ExpectedRoom], *, now: float, rules: PlanRules) -> Room | None:
     """Keep room for a job on one of these clusters and return it; None: that would be too early."""
-    firm_from = job.waiting_since + rules.firm_after * rules.starvation_after_s
-    firm = now > firm_from
-    overtaken = {each.room.name: _arrived(each.room, after=firm_from) if firm else 0 for each in expected}
-    chosen = min(expected, key=lambda each: (overtaken[each.room.name], each.after_s, each.room.name))
-    if not firm and chosen.after_s > rules.reserve_within * (now - job.waiting_since):
+    chosen = min(expected, key=lambda each: (each.after_s, each.room.name))
+    if chosen.oldest_s > rules.reserve_within * (now - job.waiting_since):
         return None
-    chosen.room.keep_for(job, coming={} if firm else chosen.coming)
+    chosen.room.keep_for(job, coming=chosen.coming)
     return chosen.room
 
 
-def _expected(claim: Resources, room: Room, *, now: float) -> ExpectedRoom:
-    """Let the live jobs of a cluster end, the youngest first, until a claim fits."""
+def _expected(job: QueuedJob, room: Room, *, now: float, rules: PlanRules) -> ExpectedRoom:
+    """Let the live jobs of a cluster end, one after the other, until a job fits."""
+    overdue_since = job.waiting_since + rules.starvation_after_s
+
+    def left_s(holding: Holding) -> float:
+        overtook = holding.since > overdue_since
+        return max(now - holding.since, OVERTAKER_RUNS * (now - overdue_since) if overtook else 0.0)
+
     new = [Holding(given, now) for given in room.given]
-    youngest_first = sorted([*new, *room.view.holdings], key=lambda holding: -holding.since)
     coming: Resources = {}
-    after_s, slots = 0.0, room.slots
-    for holding in youngest_first:
-        if slots > 0 and not shortfall(claim, plus(room.free, coming)):
+    after_s, oldest_s, slots = 0.0, 0.0, room.slots
+    for holding in sorted([*new, *room.view.holdings], key=left_s):
+        if slots > 0 and not shortfall(job.claim, plus(room.free, coming)):
             break
         coming, slots = plus(coming, holding.claim), slots + 1
-        after_s = max(0.0, now - holding.since)
-    fits = slots > 0 and not shortfall(claim, plus(room.free, coming))
-    return ExpectedRoom(room=room, after_s=after_s if fits else math.inf, coming=coming)
-
-
-def _arrived(room: Room, *, after: float) -> int:
-    """Count the jobs that came to a cluster after a time."""
-    return sum(holding.since > after for holding in room.view.holdings)
+        after_s, oldest_s = left_s(holding), max(oldest_s, now - holding.since)
+    if slots <= 0 or shortfall(job.claim, plus(room.free, coming)):
+        after_s = oldest_s = math.inf
+    return ExpectedRoom(room=room, after_s=after_s, oldest_s=oldest_s, coming=coming)

@@ -5,7 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.builders import NOW, a_queued, a_view
+from tests.strategies import THOROUGH
 
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
@@ -232,11 +235,11 @@ def test_nothing_is_kept_before_that_time() -> None:
 
 
 def test_nothing_is_kept_while_the_room_is_far_away() -> None:
-    since = NOW - 2_100  # expected for as long again, which is more than half of what the job has waited
+    since = NOW - 2_450  # expected for as long again, which is too large a part of what the job has waited
     view = a_full("a", {"CPU": 4.0}, {"CPU": 2.0}, since=since)
     big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
     assert where(planned([big, a_queued("small", seq=2)], [view])) == {"small": "a"}
-    older = replace(big, waiting_since=NOW - 4_300)
+    older = replace(big, waiting_since=NOW - 4_100)
     assert planned([older, a_queued("small", seq=2)], [view]).waiting[0].reserved_on == "a"
 
 
@@ -273,12 +276,10 @@ def test_room_is_kept_where_it_is_expected_soonest() -> None:
     assert planned([big, a_queued("small", seq=2)], [slow, soon]).waiting[0].reserved_on == "b"
 
 
-def test_a_job_that_has_waited_very_long_keeps_the_cluster_on_which_fewest_have_overtaken_it() -> None:
-    rules = PlanRules()
-    since = NOW - rules.firm_after * rules.starvation_after_s - 1_000
-    calm = a_full("a", {"CPU": 8.0}, {"CPU": 1.0}, since=since)
+def test_a_cluster_full_of_jobs_that_have_overtaken_it_is_no_better_place() -> None:
+    calm = a_full("a", {"CPU": 8.0}, {"CPU": 1.0}, since=NOW - 1_500)
     busy = a_full("b", {"CPU": 8.0}, {"CPU": 7.0}, since=NOW - 60)
-    big = a_queued("big", {"CPU": 8.0}, seq=1, waiting_since=since)
+    big = a_queued("big", {"CPU": 8.0}, seq=1, waiting_since=NOW - 2 * PlanRules().starvation_after_s)
     assert planned([big, a_queued("small", seq=2)], [calm, busy]).waiting[0].reserved_on == "a"
 
 
@@ -331,25 +332,27 @@ def test_a_live_job_with_another_claim_counts_as_well() -> None:
     assert where(planned([a_queued()], views)) == {"job-1": "a"}
 
 
-def passes_until_the_big_one_starts(rules: PlanRules, *, most: int) -> int | None:
-    """Run a busy system: two jobs end in each pass, and endless small ones arrive to take their place.
+def passes_until_the_big_one_starts(
+    rules: PlanRules, *, most: int, clusters: int = 2, runs: int = 4
+) -> int | None:
+    """Run a busy system: small jobs run for so many passes, and endless new ones take their place.
 
     The large job's user holds something, those of the small ones hold nothing: each turn is theirs.
     """
     big = a_queued("big", {"CPU": 4.0}, seq=0, user="bob", waiting_since=NOW)
-    running = [(name, NOW - 60.0) for name in ("a", "b") for _ in range(4)]
+    names = [f"c{number}" for number in range(clusters)]
+    running = [(name, -number % runs) for name in names for number in range(4)]
     queue = [big]
     for tick in range(most):
-        running, now = running[2:], NOW + 60 * tick
-        queue += [
-            a_queued(f"small-{tick}-{n}", seq=100 * tick + n + 1, user=f"new-{tick}-{n}") for n in range(4)
-        ]
-        views = [busy_view(name, [since for on, since in running if on == name]) for name in ("a", "b")]
-        decided = planned(queue, views, now=now, rules=rules, in_use={"bob": {"CPU": 1.0}})
+        running = [(name, since) for name, since in running if tick - since < runs]
+        fresh = [f"small-{tick}-{n}" for n in range(4 * clusters)]
+        queue += [a_queued(name, seq=100 * tick + n + 1, user=name) for n, name in enumerate(fresh)]
+        views = [busy_view(each, [NOW + 60 * at for name, at in running if name == each]) for each in names]
+        decided = planned(queue, views, now=NOW + 60 * tick, rules=rules, in_use={"bob": {"CPU": 1.0}})
         if "big" in where(decided):
             return tick
-        running += [(name, now) for name in where(decided).values()]
-        queue = [job for job in queue if job.submission_id not in where(decided)]
+        running += [(name, tick) for name in where(decided).values()]
+        queue = [big, *(job for job in queue[1:] if job.submission_id not in where(decided))][:20]
     return None
 
 
@@ -359,9 +362,12 @@ def busy_view(name: str, starts: list[float]) -> ClusterView:
     return a_view(name, {"CPU": 4.0}, reserved=reserved, live_jobs=len(starts), holdings=holdings)
 
 
-def test_a_large_job_starts_among_endless_small_ones_of_users_who_hold_nothing() -> None:
+@settings(THOROUGH, max_examples=20)
+@given(clusters=st.integers(1, 4), runs=st.integers(2, 15))
+def test_a_large_job_is_not_overtaken_for_ever_whatever_its_user_holds(clusters: int, runs: int) -> None:
     rules = PlanRules(starvation_after_s=600.0)
-    assert passes_until_the_big_one_starts(rules, most=150) is not None
+    started = passes_until_the_big_one_starts(rules, most=150, clusters=clusters, runs=runs)
+    assert started is not None
 
 
 def test_without_kept_room_the_large_job_would_starve() -> None:
