@@ -10,7 +10,7 @@ empty cluster costs the others as long as it stays empty. The others may use wha
 starts.
 
 The choice is made anew in each pass and needs no memory. So that it settles, a job that has overtaken this
-one is expected to run several times (`OVERTAKER_RUNS`) as long as this one is overdue. The cluster that keeps
+one is expected to run twice (`OVERTAKER_RUNS`) as long as this one is overdue. The cluster that keeps
 room gets no such job and stays the best choice; among clusters that are full of them the name decides.
 """
 
@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.decision import Holding, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 
 #: Times the time since which a job is overdue: so long the jobs are expected to run that have overtaken it.
-OVERTAKER_RUNS = 3.0
+OVERTAKER_RUNS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

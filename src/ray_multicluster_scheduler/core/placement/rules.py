@@ -18,7 +18,7 @@ class PlanRules:
     #: After this a waiting job goes before the turns of all users, or room is kept for it (reservation.py).
     starvation_after_s: float = 3600.0
     #: Room is kept once it is expected within this part of the time that the job has waited.
-    reserve_within: float = 0.6
+    reserve_within: float = 0.5
     #: Take the cluster that the job fills most, not the one that stays freest: set where claims differ.
     best_fit: bool = False
     #: How long the start of a job takes on a cluster that has started none yet.

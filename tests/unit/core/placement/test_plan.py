@@ -235,11 +235,11 @@ def test_nothing_is_kept_before_that_time() -> None:
 
 
 def test_nothing_is_kept_while_the_room_is_far_away() -> None:
-    since = NOW - 2_450  # expected for as long again, which is too large a part of what the job has waited
+    since = NOW - 2_100  # expected for as long again, which is too large a part of what the job has waited
     view = a_full("a", {"CPU": 4.0}, {"CPU": 2.0}, since=since)
     big = a_queued("big", {"CPU": 4.0}, seq=1, waiting_since=LONG_AGO)
     assert where(planned([big, a_queued("small", seq=2)], [view])) == {"small": "a"}
-    older = replace(big, waiting_since=NOW - 4_100)
+    older = replace(big, waiting_since=NOW - 4_300)
     assert planned([older, a_queued("small", seq=2)], [view]).waiting[0].reserved_on == "a"
 
 
