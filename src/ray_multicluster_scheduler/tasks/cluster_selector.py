@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.queue import line_key
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
@@ -237,7 +238,7 @@ class ClusterSelector:
         if self._last_wait is None:
             return None
         shape, until, decision = self._last_wait
-        return decision if shape == _placement_key(work) and self._clock.now() < until else None
+        return decision if shape == line_key(work) and self._clock.now() < until else None
 
     def _decide(
         self, work: QueuedJob, home: Home, capacity: HomeCapacity, snapshots: Snapshots, drains: DrainStates
@@ -249,7 +250,7 @@ class ClusterSelector:
         views = (at_home, *self._views(snapshots, drains, excluding=home.name))
         decision = place(work, views, home=home.name, ours=_versions(), unfit=self._unfit())
         if decision.cluster == home.name:
-            self._last_wait = (_placement_key(work), self._clock.now() + WAIT_AT_HOME_S, decision)
+            self._last_wait = (line_key(work), self._clock.now() + WAIT_AT_HOME_S, decision)
         return decision
 
     def _observe(self, excluding: str | None = None) -> tuple[Snapshots, DrainStates]:
@@ -304,10 +305,6 @@ class ClusterSelector:
     def _unfit(self) -> dict[str, str]:
         now = self._clock.now()
         return {name: reason for name, (reason, until) in self._unusable.items() if now < until}
-
-
-def _placement_key(work: QueuedJob) -> object:
-    return frozenset(work.claim.items()), work.preferred_cluster, work.tags
 
 
 def _versions() -> Versions:

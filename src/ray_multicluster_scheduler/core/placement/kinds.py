@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from operator import attrgetter
 
 from ray_multicluster_scheduler.core.placement import checks, scoring
 from ray_multicluster_scheduler.core.placement.checks import Check
 from ray_multicluster_scheduler.core.placement.scoring import Part
+from ray_multicluster_scheduler.core.placement.signature import job_key
 from ray_multicluster_scheduler.model.decision import QueuedJob
 
 
@@ -19,5 +19,4 @@ def placement_key(job: QueuedJob) -> Hashable:
 
 @lru_cache(maxsize=4)
 def _key_of(rules: tuple[Check | Part, ...]) -> Callable[[QueuedJob], Hashable]:
-    looked_at = {name for rule in rules for name in rule.job}
-    return attrgetter(*sorted("claim_key" if name == "claim" else name for name in looked_at))
+    return job_key({name for rule in rules for name in rule.job})

@@ -9,7 +9,7 @@ and it knows which answers a placement can change: those of rules that look at t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -49,6 +49,8 @@ class Rule(Generic[Answer]):
         self.changes = "room" in names
         self.with_rules = "rules" in names
         self._arguments = tuple((name, *_argument(name)) for name in names)
+        #: Returns a value that is equal for jobs which the rule cannot tell apart.
+        self.job_key = job_key(self.job)
 
     def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
         """Return the answer of the function."""
@@ -58,10 +60,6 @@ class Rule(Generic[Answer]):
             values[name] = get(sources[number])
         return self.function(**values)
 
-    def job_key(self, job: QueuedJob) -> Hashable:
-        """Return a value that is equal for jobs which the rule cannot tell apart."""
-        return tuple(_hashable(job.claim_key if n == "claim" else getattr(job, n)) for n in self.job)
-
     def cluster_key(self, room: Room) -> Hashable:
         """Return a value that is equal for clusters which the rule cannot tell apart."""
         values = tuple([getattr(room.view, name) for name in self.cluster])
@@ -70,6 +68,12 @@ class Rule(Generic[Answer]):
         except TypeError:
             return tuple(_hashable(value) for value in values)
         return values
+
+
+def job_key(names: Iterable[str]) -> Callable[[QueuedJob], Hashable]:
+    """Return what makes one value of these fields of a job, to compare jobs by."""
+    keys = sorted("claim_key" if name == "claim" else name for name in names)
+    return attrgetter(*keys) if keys else lambda _job: None
 
 
 def _argument(name: str) -> tuple[int, Callable[[Any], Any]]:
