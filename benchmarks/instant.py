@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.thread import EngineThread
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, Usage
 from ray_multicluster_scheduler.model.remote import (

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import ORIGIN
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
-from ray_multicluster_scheduler.policy.remote_request import ORIGIN
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.runners import KILLED

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ray_multicluster_scheduler.clock import SystemClock, jitter
+from ray_multicluster_scheduler.cluster_health.diagnosis import Check
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import state_dir
@@ -24,7 +26,7 @@ from ray_multicluster_scheduler.engine.holder import holder_name
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.engine.thread import EngineThread
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.inspection.apart import begin_apart
 from ray_multicluster_scheduler.inspection.clusters import Books, ClusterLook, looking
@@ -35,8 +37,6 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.policy.diagnosis import Check
-from ray_multicluster_scheduler.policy.job_address import with_address
 from ray_multicluster_scheduler.ports import AccessStore, RayApi
 from ray_multicluster_scheduler.ray_api.client import open_ray_api
 from ray_multicluster_scheduler.service.access import Caller, audit_entry

@@ -7,9 +7,9 @@ import pytest
 from ray._private.utils import update_envs
 from ray.runtime_env import RuntimeEnv
 
+from ray_multicluster_scheduler.environment.compose import compose, normalise
+from ray_multicluster_scheduler.environment.options import OPTIONS
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.env_options import OPTIONS
-from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 
 CONDA = {"dependencies": ["python=3.10", {"pip": ["pandas"]}]}
 CLUSTERS: list[dict[str, Any]] = [

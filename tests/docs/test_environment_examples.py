@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ray_multicluster_scheduler.environment.compose import compose, normalise
+from ray_multicluster_scheduler.environment.env_vars import RESERVED, SEARCH_PATHS
+from ray_multicluster_scheduler.environment.options import OPTIONS
+from ray_multicluster_scheduler.environment.paths import map_paths, relative_script
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.env_options import OPTIONS
-from ray_multicluster_scheduler.policy.env_vars import RESERVED, SEARCH_PATHS
-from ray_multicluster_scheduler.policy.paths import map_paths, relative_script
-from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / name for name in ("environments.md", "environments.zh-CN.md")]

@@ -255,12 +255,12 @@ def test_an_overlay_is_seen_by_driver_and_workers_and_kept(
     cluster: str, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No conda is at hand, so its name is taken out of what is sent; all else is as for a conda user."""
-    from ray_multicluster_scheduler.policy import runtime_env
+    from ray_multicluster_scheduler.environment import compose
 
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path))
-    original = runtime_env.lay_over
+    original = compose.lay_over
     monkeypatch.setattr(
-        runtime_env, "lay_over", lambda env: {k: v for k, v in original(env).items() if k != "conda"}
+        compose, "lay_over", lambda env: {k: v for k, v in original(env).items() if k != "conda"}
     )
     (tmp_path / "program.py").write_text(PROGRAM)
     ray_multicluster_scheduler.initialize_scheduler_environment(sandbox.config_path)
@@ -286,10 +286,10 @@ import sys
 import ray
 import yaml
 import ray_multicluster_scheduler as raymc
-from ray_multicluster_scheduler.policy import runtime_env
+from ray_multicluster_scheduler.environment import compose
 
-original = runtime_env.lay_over
-runtime_env.lay_over = lambda env: {k: v for k, v in original(env).items() if k != "conda"}
+original = compose.lay_over
+compose.lay_over = lambda env: {k: v for k, v in original(env).items() if k != "conda"}
 
 def look():
     import humanize

@@ -16,12 +16,12 @@ from typing import Any
 
 from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import load_config
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.errors import DuplicateSubmission
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.jobs import JobService
 from ray_multicluster_scheduler.service.request import JobRequest

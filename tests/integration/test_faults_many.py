@@ -8,10 +8,10 @@ import pytest
 from tests.oracle import broken_promises, eventually, overlaps, runs_of
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.core.flow.quarantine import ThrottleRules
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import Event
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.throttle import ThrottleRules
 from ray_multicluster_scheduler.testing import ScriptedRunner
 
 SUBMIT = "POST /api/jobs/"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.resources import GIB

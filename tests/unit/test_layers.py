@@ -14,8 +14,9 @@ PACKAGE = "ray_multicluster_scheduler"
 LAYERS = [
     "version",
     "errors",
+    "text",
     "model",
-    "policy",
+    "environment",
     "core",
     "ports",
     "clock",
@@ -24,6 +25,7 @@ LAYERS = [
     "ray_api",
     "store",
     "packages",
+    "cluster_health",
     "service",
     "engine",
     "inspection",
@@ -48,7 +50,8 @@ IMPURE = {
 }  # fmt: skip
 
 MODULES = sorted(SRC.rglob("*.py"))
-PURE = [path for path in MODULES if path.relative_to(SRC).parts[0] in {"model", "policy", "core"}]
+PURE_FOLDERS = {"text", "model", "environment", "core"}
+PURE = [path for path in MODULES if path.relative_to(SRC).parts[0] in PURE_FOLDERS]
 
 
 def imports_of(path: Path) -> set[str]:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from ray_multicluster_scheduler.environment.compose import compose
+from ray_multicluster_scheduler.environment.overlay import OVERLAY_HOOK, OVERLAY_VAR, has_overlay
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages import PackageStore
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE, with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
-from ray_multicluster_scheduler.policy.overlay import OVERLAY_HOOK, OVERLAY_VAR, has_overlay
-from ray_multicluster_scheduler.policy.runtime_env import compose
 
 CONDA = {"conda": "ml-env", "env_vars": {"A": "1"}}
 

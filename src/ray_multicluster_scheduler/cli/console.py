@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.policy.visible import STEERING, one_line, visible
+from ray_multicluster_scheduler.text.visible import STEERING, one_line, visible
 
 #: Into a pipe nothing is wrapped: one thing, one line, so that grep finds all of it.
 PIPE_COLUMNS = 1_000_000

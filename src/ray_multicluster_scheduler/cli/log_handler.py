@@ -6,7 +6,7 @@ import logging
 
 import typer
 
-from ray_multicluster_scheduler.policy.visible import one_line
+from ray_multicluster_scheduler.text.visible import one_line
 
 #: What a record has besides what the caller gave it.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}

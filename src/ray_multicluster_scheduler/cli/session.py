@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.policy.guess import did_you_mean, nearest
+from ray_multicluster_scheduler.text.spelling import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import Handle

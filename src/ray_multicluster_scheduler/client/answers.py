@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ray_multicluster_scheduler.client.server_address import CA_VAR, ServerAddress
+from ray_multicluster_scheduler.environment.env_vars import TOKEN_FILE_VAR, TOKEN_VAR
 from ray_multicluster_scheduler.errors import (
     NotAuthenticated,
     SchedulerError,
@@ -21,7 +22,6 @@ from ray_multicluster_scheduler.errors import (
     ServerTimeout,
     ServerUnreachable,
 )
-from ray_multicluster_scheduler.policy.env_vars import TOKEN_FILE_VAR, TOKEN_VAR
 from ray_multicluster_scheduler.service.error_json import error_from
 from ray_multicluster_scheduler.version import VERSION
 

@@ -22,6 +22,7 @@ from ray_multicluster_scheduler.client.following import Changes, Events, Followi
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.server_packages import ServerPackages
 from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part
+from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
     JobNotFound,
@@ -33,7 +34,6 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.redact import REDACTED
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ray_multicluster_scheduler.environment.paths import relative_script
 from ray_multicluster_scheduler.errors import InvalidEntrypoint
-from ray_multicluster_scheduler.policy.paths import relative_script
 from ray_multicluster_scheduler.service.request import JobRequest
 
 if TYPE_CHECKING:

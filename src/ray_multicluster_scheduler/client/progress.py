@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.visible import visible
+from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
 

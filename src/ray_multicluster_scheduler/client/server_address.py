@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.config.find import expanded, home_dir
 from ray_multicluster_scheduler.config.server_url import server_url
+from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR, TOKEN_FILE_VAR, TOKEN_VAR
 from ray_multicluster_scheduler.errors import ConfigInvalid, NotAuthenticated
-from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR, TOKEN_FILE_VAR, TOKEN_VAR
 
 CA_VAR = "RAY_MULTICLUSTER_CA"
 #: In the home of the product, when nothing else is said.

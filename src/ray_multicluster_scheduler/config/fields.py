@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ray_multicluster_scheduler.config.problems import shown
+from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.resources import parse_requirements
-from ray_multicluster_scheduler.policy.runtime_env import normalise
 
 CLIENT_PORT = 10001
 DASHBOARD_PORT = 8265

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.config.problems import Problem, Where, explain, 
 from ray_multicluster_scheduler.config.schema import ClusterEntry, ServerSettings, Settings
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.policy.guess import did_you_mean
+from ray_multicluster_scheduler.text.spelling import did_you_mean
 
 MAX_BYTES = 2**20
 SECTIONS = ("clusters", "scheduler", "server")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from ray_multicluster_scheduler.policy.guess import did_you_mean
+from ray_multicluster_scheduler.text.spelling import did_you_mean
 
 #: The way to a value: keys of mappings and positions in lists.
 Where = tuple[str | int, ...]

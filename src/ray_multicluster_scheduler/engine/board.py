@@ -10,9 +10,9 @@ from ray_multicluster_scheduler.core.placement.inputs import env_key
 from ray_multicluster_scheduler.engine.batch import Batch
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.telling import tell_moves
+from ray_multicluster_scheduler.environment.redact import redact_text, secrets_of
 from ray_multicluster_scheduler.model.job import Job, Lease, Transition
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.policy.redact import redact_text, secrets_of
 
 #: Environments that are remembered per cluster, the latest: Ray throws old ones away too.
 WARM_MOST = 100

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.asyncio_tools import cancel_all, repeat, together
+from ray_multicluster_scheduler.cluster_health.isolation import Alone
+from ray_multicluster_scheduler.core.flow.poll_interval import look_interval_s
 from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion, interpret
 from ray_multicluster_scheduler.core.lifecycle.retry import decide_retry
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, is_unwanted
 from ray_multicluster_scheduler.core.lifecycle.transitions import after_failure, move, replace_silent, stopped
-from ray_multicluster_scheduler.engine.alone import Alone
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.forget import Forgetter
@@ -28,7 +29,6 @@ from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.looks import look_interval_s
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.offload import Offload
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import Clock, JobStore, RayApi

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from ray_multicluster_scheduler.asyncio_tools import both, cancel_all, repeat, together, wait_for
 from ray_multicluster_scheduler.clock import SteadyClock
+from ray_multicluster_scheduler.cluster_health.watch import Probed
+from ray_multicluster_scheduler.core.flow.quarantine import ThrottleRules
 from ray_multicluster_scheduler.core.lifecycle.transitions import without_cluster
 from ray_multicluster_scheduler.core.placement.plan import warm_up
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
@@ -23,13 +25,11 @@ from ray_multicluster_scheduler.engine.rules import plan_rules, replacement_buck
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
-from ray_multicluster_scheduler.engine.watch import Probed
 from ray_multicluster_scheduler.errors import LeaseLost, StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import KEEP_S
-from ray_multicluster_scheduler.policy.throttle import ThrottleRules
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import ORIGIN
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.policy.remote_request import ORIGIN
 from ray_multicluster_scheduler.ports import RayApi
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ import logging
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterError, ClusterTimeout
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
 

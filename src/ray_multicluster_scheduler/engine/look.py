@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.cluster_health.diagnosis import Door
+from ray_multicluster_scheduler.cluster_health.tcp_port import knock
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours, one_of
 from ray_multicluster_scheduler.core.lifecycle.observe import Observation
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.doors import knock
 from ray_multicluster_scheduler.errors import (
     ClusterBadAnswer,
     ClusterError,
@@ -20,8 +22,6 @@ from ray_multicluster_scheduler.errors import (
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.policy.diagnosis import Door
-from ray_multicluster_scheduler.policy.remote_request import is_ours, one_of
 from ray_multicluster_scheduler.ports import RayApi
 
 #: Up to SINGLE_READS + listed / LISTED_PER_READ jobs are read one by one: beyond that a single list call is

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.core.flow.start_limit import Pace, after_start, first_pace
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.pace import Pace, after_start, first_pace
 from ray_multicluster_scheduler.ports import Clock
 
 _STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})

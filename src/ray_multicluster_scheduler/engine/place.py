@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.lifecycle.transitions import ended_in_queue, placed
 from ray_multicluster_scheduler.core.placement.capacity import open_rooms
 from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
@@ -25,7 +26,6 @@ from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.remote_request import compose_submit
 
 #: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.
 MOST_ENDED = 1_000

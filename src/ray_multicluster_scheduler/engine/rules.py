@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
 from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
-from ray_multicluster_scheduler.policy.throttle import Bucket
 
 
 def observe_rules(settings: Settings) -> ObserveRules:
@@ -31,6 +31,6 @@ def plan_rules(settings: Settings) -> PlanRules:
     return PlanRules(starvation_after_s=settings.starvation_after_s)
 
 
-def replacement_bucket(settings: Settings) -> Bucket:
+def replacement_bucket(settings: Settings) -> TokenBucket:
     """Return the pace at which jobs of dead clusters are started anew."""
-    return Bucket(per_s=settings.replacement_rate, burst=max(1, round(settings.replacement_rate)))
+    return TokenBucket(per_s=settings.replacement_rate, burst=max(1, round(settings.replacement_rate)))

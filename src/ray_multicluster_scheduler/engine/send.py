@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit, is_ours
 from ray_multicluster_scheduler.core.lifecycle.transitions import back_to_queue, move
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
+from ray_multicluster_scheduler.environment.job_address import with_token
+from ray_multicluster_scheduler.environment.overlay import has_overlay
+from ray_multicluster_scheduler.environment.to_set_up import SETTING_UP, to_set_up
 from ray_multicluster_scheduler.errors import (
     ClusterBadAnswer,
     ClusterError,
@@ -30,10 +34,6 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.upload import Uploader
-from ray_multicluster_scheduler.policy.job_address import with_token
-from ray_multicluster_scheduler.policy.overlay import has_overlay
-from ray_multicluster_scheduler.policy.remote_request import compose_submit, is_ours
-from ray_multicluster_scheduler.policy.to_set_up import SETTING_UP, to_set_up
 from ray_multicluster_scheduler.ports import RayApi
 
 #: A cluster that could not be reached is tried again soon; the watch decides whether it still counts.

@@ -9,10 +9,10 @@ from ray_multicluster_scheduler.core.placement.impossible import has_failed_ever
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views, env_key
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.rules import plan_rules
+from ray_multicluster_scheduler.environment.failed_setups import MOST_REMEMBERED, failed_setup
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.failed_setups import MOST_REMEMBERED, failed_setup
 
 
 class FailedSetups:

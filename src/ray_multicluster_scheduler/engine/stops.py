@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ray_multicluster_scheduler.core.lifecycle.stopping import may_ask_again
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
 

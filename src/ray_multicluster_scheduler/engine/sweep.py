@@ -16,14 +16,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, has_origin
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.stops import Stops
 from ray_multicluster_scheduler.model.job import Attempt, Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.policy.remote_request import JOB, has_origin
-from ray_multicluster_scheduler.policy.visible import visible
 from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ray_multicluster_scheduler.model.decision import Placement
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.visible import visible
+from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
 

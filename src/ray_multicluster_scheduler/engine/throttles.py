@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ray_multicluster_scheduler.core.flow.quarantine import Streak, ThrottleRules, after_end, throttle
+from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.setups import FailedSetups
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.throttle import Bucket, Streak, ThrottleRules, after_end, throttle
 
 
 class Throttles:
@@ -22,7 +23,7 @@ class Throttles:
         board: Board,
         setups: FailedSetups,
         rules: ThrottleRules,
-        bucket: Bucket,
+        bucket: TokenBucket,
     ) -> None:
         self._context = context
         self._board = board

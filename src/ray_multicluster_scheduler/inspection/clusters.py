@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ray_multicluster_scheduler.clock import jitter
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.apart import OpenApis
 from ray_multicluster_scheduler.model.job import Job

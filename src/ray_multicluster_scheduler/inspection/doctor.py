@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from ray_multicluster_scheduler.clock import jitter
+from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Evidence, Versions, diagnose
+from ray_multicluster_scheduler.cluster_health.examine import examine
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.installed import ray_version
-from ray_multicluster_scheduler.engine.doctor import examine
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.policy.diagnosis import Check, Evidence, Versions, diagnose
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ray_multicluster_scheduler.clock import jitter
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.core.flow.start_limit import first_pace
 from ray_multicluster_scheduler.inspection.apart import OpenApis, begin_apart
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.policy.pace import first_pace
 from ray_multicluster_scheduler.ports import Clock, RayApi
 
 #: Questions about many jobs, one after the other, share a look.

@@ -20,7 +20,7 @@ class ClusterSpec:
     head_address: str
     #: Base URL of Ray's dashboard, without a trailing slash: jobs, nodes and usage are read there.
     dashboard: str
-    #: As the user wrote it, with `env_vars` as a mapping (see policy/runtime_env.py).
+    #: As the user wrote it, with `env_vars` as a mapping (see environment/compose.py).
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     prefer: bool = False
     weight: float = 1.0

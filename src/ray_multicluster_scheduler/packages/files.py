@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from ray_multicluster_scheduler.environment.options import ReadFile
 from ray_multicluster_scheduler.errors import ConfigInvalid, InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.env_options import ReadFile
 
 #: URLs and variables of the node (`${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`) are for pip on the cluster.
 _LOCAL = r"(?![^\n]*(?:://|\$\{))"

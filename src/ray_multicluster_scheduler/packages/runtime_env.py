@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.pack import Progress
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
-from ray_multicluster_scheduler.policy.runtime_env import normalise
 
 #: Stays behind unless the user brings it back (`"excludes": ["!venv"]`): the list of Ray's own client.
 WORKING_DIR_EXCLUDES = (".git", ".venv", "venv", "__pycache__")

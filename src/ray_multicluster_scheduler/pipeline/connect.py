@@ -13,6 +13,9 @@ from typing import Any
 import ray
 from ray.exceptions import RuntimeEnvSetupError
 
+from ray_multicluster_scheduler.environment.compose import compose, normalise
+from ray_multicluster_scheduler.environment.overlay import has_overlay
+from ray_multicluster_scheduler.environment.setup_failure import setup_words
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
@@ -23,9 +26,6 @@ from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_p
 from ray_multicluster_scheduler.pipeline.hints import environment_hints
 from ray_multicluster_scheduler.pipeline.loopback import is_loopback
 from ray_multicluster_scheduler.pipeline.report import timed
-from ray_multicluster_scheduler.policy.overlay import has_overlay
-from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
-from ray_multicluster_scheduler.policy.setup_failure import setup_words
 from ray_multicluster_scheduler.tasks.wire.connect_retry import BAD_ENVIRONMENT, connect_with_retries
 from ray_multicluster_scheduler.tasks.wire.log_filters import drop_noise
 from ray_multicluster_scheduler.tasks.wire.session_check import session_gate

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ray_multicluster_scheduler.policy.requirements import package_name
+from ray_multicluster_scheduler.environment.requirements import package_name
 
 #: Installing one of these takes minutes on each node.
 LARGE = frozenset(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ray_multicluster_scheduler.environment.options import nearest
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.pipeline.operators import bins, encoders, scalers, text, vectors
 from ray_multicluster_scheduler.pipeline.operators.base import Operator
-from ray_multicluster_scheduler.policy.env_options import nearest
 
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.redact import REDACTED
 from ray_multicluster_scheduler.service.views import JobView
 
 #: Sentences of Ray that clients look for.

@@ -8,12 +8,12 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_room
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
 from ray_multicluster_scheduler.core.placement.inputs import Fits, World, cluster_views, env_key, unworkable
+from ray_multicluster_scheduler.environment.ray_needs import ray_needs
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, NeverFits
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
 from ray_multicluster_scheduler.model.decision import ClusterView
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.policy.ray_needs import ray_needs
 from ray_multicluster_scheduler.ports import Clock, JobStore
 
 #: Snapshots ring no bell; right after the start the first ones are looked for this often.

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.access import AuditEntry
 from ray_multicluster_scheduler.model.job import Attempt, Job
-from ray_multicluster_scheduler.policy.remote_request import is_ours
 from ray_multicluster_scheduler.ports import JobStore, RayApi
 from ray_multicluster_scheduler.service.tail import Reach
 
@@ -18,7 +18,7 @@ def delete(reach: Reach, store: JobStore, submission_ids: Sequence[str], *, audi
     """Delete jobs, all or none; see `JobStore.delete` for what is refused.
 
     The clusters come first: as soon as an id is free here, another job may get it there. What a silent
-    cluster keeps is told from that job by its number (`policy/remote_request.is_ours`).
+    cluster keeps is told from that job by its number (`core/lifecycle/attempt_request.is_ours`).
     """
     jobs = store.get_many(submission_ids)
     if len(jobs) == len(set(submission_ids)) and all(job.final for job in jobs.values()):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.placement.inputs import (
     Fits,
     QueuedJobs,
@@ -18,12 +19,11 @@ from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.core.placement.what_if import suggestions
+from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
-from ray_multicluster_scheduler.policy.remote_request import compose_submit
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.showing import Secrets, show_decision

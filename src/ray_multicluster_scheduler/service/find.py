@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.guess import nearest
 from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.text.spelling import nearest
 
 #: Who mistypes a name means one of the newest jobs, and a history may hold a million.
 GUESSED_FROM = 1000

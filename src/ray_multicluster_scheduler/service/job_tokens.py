@@ -13,8 +13,8 @@ import hmac
 import re
 import threading
 
+from ray_multicluster_scheduler.environment.redact import JOB_TOKEN_PREFIX
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.policy.redact import JOB_TOKEN_PREFIX
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.access import Caller, Role
 from ray_multicluster_scheduler.service.tokens import BELIEVED_S, MOST_REMEMBERED, Authenticator

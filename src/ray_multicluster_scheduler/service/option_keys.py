@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.policy.guess import nearest
+from ray_multicluster_scheduler.text.spelling import nearest
 
 PREFIX = "raymc."
 

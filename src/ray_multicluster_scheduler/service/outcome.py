@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.visible import visible
+from ray_multicluster_scheduler.text.visible import visible
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.api import Service

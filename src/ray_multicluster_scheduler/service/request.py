@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticSerializationError, to_json
 
+from ray_multicluster_scheduler.environment.paths import relative_script
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec, OnUnreachable
 from ray_multicluster_scheduler.model.resources import parse_requirements
-from ray_multicluster_scheduler.policy.guess import nearest
-from ray_multicluster_scheduler.policy.paths import relative_script
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.option_keys import with_options, without_keys
+from ray_multicluster_scheduler.text.spelling import nearest
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.core.placement.inputs import Fits
@@ -183,7 +183,7 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
     Raises `InvalidRequest` kinds.
     """
     # A client of a server has the model above without what checks it against the clusters.
-    from ray_multicluster_scheduler.policy.runtime_env import normalise  # noqa: PLC0415
+    from ray_multicluster_scheduler.environment.compose import normalise  # noqa: PLC0415
 
     environment = normalise(request.runtime_env, where="runtime_env")
     _check_paths(request.entrypoint, environment)

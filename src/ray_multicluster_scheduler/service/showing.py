@@ -7,13 +7,12 @@ from dataclasses import asdict
 from itertools import starmap
 from typing import Any
 
+from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
 from ray_multicluster_scheduler.model.decision import Placement, Waiting
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
 from ray_multicluster_scheduler.model.states import RAY_STATUS
-from ray_multicluster_scheduler.policy.guess import nearest
-from ray_multicluster_scheduler.policy.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
     ClusterView,
@@ -25,6 +24,7 @@ from ray_multicluster_scheduler.service.views import (
     NodeView,
     PendingView,
 )
+from ray_multicluster_scheduler.text.spelling import nearest
 
 
 class Secrets:

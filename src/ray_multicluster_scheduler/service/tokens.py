@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from ray_multicluster_scheduler.environment.redact import TOKEN_PREFIX
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.model.access import Token
-from ray_multicluster_scheduler.policy.redact import TOKEN_PREFIX
 from ray_multicluster_scheduler.ports import AccessStore, Clock
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.access import Caller, Role, audit_entry

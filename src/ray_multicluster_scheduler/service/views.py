@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from ray_multicluster_scheduler.environment.to_set_up import is_setting_up
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import OnUnreachable, own_name
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.to_set_up import is_setting_up
 
 
 class View(BaseModel):

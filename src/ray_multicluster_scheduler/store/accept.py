@@ -10,6 +10,8 @@ from itertools import islice
 
 from sqlalchemy import Connection, insert, select
 
+from ray_multicluster_scheduler.core.quotas import over_quota, quota_of
+from ray_multicluster_scheduler.environment.redact import REDACTED, is_redacted
 from ray_multicluster_scheduler.errors import (
     DependencyProblem,
     DuplicateSubmission,
@@ -21,8 +23,6 @@ from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Quota, T
 from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.quotas import over_quota, quota_of
-from ray_multicluster_scheduler.policy.redact import REDACTED, is_redacted
 from ray_multicluster_scheduler.store.access import write_audit
 from ray_multicluster_scheduler.store.prepared import ForIds, Prepared, chunks
 from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_many, open_jobs

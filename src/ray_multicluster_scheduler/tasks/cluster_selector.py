@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.placement.queue import line_key
+from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR, SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state import StateApi
 from ray_multicluster_scheduler.tasks import home as homes

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.errors import PackageProblem
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.packages.overlay import with_overlay_code
-from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
-from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.policy.env_vars import (
+from ray_multicluster_scheduler.environment.compose import compose, normalise
+from ray_multicluster_scheduler.environment.env_vars import (
     ATTEMPT_VAR,
     CLUSTER_VAR,
     OLDER_CLUSTER_VAR,
     RESERVED,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.policy.overlay import has_overlay, taken_off
-from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
+from ray_multicluster_scheduler.environment.overlay import has_overlay, taken_off
+from ray_multicluster_scheduler.errors import PackageProblem
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.packages.overlay import with_overlay_code
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import RayApi
 
 

@@ -7,10 +7,10 @@ import pytest
 from tests.builders import NOW, a_spec
 from tests.contract.store.leader import Leader
 
+from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound, LeaseLost
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.policy.redact import REDACTED
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.retention import prune_all
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from ray_multicluster_scheduler.environment.overlay import OVERLAY_HOOK
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, PackageProblem
 from ray_multicluster_scheduler.pipeline import connect
 from ray_multicluster_scheduler.pipeline.connect import parse_environment
 from ray_multicluster_scheduler.pipeline.hints import environment_hints
-from ray_multicluster_scheduler.policy.overlay import OVERLAY_HOOK
 
 
 def parsed(env: object, cwd: Path) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.place import Placer
 from ray_multicluster_scheduler.engine.rules import plan_rules
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
+from ray_multicluster_scheduler.environment.failed_setups import setup_digest
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Waiting
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.failed_setups import setup_digest
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store

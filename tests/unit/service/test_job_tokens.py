@@ -9,8 +9,8 @@ from tests.builders import NOW, a_job, a_spec
 from tests.contract.store.leader import WAY, Leader
 from tests.unit.service.test_tokens import ROOT, Clock, made
 
+from ray_multicluster_scheduler.environment.redact import REDACTED, redact_text
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.redact import REDACTED, redact_text
 from ray_multicluster_scheduler.service import job_tokens as job_tokens_module
 from ray_multicluster_scheduler.service.access import Caller, Role
 from ray_multicluster_scheduler.service.job_tokens import JobTokens

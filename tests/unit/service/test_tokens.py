@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ray_multicluster_scheduler.environment.redact import REDACTED, redact_env, redact_text
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
-from ray_multicluster_scheduler.policy.redact import REDACTED, redact_env, redact_text
 from ray_multicluster_scheduler.service import tokens as tokens_module
 from ray_multicluster_scheduler.service.access import Caller, Role
 from ray_multicluster_scheduler.service.administration import Administration

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.policy.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
-from ray_multicluster_scheduler.policy.overlay import OVERLAY_VAR
-from ray_multicluster_scheduler.policy.runtime_env import compose
+from ray_multicluster_scheduler.environment.compose import compose
+from ray_multicluster_scheduler.environment.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.environment.overlay import OVERLAY_VAR
 from ray_multicluster_scheduler.tasks.environment import program_env
 
 IDENTITY = {CLUSTER_VAR: "centos", SUBMISSION_ID_VAR: "sub_1", ATTEMPT_VAR: "1"}

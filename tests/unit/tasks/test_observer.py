@@ -6,8 +6,8 @@ import pytest
 from tests.builders import a_cluster
 
 from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.tasks.observer import ClusterObserver
 

@@ -17,9 +17,9 @@ from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.session import open_config
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
+from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config

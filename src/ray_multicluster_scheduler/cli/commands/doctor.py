@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
 from ray_multicluster_scheduler.cli.session import opened_here
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
-from ray_multicluster_scheduler.policy.diagnosis import Check, Verdict
+from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Verdict
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config

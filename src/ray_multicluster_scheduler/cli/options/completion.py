@@ -19,8 +19,8 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.config.find import find_config, state_dir
+from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.api import Service

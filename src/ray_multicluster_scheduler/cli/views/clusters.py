@@ -21,8 +21,8 @@ from ray_multicluster_scheduler.cli.views.render import (
     sign,
     used_of,
 )
+from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import ClusterView

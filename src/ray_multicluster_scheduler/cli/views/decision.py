@@ -12,8 +12,8 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stdout_console
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
+from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.core.placement.scoring import part_names
-from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.request import JobRequest

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.cli.views.render import NONE, state_text
 from ray_multicluster_scheduler.cli.views.times import Times
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.repeat import RETRY_OF
+from ray_multicluster_scheduler.service.repeat import RETRY_OF
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobDetail

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.views.render import NONE, state_text
 from ray_multicluster_scheduler.cli.views.times import Times
-from ray_multicluster_scheduler.policy.visible import one_line
+from ray_multicluster_scheduler.text.visible import one_line
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import JobView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from ray_multicluster_scheduler.policy.visible import visible
+from ray_multicluster_scheduler.text.visible import visible
 
 #: Colours, and clearing the rest of a line as progress bars do: these a log may use.
 _ALLOWED = re.compile(r"\x1b\[[0-9;:]*m|\x1b\[[012]?K|[\n\t\r\b]|[\u061c\u200e\u200f]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.diagnosis import Verdict
 
 UNKNOWN = Text("unknown", style="dim")
 NONE = Text("-", style="dim")

@@ -13,12 +13,12 @@ from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.retry import failure_kind
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
+from ray_multicluster_scheduler.environment.setup_failure import setup_words
+from ray_multicluster_scheduler.environment.to_set_up import SETTING_UP, to_set_up
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.setup_failure import setup_words
-from ray_multicluster_scheduler.policy.to_set_up import SETTING_UP, to_set_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

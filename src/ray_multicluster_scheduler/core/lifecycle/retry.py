@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.environment.setup_failure import fails_again
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.remote import RemoteJob
-from ray_multicluster_scheduler.policy.setup_failure import fails_again
 
 _BY_ERROR_TYPE: Mapping[str, FailureKind] = {
     "RUNTIME_ENV_SETUP_FAILURE": FailureKind.ENVIRONMENT,

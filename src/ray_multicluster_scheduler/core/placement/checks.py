@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
-from ray_multicluster_scheduler.policy.ray_needs import ray_objection
 
 
 def is_healthy(health: Health, problem: str | None) -> Refusal | None:
@@ -87,7 +87,7 @@ def has_allowance(room: Room) -> Refusal | None:
 
 
 def is_not_throttled(room: Room) -> Refusal | None:
-    """A cluster on which jobs die quickly gets few or none, until one does better: policy/throttle.py."""
+    """A cluster on which jobs die quickly gets few or none, until one does better: flow/quarantine.py."""
     snapshot = room.view.snapshot
     if snapshot.throttle is None or room.placed < snapshot.throttle:
         return None

@@ -12,10 +12,10 @@ from ray_multicluster_scheduler.core.placement.checks import (
     objection,
 )
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import Resources, show
-from ray_multicluster_scheduler.policy.ray_needs import ray_objection
 
 
 def has_failed_everywhere(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> str | None:

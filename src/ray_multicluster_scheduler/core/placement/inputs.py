@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ray_multicluster_scheduler.environment.compose import compose
+from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR
+from ray_multicluster_scheduler.environment.failed_setups import setup_digest, still_failing
+from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR
-from ray_multicluster_scheduler.policy.failed_setups import setup_digest, still_failing
-from ray_multicluster_scheduler.policy.ray_needs import ray_needs, ray_objection
-from ray_multicluster_scheduler.policy.runtime_env import compose
 
 #: Setups that are remembered at a time.
 MOST_SETUPS = 1000

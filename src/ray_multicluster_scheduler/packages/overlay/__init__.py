@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.environment.overlay import has_overlay
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
-from ray_multicluster_scheduler.policy.overlay import has_overlay
 
 #: What runs on the nodes. `sitecustomize` is for the program of a job, the other one for workers too.
 NODE_CODE = Path(__file__).parent / "node"

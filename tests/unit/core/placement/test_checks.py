@@ -14,11 +14,11 @@ from ray_multicluster_scheduler.core.placement.impossible import has_failed_ever
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.environment.failed_setups import REMEMBERED_S, failed_setup, still_failing
+from ray_multicluster_scheduler.environment.ray_needs import ray_needs
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import GIB, Resources
-from ray_multicluster_scheduler.policy.failed_setups import REMEMBERED_S, failed_setup, still_failing
-from ray_multicluster_scheduler.policy.ray_needs import ray_needs
 
 
 def refusal(view: ClusterView, job: QueuedJob | None = None) -> Refusal:

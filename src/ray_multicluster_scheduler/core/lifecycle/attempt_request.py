@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
-from ray_multicluster_scheduler.policy.env_vars import (
+from ray_multicluster_scheduler.environment.compose import compose
+from ray_multicluster_scheduler.environment.env_vars import (
     ATTEMPT_VAR,
     CLUSTER_VAR,
     OLDER_CLUSTER_VAR,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.policy.paths import map_paths
-from ray_multicluster_scheduler.policy.runtime_env import compose
+from ray_multicluster_scheduler.environment.paths import map_paths
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
+from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
 
 ORIGIN = "raymc.origin"
 JOB = "raymc.job"

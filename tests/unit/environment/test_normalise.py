@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.runtime_env import normalise
 
 
 def norm(runtime_env: Any, **arguments: Any) -> dict[str, Any]:

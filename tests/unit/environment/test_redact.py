@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.policy.redact import (
+from ray_multicluster_scheduler.environment.redact import (
     REDACTED,
     is_secret_name,
     redact_env,

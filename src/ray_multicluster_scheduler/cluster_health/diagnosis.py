@@ -10,6 +10,8 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from ray_multicluster_scheduler.environment.compose import compose
+from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,
     ClusterError,
@@ -22,8 +24,6 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpe
 from ray_multicluster_scheduler.model.environment import NO_NEEDS
 from ray_multicluster_scheduler.model.remote import RemoteVersion
 from ray_multicluster_scheduler.model.resources import show
-from ray_multicluster_scheduler.policy.ray_needs import ray_needs, ray_objection
-from ray_multicluster_scheduler.policy.runtime_env import compose
 
 OLDEST_RAY = Version("2.9")
 JOBS_REST = "4"

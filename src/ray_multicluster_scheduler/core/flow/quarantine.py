@@ -1,12 +1,9 @@
-"""Two limits: on what a cluster gets where jobs die quickly, and on how fast lost jobs are started again.
+"""What a cluster is given where jobs die quickly.
 
 A black hole is a cluster that kills jobs within seconds (a full disk, a missing mount). It always looks idle,
 so it would be given one job after the other. Here it gets less (one job at a time), then nothing but a probe
 job now and then, until one of these ends well or at least runs for a while. A cluster is not blamed for what
 programs and their environments may have done themselves, unless some other cluster is better at it.
-
-When a cluster dies with hundreds of jobs, these are not thrown at the others all at once, but started anew
-one after another: if it was one of them that killed the cluster, the others are not killed with it.
 """
 
 from __future__ import annotations
@@ -127,21 +124,3 @@ def _lives_on(job: Job, *, now: float, rules: ThrottleRules) -> bool:
 
 def _pause_s(streak: Streak, rules: ThrottleRules) -> float:
     return min(rules.max_pause_s, rules.pause_s * 2.0 ** min(streak.probes, _MAX_DOUBLINGS))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    """A token bucket: `burst` starts at once, then `per_s`. `empty_until` is all that it remembers."""
-
-    per_s: float
-    burst: int
-    empty_until: float = 0.0
-
-    def wait_s(self, now: float) -> float:
-        """Return how long the next start has to wait."""
-        return max(0.0, max(self.empty_until, now) - now - (self.burst - 1) / self.per_s)
-
-    def taken(self, now: float) -> Bucket:
-        """Return the bucket after one token was taken, now or in advance."""
-        later = max(self.empty_until, now) + 1.0 / self.per_s
-        return Bucket(per_s=self.per_s, burst=self.burst, empty_until=later)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR, TOKEN_FILE_VAR, TOKEN_VAR
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.policy.env_vars import ADDRESS_VAR, TOKEN_FILE_VAR, TOKEN_VAR
 
 _LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)", re.IGNORECASE)
 

@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.errors import (
-    ClusterAuthFailed,
-    ClusterBadAnswer,
-    ClusterError,
-    ClusterTimeout,
-    ClusterUnreachable,
-)
-from ray_multicluster_scheduler.model.cluster import Health, Node
-from ray_multicluster_scheduler.policy.health import (
+from ray_multicluster_scheduler.core.flow.circuit_breaker import (
     Breaker,
     Circuit,
     Finding,
@@ -25,6 +17,14 @@ from ray_multicluster_scheduler.policy.health import (
     pause_s,
     score,
 )
+from ray_multicluster_scheduler.errors import (
+    ClusterAuthFailed,
+    ClusterBadAnswer,
+    ClusterError,
+    ClusterTimeout,
+    ClusterUnreachable,
+)
+from ray_multicluster_scheduler.model.cluster import Health, Node
 
 LIMIT = 3
 GOOD = Finding(latency_s=0.1)

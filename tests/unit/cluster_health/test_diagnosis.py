@@ -5,6 +5,14 @@ from typing import Any
 import pytest
 from tests.builders import a_cluster, a_snapshot
 
+from ray_multicluster_scheduler.cluster_health.diagnosis import (
+    Check,
+    Door,
+    Evidence,
+    Verdict,
+    Versions,
+    diagnose,
+)
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,
     ClusterBadAnswer,
@@ -15,7 +23,6 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.remote import RemoteVersion
-from ray_multicluster_scheduler.policy.diagnosis import Check, Door, Evidence, Verdict, Versions, diagnose
 
 VERSION = RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s")
 WANTS_TOKEN = ClusterAuthFailed("a", "it wants a token")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR, layer_env_vars
+from ray_multicluster_scheduler.environment.options import OPTIONS, ReadFile, nearest
+from ray_multicluster_scheduler.environment.overlay import lay_over, overlay_problem
+from ray_multicluster_scheduler.environment.requirements import merge_requirements
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.env_options import OPTIONS, ReadFile, nearest
-from ray_multicluster_scheduler.policy.env_vars import CLUSTER_VAR, layer_env_vars
-from ray_multicluster_scheduler.policy.overlay import lay_over, overlay_problem
-from ray_multicluster_scheduler.policy.requirements import merge_requirements
 
 _INSTALLERS = ("pip", "uv")
 _IMAGES = ("image_uri", "container")
@@ -64,7 +64,7 @@ def compose(
     """Return the runtime_env to send: the cluster's, the job's over it, and who the job is.
 
     `overlay`: the caller sends the code that lays pip packages over a named conda environment
-    (`policy/overlay.py`); without it that mix is refused.
+    (`environment/overlay.py`); without it that mix is refused.
     docs/environments.md has the table of what happens to each option.
     """
     where = f"cluster {identity[CLUSTER_VAR]!r}" if CLUSTER_VAR in identity else "the cluster"

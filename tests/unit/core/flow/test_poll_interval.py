@@ -3,9 +3,9 @@
 import pytest
 from tests.builders import NOW, a_job
 
+from ray_multicluster_scheduler.core.flow.poll_interval import FEW, look_interval_s
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.looks import FEW, look_interval_s
 
 POLL_S, PROBE_S = 1.0, 10.0
 

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_job
 
-from ray_multicluster_scheduler.model.failure import FailureKind
-from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.throttle import (
-    Bucket,
+from ray_multicluster_scheduler.core.flow.quarantine import (
     Streak,
     Throttle,
     ThrottleRules,
     after_end,
     throttle,
 )
+from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
 
 RULES = ThrottleRules(quick_s=30, less_from=3, nothing_from=6, pause_s=60, max_pause_s=600)
 FINE = Streak()
@@ -125,7 +125,7 @@ def test_a_cluster_is_never_given_more_than_one_job_while_it_is_held_back(
 
 @given(st.floats(0.1, 100), st.integers(1, 20), st.lists(st.floats(0, 5), min_size=1, max_size=200))
 def test_no_more_are_started_anew_than_the_bucket_allows(per_s: float, burst: int, gaps: list[float]) -> None:
-    bucket, now, turns = Bucket(per_s=per_s, burst=burst), NOW, []
+    bucket, now, turns = TokenBucket(per_s=per_s, burst=burst), NOW, []
     for gap in gaps:
         now += gap
         turns.append(now + bucket.wait_s(now))
@@ -137,7 +137,7 @@ def test_no_more_are_started_anew_than_the_bucket_allows(per_s: float, burst: in
 
 
 def test_a_few_lost_jobs_need_not_wait() -> None:
-    bucket = Bucket(per_s=10, burst=10)
+    bucket = TokenBucket(per_s=10, burst=10)
     for _ in range(10):
         assert bucket.wait_s(NOW) == 0
         bucket = bucket.taken(NOW)

@@ -1,7 +1,7 @@
 """The options of a runtime_env, one parser each: what Ray 2.60 takes, in one canonical form.
 
 A parser returns None for "nothing to send" and raises `InvalidRuntimeEnv` with what is wrong and what to
-write instead; `policy/runtime_env.py` adds where it was.
+write instead; `environment/compose.py` adds where it was.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ray_multicluster_scheduler.environment.env_vars import parse_env_vars
+from ray_multicluster_scheduler.environment.requirements import is_requirement, parse_requirements_file
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.env_vars import parse_env_vars
-from ray_multicluster_scheduler.policy.requirements import is_requirement, parse_requirements_file
 
 #: Returns what a local file holds: a `.yaml`/`.yml` file parsed, any other as text. Given by the caller,
 #: because only the machine of the person who submits may be asked for files, never a server.

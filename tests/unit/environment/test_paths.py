@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.policy.paths import map_paths, relative_script
+from ray_multicluster_scheduler.environment.paths import map_paths, relative_script
 
 #: A busy machine is no finding.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

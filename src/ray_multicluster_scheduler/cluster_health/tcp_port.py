@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from ray_multicluster_scheduler.asyncio_tools import within
-from ray_multicluster_scheduler.policy.diagnosis import Door
+from ray_multicluster_scheduler.cluster_health.diagnosis import Door
 
 
 async def knock(host: str, port: int, *, timeout_s: float) -> Door:

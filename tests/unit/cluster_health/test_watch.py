@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ray_multicluster_scheduler.cluster_health.probe import NO_JOB
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch, Probed
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.engine.probe import NO_JOB
-from ray_multicluster_scheduler.engine.watch import ClusterWatch, Probed
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Health, Node, Usage
 from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteStatus, RemoteVersion
@@ -336,7 +336,7 @@ async def test_the_first_look_is_over_when_every_cluster_was_looked_at() -> None
 async def test_the_first_look_goes_on_without_a_cluster_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.watch.FIRST_LOOK_S", 0.05)
+    monkeypatch.setattr("ray_multicluster_scheduler.cluster_health.watch.FIRST_LOOK_S", 0.05)
     stuck = ScriptedApi(nodes=HANG)
     watch = watching(stuck=stuck, fine=ScriptedApi())
     await watch.first_look()

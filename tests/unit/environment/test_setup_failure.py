@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.policy.setup_failure import MAX_WORDS, fails_again, setup_words
+from ray_multicluster_scheduler.environment.setup_failure import MAX_WORDS, fails_again, setup_words
 
 #: What Ray 2.60 writes around the words of the tool, shortened in the middle.
 BEGINNING = """runtime_env setup failed: Failed to set up runtime environment.

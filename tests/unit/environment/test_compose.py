@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ray_multicluster_scheduler.environment.compose import compose, normalise
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.policy.runtime_env import compose, normalise
 
 PROJECTS = ("Fund", "tools", "rlops", "mlops", "ray_multicluster_scheduler")
 WHO = {

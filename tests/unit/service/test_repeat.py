@@ -6,7 +6,7 @@ from tests.builders import a_job, a_spec
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.policy.repeat import RETRY_OF, repeats, to_repeat
+from ray_multicluster_scheduler.service.repeat import RETRY_OF, repeats, to_repeat
 
 
 def failed(name: str, state: JobState = JobState.FAILED, **spec: object) -> Job:

@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.asyncio_tools import together, within
+from ray_multicluster_scheduler.cluster_health.isolation import Alone
+from ray_multicluster_scheduler.cluster_health.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.core.flow import circuit_breaker
 from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S
-from ray_multicluster_scheduler.engine.alone import Alone
-from ray_multicluster_scheduler.engine.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.remote import Listing
-from ray_multicluster_scheduler.policy import health
 from ray_multicluster_scheduler.ports import Clock, RayApi
 
 
@@ -42,7 +42,7 @@ class _Watched:
 
     api: RayApi
     snapshot: ClusterSnapshot
-    track: health.Track = field(default_factory=health.Track)
+    track: circuit_breaker.Track = field(default_factory=circuit_breaker.Track)
     listing: Listing | None = None
     #: What is wrong with our own work on this cluster, by the part that says so.
     bugs: dict[str, str] = field(default_factory=dict)
@@ -180,10 +180,10 @@ class ClusterWatch:
                 deadline_s=deadline_s,
                 lists_jobs=self._lists_jobs,
             )
-            finding = health.finding_of_nodes(reading.nodes, latency_s=reading.latency_s)
+            finding = circuit_breaker.finding_of_nodes(reading.nodes, latency_s=reading.latency_s)
         except ClusterError as error:
-            finding = health.finding_of_error(error)
-        watched.track = health.judge(watched.track, finding, limit=self._settings.breaker_failures)
+            finding = circuit_breaker.finding_of_error(error)
+        watched.track = circuit_breaker.judge(watched.track, finding, limit=self._settings.breaker_failures)
         after = before if reading is None else _seen(before, reading, asked_at=asked_at)
         watched.snapshot = self._judged(watched, after)
         watched.listing = watched.listing if reading is None else reading.listing
@@ -205,13 +205,13 @@ class ClusterWatch:
         return replace(
             seen,
             health=track.health if bug is None else Health.UNHEALTHY,
-            score=health.score(track, deadline_s=self._settings.probe_timeout_s),
+            score=circuit_breaker.score(track, deadline_s=self._settings.probe_timeout_s),
             problem=track.problem if bug is None else bug,
             awaited=False,
         )
 
-    def _pause_s(self, track: health.Track) -> float:
-        return health.pause_s(
+    def _pause_s(self, track: circuit_breaker.Track) -> float:
+        return circuit_breaker.pause_s(
             track.breaker,
             limit=self._settings.breaker_failures,
             interval_s=self._settings.probe_interval_s,

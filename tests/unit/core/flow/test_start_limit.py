@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.policy.pace import FIRST_LIMIT, Pace, after_start, first_pace
+from ray_multicluster_scheduler.core.flow.start_limit import FIRST_LIMIT, Pace, after_start, first_pace
 
 
 def after(pace: Pace, *starts_s: float) -> Pace:

@@ -1,4 +1,4 @@
-"""Collects what `policy.diagnosis` judges: names, ports and answers of one cluster, all at once.
+"""Collects what `diagnosis.py` judges: names, ports and answers of one cluster, all at once.
 
 The Ray Client port is only connected to: a session there would start a process on the cluster.
 """
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from ray_multicluster_scheduler.engine.doors import knock
-from ray_multicluster_scheduler.engine.watch import ClusterWatch
+from ray_multicluster_scheduler.cluster_health.diagnosis import Evidence, Versions
+from ray_multicluster_scheduler.cluster_health.tcp_port import knock
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.files import local_path
-from ray_multicluster_scheduler.policy.diagnosis import Evidence, Versions
 from ray_multicluster_scheduler.ports import RayApi
 
 T = TypeVar("T")

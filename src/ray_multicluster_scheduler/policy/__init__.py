@@ -1,1 +1,0 @@
-"""Decisions as pure functions: values in, values out; no I/O, no clock, no randomness, no logging."""
