@@ -42,6 +42,38 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*pending, return_exceptions=True)
 
 
+class Background:
+    """Tasks that nobody waits for, one by one. The first that fails fails `run`; `close` leaves none."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    def start(self, work: Coroutine[Any, Any, object]) -> None:
+        """Begin something."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def run(self) -> None:
+        """Wait until a task fails, and raise what it raised."""
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    async def close(self) -> None:
+        """Cancel what is under way and wait until it has ended."""
+        await cancel_all(self._tasks)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and self._failure is None:
+            self._failure = failure
+            self._failed.set()
+
+
 async def within(timeout_s: float, work: Coroutine[Any, Any, A]) -> A:
     """Return what `work` returns, or raise `asyncio.TimeoutError` and leave nothing of it running.
 

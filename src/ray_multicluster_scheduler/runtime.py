@@ -22,9 +22,8 @@ from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
-from ray_multicluster_scheduler.engine.holder import holder_name
-from ray_multicluster_scheduler.engine.offload import Offload
-from ray_multicluster_scheduler.engine.rules import plan_rules
+from ray_multicluster_scheduler.engine.leader import holder_name
+from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
@@ -391,8 +390,7 @@ class Scheduler:
             apis=apis,
             watch=ClusterWatch(apis, clock=self.clock, settings=settings, jitter=jitter),
             clock=self.clock,
-            jitter=jitter,
-            offload=Offload(),
+            offload=StoreThread(),
             job_token=parts.job_tokens.token_of,
             crash_point=self._crash_point,
         )

@@ -19,7 +19,7 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 
 
-class Alone:
+class Isolation:
     """Runs the steps of one loop of one cluster; `told` hears what is wrong with it, None when it works."""
 
     def __init__(self, cluster: str, what: str, told: Callable[[str | None], None]) -> None:
@@ -36,12 +36,20 @@ class Alone:
         except StoreError:
             raise
         except Exception as bug:  # noqa: BLE001 - the one supervisor of a cluster's loops
-            self._failures += 1
-            self._report(bug)
+            self.failed(bug)
         else:
-            if self._failures:
-                self._failures = 0
-                self._told(None)
+            self.worked()
+
+    def failed(self, bug: Exception) -> None:
+        """Report a bug, and take note of it for the next pause."""
+        self._failures += 1
+        self._report(bug)
+
+    def worked(self) -> None:
+        """Take note that a step did what it should."""
+        if self._failures:
+            self._failures = 0
+            self._told(None)
 
     def pause_s(self, planned: float) -> float:
         """Return how long to wait before the next step: longer after each that failed."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.asyncio_tools import together, within
-from ray_multicluster_scheduler.cluster_health.isolation import Alone
+from ray_multicluster_scheduler.cluster_health.isolation import Isolation
 from ray_multicluster_scheduler.cluster_health.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core.flow import circuit_breaker
@@ -46,7 +46,7 @@ class _Watched:
     listing: Listing | None = None
     #: What is wrong with our own work on this cluster, by the part that says so.
     bugs: dict[str, str] = field(default_factory=dict)
-    alone: Alone = field(init=False)
+    isolation: Isolation = field(init=False)
     #: Monotonic time of the next probe.
     due_at: float = float("-inf")
     probes: int = 0
@@ -80,7 +80,7 @@ class ClusterWatch:
             name: _Watched(api=api, snapshot=ClusterSnapshot(name=name)) for name, api in apis.items()
         }
         for name, watched in self._watched.items():
-            watched.alone = Alone(name, "reading it", self.reporter(name, "watch"))
+            watched.isolation = Isolation(name, "reading it", self.reporter(name, "watch"))
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
         """Return what was last seen of every cluster. Values of a failing one are old: see `observed_at`."""
@@ -116,8 +116,8 @@ class ClusterWatch:
         seen = watched.probes
         async with watched.lock:
             if watched.probes == seen:
-                await watched.alone.run(lambda: self._probe(watched))
-                watched.due_at = self._clock.monotonic() + watched.alone.pause_s(self._pause_s(watched.track))
+                await watched.isolation.run(lambda: self._probe(watched))
+                watched.due_at = self._clock.monotonic() + watched.isolation.pause_s(self._pause_s(watched.track))
         return watched.snapshot
 
     async def refresh(self, name: str) -> None:
@@ -129,7 +129,7 @@ class ClusterWatch:
         seen = watched.looks
         async with watched.lock:
             if watched.looks == seen:
-                await watched.alone.run(lambda: self._refresh(watched))
+                await watched.isolation.run(lambda: self._refresh(watched))
 
     async def step(self) -> None:
         """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.offload import Offload
+from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import Clock, JobStore, RayApi
@@ -19,7 +19,7 @@ def nothing_happens(point: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """The engine's surroundings. Tests pass their own clock, jitter, apis and crash points."""
+    """The engine's surroundings. Tests pass their own clock, apis and crash points."""
 
     config: Config
     store: JobStore
@@ -27,9 +27,8 @@ class EngineContext:
     apis: Mapping[str, RayApi]
     watch: ClusterWatch
     clock: Clock
-    #: Numbers from 0 to 1.
-    jitter: Callable[[], float]
-    offload: Offload
+    #: `await offload(function, ...)` runs a store call on the store's own thread.
+    offload: StoreThread
     #: What the program of a job may show to the server, if it is told of one.
     job_token: Callable[[Job], str]
     #: Called with the name of each point at which a crash must lose nothing (docs/failures.md).

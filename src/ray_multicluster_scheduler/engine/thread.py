@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ray_multicluster_scheduler.asyncio_tools import together, wait_for
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.engine import Engine
+from ray_multicluster_scheduler.engine.leader import Engine
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.ports import RayApi
 
@@ -150,11 +150,11 @@ class EngineThread:
         self._ready.set_result((loop, context, engine))
         self._followed.set()
 
-        def ring() -> None:
+        def store_changed() -> None:
             if not loop.is_closed() and not context.offload.is_here():  # what we wrote ourselves, we know
-                loop.call_soon_threadsafe(engine.ring)
+                loop.call_soon_threadsafe(engine.store_changed)
 
-        unsubscribe = context.store.subscribe(ring)
+        unsubscribe = context.store.subscribe(store_changed)
         try:
             await engine.run()
         finally:

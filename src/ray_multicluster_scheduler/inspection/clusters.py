@@ -11,6 +11,7 @@ from pathlib import Path
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.apart import OpenApis
@@ -76,7 +77,7 @@ class ClusterLook:
         world = World(
             specs=self._config.clusters,
             snapshots=self._watch.snapshots(),
-            live=books.live,
+            live=LiveJobs(books.live),
             drains=books.drains,
             now=self._clock.now(),
         )

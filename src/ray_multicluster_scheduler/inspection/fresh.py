@@ -9,7 +9,7 @@ from dataclasses import replace
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.core.flow.start_limit import first_pace
+from ray_multicluster_scheduler.core.flow.start_limit import first_limit
 from ray_multicluster_scheduler.inspection.apart import OpenApis, begin_apart
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock, RayApi
@@ -48,5 +48,5 @@ class FreshLook:
         settings = self._config.settings
         watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True)
         await watch.first_look()
-        start_limit = first_pace(settings.max_starts_in_flight).starts
+        start_limit = first_limit(settings.max_starts_in_flight).starts
         return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}

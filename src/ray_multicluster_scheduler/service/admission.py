@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_room
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import Fits, World, cluster_views, env_key, unworkable
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, NeverFits
@@ -94,7 +95,7 @@ class Admission:
     def _views(self, clusters: Sequence[ClusterSpec]) -> tuple[ClusterView, ...]:
         names = None if clusters is self._config.clusters else [spec.name for spec in clusters]
         seen = self._store.load_snapshots(names)
-        return cluster_views(World(specs=clusters, snapshots=seen, live=(), now=self._clock.now()))
+        return cluster_views(World(specs=clusters, snapshots=seen, live=LiveJobs(), now=self._clock.now()))
 
 
 def _kind(spec: JobSpec) -> _Kind:

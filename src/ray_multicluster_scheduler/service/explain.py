@@ -8,12 +8,12 @@ from typing import Any
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import (
     Fits,
     QueuedJobs,
     World,
     cluster_views,
-    held_by_user,
 )
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
 from ray_multicluster_scheduler.core.placement.queue import queue_of
@@ -144,7 +144,7 @@ class Explainer:
         return "its dependencies: " + ", ".join(waiting) if waiting else "the scheduler"
 
     def _look(self, waiting: Sequence[Job], snapshots: Snapshots | None) -> _Pass:
-        live = self._store.live()
+        live = LiveJobs(self._store.live())
         world = World(
             specs=self._config.clusters,
             snapshots=self._store.load_snapshots() if snapshots is None else snapshots,
@@ -155,7 +155,7 @@ class Explainer:
         return _Pass(
             queue=tuple(map(QueuedJobs(self._config.clusters).of, waiting)),
             views=cluster_views(world),
-            in_use=held_by_user(live),
+            in_use=live.held_by_user(),
             now=self._clock.now(),
         )
 

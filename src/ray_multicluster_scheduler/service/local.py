@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
@@ -296,7 +297,7 @@ class LocalService:
         world = World(
             specs=self._rooms.config.clusters,
             snapshots=self._store.load_snapshots(),
-            live=self._store.live(),
+            live=LiveJobs(self._store.live()),
             drains=self._store.drained(),
             now=self._rooms.clock.now(),
         )

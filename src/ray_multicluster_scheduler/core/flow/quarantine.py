@@ -28,7 +28,7 @@ _MAX_DOUBLINGS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottleRules:
+class QuarantineRules:
     """What is quick, how many deaths in a row are too many, and how long a black hole is left alone."""
 
     quick_s: float = 30.0
@@ -54,15 +54,15 @@ class Streak:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Throttle:
+class Allowance:
     """How many jobs a cluster may be given now, and why so few."""
 
-    allowance: int
+    jobs: int
     reason: str
 
 
 def after_end(
-    streak: Streak, job: Job, kind: FailureKind | None, *, now: float, rules: ThrottleRules
+    streak: Streak, job: Job, kind: FailureKind | None, *, now: float, rules: QuarantineRules
 ) -> Streak:
     """Count the end of an attempt; `kind` is why it ended badly, None when it ended well."""
     if kind is None:
@@ -82,45 +82,70 @@ def after_end(
     )
 
 
-def throttle(
-    cluster: str, streaks: Mapping[str, Streak], live: Iterable[Job], *, now: float, rules: ThrottleRules
-) -> Throttle | None:
+def allowance(
+    cluster: str, streaks: Mapping[str, Streak], live: Iterable[Job], *, now: float, rules: QuarantineRules
+) -> Allowance | None:
     """Tell what a cluster may be given; None: as much as fits.
 
-    `streaks` are those of all clusters that can take jobs, `live` the jobs that are on clusters.
+    `streaks` are those of all clusters that can take jobs, `live` the jobs that are on this one.
     """
     streak = streaks[cluster]
     if streak.weight < rules.less_from or not _blamed(cluster, streaks, rules):
         return None
-    since = [job for job in live if job.cluster == cluster and (job.placed_at or 0.0) > streak.last_at]
+    since = [job for job in live if (job.placed_at or 0.0) > streak.last_at]
     if any(_lives_on(job, now=now, rules=rules) for job in since):
         return None
     died = f"the last {streak.deaths} jobs that ended there died within {rules.quick_s:g} s"
     if streak.weight < rules.nothing_from:
-        return Throttle(
-            allowance=max(0, 1 - len(since)),
+        return Allowance(
+            jobs=max(0, 1 - len(since)),
             reason=f"{died}; it is given one job at a time until one of them does better",
         )
     left_s = streak.last_at + _pause_s(streak, rules) - now
     wait = f"the next in {left_s:.0f} s" if left_s > 0 else "one at a time"
-    return Throttle(
-        allowance=0 if left_s > 0 else max(0, 1 - len(since)),
+    return Allowance(
+        jobs=0 if left_s > 0 else max(0, 1 - len(since)),
         reason=f"{died}; it gets only probe jobs until one does better ({wait})",
     )
 
 
-def _blamed(cluster: str, streaks: Mapping[str, Streak], rules: ThrottleRules) -> bool:
+def _blamed(cluster: str, streaks: Mapping[str, Streak], rules: QuarantineRules) -> bool:
     """Tell whether it is the cluster's fault: where jobs die everywhere alike, it is the jobs'."""
     if streaks[cluster].certain >= rules.less_from:
         return True
     return any(other.weight < rules.less_from for name, other in streaks.items() if name != cluster)
 
 
-def _lives_on(job: Job, *, now: float, rules: ThrottleRules) -> bool:
+def _lives_on(job: Job, *, now: float, rules: QuarantineRules) -> bool:
     """Tell whether a job has outlived the time in which the others died."""
     running = job.state is JobState.RUNNING and job.started_at is not None
     return running and now - (job.started_at or now) >= rules.quick_s
 
 
-def _pause_s(streak: Streak, rules: ThrottleRules) -> float:
+def _pause_s(streak: Streak, rules: QuarantineRules) -> float:
     return min(rules.max_pause_s, rules.pause_s * 2.0 ** min(streak.probes, _MAX_DOUBLINGS))
+
+
+class Quarantine:
+    """What the leader remembers of jobs that died quickly. A new leader starts with an empty record."""
+
+    def __init__(self, clusters: Iterable[str], rules: QuarantineRules) -> None:
+        self._rules = rules
+        self._streaks = {name: Streak() for name in clusters}
+
+    def ended(self, job: Job, kind: FailureKind | None, *, now: float) -> None:
+        """Take note of the end of an attempt; `kind` None: it ended well."""
+        assert job.cluster is not None
+        before = self._streaks[job.cluster]
+        self._streaks[job.cluster] = after_end(before, job, kind, now=now, rules=self._rules)
+
+    def suspects(self) -> tuple[str, ...]:
+        """Return the clusters on which several jobs in a row have died quickly."""
+        return tuple(name for name, streak in self._streaks.items() if streak.weight >= self._rules.less_from)
+
+    def allowance(
+        self, cluster: str, healthy: Iterable[str], live: Iterable[Job], *, now: float
+    ) -> Allowance | None:
+        """Tell what a cluster may be given, beside all that are healthy; None: as much as fits."""
+        streaks = {name: self._streaks[name] for name in healthy}
+        return allowance(cluster, streaks, live, now=now, rules=self._rules)

@@ -7,7 +7,14 @@ and shrinks by a part when they take much longer. It grows fast until a cluster 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+
+from ray_multicluster_scheduler.core.live_jobs import STARTING
+from ray_multicluster_scheduler.model.decision import ClusterView, Placement
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
 
 #: Where a cluster begins that nobody has seen start anything.
 FIRST_LIMIT = 2
@@ -23,6 +30,8 @@ SHRINK = 0.7
 FORGET = 0.002
 #: Differences below this may come from us: from when we look, or from how busy this machine is.
 NOISE_S = 1.0
+#: The program ran; an attempt that never did says nothing about how fast the cluster is.
+_STARTED = frozenset({JobState.RUNNING, JobState.SUCCEEDED})
 
 
 def slow_from_s(shortest_s: float) -> float:
@@ -31,8 +40,8 @@ def slow_from_s(shortest_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """The limit of one cluster, and what it was learnt from."""
+class StartLimit:
+    """How many jobs one cluster may be starting at once, and what that was learnt from."""
 
     limit: float
     most: int
@@ -48,25 +57,76 @@ class Pace:
         return int(self.limit)
 
 
-def first_pace(most: int) -> Pace:
-    """Return the pace of a cluster of which nothing is known; it never exceeds `most`."""
-    return Pace(limit=float(min(FIRST_LIMIT, most)), most=most)
+def first_limit(most: int) -> StartLimit:
+    """Return the limit of a cluster of which nothing is known; it never exceeds `most`."""
+    return StartLimit(limit=float(min(FIRST_LIMIT, most)), most=most)
 
 
-def after_start(pace: Pace, took_s: float, *, starting: int, full: bool) -> Pace:
+def after_start(known: StartLimit, took_s: float, *, starting: int, full: bool) -> StartLimit:
     """Learn from a start that took this long, while so many were starting, itself included.
 
     `full`: it was of those that used the limit up, so that a larger one might have let more jobs start.
     """
-    known_s = took_s if pace.shortest_s is None else pace.shortest_s * (1 + FORGET / starting)
-    shortest = min(known_s, took_s)
-    seen = replace(pace, shortest_s=shortest, old_news=max(0, pace.old_news - 1))
+    shortest_s = took_s if known.shortest_s is None else known.shortest_s * (1 + FORGET / starting)
+    shortest = min(shortest_s, took_s)
+    seen = replace(known, shortest_s=shortest, old_news=max(0, known.old_news - 1))
     if took_s > slow_from_s(shortest):
-        if pace.old_news:
+        if known.old_news:
             return seen
-        limit = max(1.0, pace.limit * SHRINK)
+        limit = max(1.0, known.limit * SHRINK)
         return replace(seen, limit=limit, unknown=False, old_news=starting - 1)
     if not full or took_s > max(shortest * FAST, shortest + NOISE_S / 2):
         return seen  # the limit was not what held it back, or it is about right
-    step = FIRST_STEP if pace.unknown else 1.0 / pace.limit
-    return replace(seen, limit=min(float(pace.most), pace.limit + step))
+    step = FIRST_STEP if known.unknown else 1.0 / known.limit
+    return replace(seen, limit=min(float(known.most), known.limit + step))
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """One job on its way: since when, and whether it was of those that used the limit up."""
+
+    since: float
+    full: bool
+
+
+class StartLimits:
+    """The limits of all clusters. Learns from jobs on their way from placement to their start."""
+
+    def __init__(self, clusters: Iterable[str], *, most: int) -> None:
+        self._limits = {name: first_limit(most) for name in clusters}
+        #: By cluster: jobs on their way.
+        self._starting: dict[str, dict[str, _Start]] = {name: {} for name in self._limits}
+        self._cluster_of: dict[str, str] = {}
+        #: Clusters that were given all that they may start, in the last pass.
+        self._used_up: frozenset[str] = frozenset()
+
+    def of(self, cluster: str) -> StartLimit:
+        """Return how many jobs may be between placement and their driver's start, and how long that takes."""
+        return self._limits[cluster]
+
+    def planned(self, decided: Iterable[Placement], views: Iterable[ClusterView]) -> None:
+        """Take note of what a pass is about to place: the limit may be what kept it from more."""
+        given = Counter(placement.cluster for placement in decided)
+        allowed = {view.spec.name: view.allowance for view in views if view.allowance is not None}
+        self._used_up = frozenset(name for name, most in allowed.items() if given[name] >= most)
+
+    def moved(self, jobs: Sequence[Job], *, now: float) -> None:
+        """Take note of moves. Those that one look has found were all starting until then."""
+        starting: dict[str, int] = {}
+        for job in jobs:
+            before = self._cluster_of.get(job.submission_id)
+            starts_on = job.cluster if job.state in STARTING else None
+            if before is not None and before != starts_on:
+                together = starting.setdefault(before, len(self._starting[before]))
+                self._arrived(before, job, now, starting=together)
+            if starts_on in self._starting and before != starts_on:
+                self._cluster_of[job.submission_id] = starts_on
+                self._starting[starts_on][job.submission_id] = _Start(now, starts_on in self._used_up)
+
+    def _arrived(self, cluster: str, job: Job, now: float, *, starting: int) -> None:
+        """Count off a job that is no longer on its way to a cluster, and learn from it if it started."""
+        start = self._starting[cluster].pop(job.submission_id)
+        del self._cluster_of[job.submission_id]
+        if job.state in _STARTED:
+            took_s, known = now - start.since, self._limits[cluster]
+            self._limits[cluster] = after_start(known, took_s, starting=starting, full=start.full)

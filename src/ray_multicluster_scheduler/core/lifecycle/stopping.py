@@ -23,7 +23,7 @@ job ends there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -120,6 +120,42 @@ def timed_out(job: Job, *, now: float) -> bool:
     return limit is not None and job.started_at is not None and now - job.started_at > limit
 
 
-def may_ask_again(last_at: float, *, now: float) -> bool:
-    """Tell whether a cluster that was last asked at `last_at` to stop an attempt may be asked again."""
-    return now - last_at >= STOP_AGAIN_S
+@dataclass(slots=True)
+class _Asked:
+    last_at: float
+    #: When the cluster first took the request; None: it has not.
+    taken_at: float | None = None
+
+
+class StopRequests:
+    """Which attempts a cluster was asked to stop, by their ids there: again in case it forgot."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, _Asked] = {}
+
+    def ask(self, remote_id: str, *, now: float) -> bool:
+        """Tell whether to ask now, and count it as asked."""
+        asked = self._asked.setdefault(remote_id, _Asked(last_at=float("-inf")))
+        if now - asked.last_at < STOP_AGAIN_S:
+            return False
+        asked.last_at = now
+        return True
+
+    def taken(self, remote_id: str, *, now: float) -> None:
+        """Take note that the cluster has taken a request."""
+        asked = self._asked.get(remote_id)
+        if asked is not None and asked.taken_at is None:
+            asked.taken_at = now
+
+    def stopping_s(self, remote_id: str, *, now: float) -> float | None:
+        """Return how long ago the cluster took the first request; None: it has not."""
+        asked = self._asked.get(remote_id)
+        return None if asked is None or asked.taken_at is None else now - asked.taken_at
+
+    def keep_only(self, remote_ids: Collection[str]) -> None:
+        """Forget all others: they have ended."""
+        self._asked = {name: asked for name, asked in self._asked.items() if name in remote_ids}
+
+    def forget(self, remote_id: str) -> None:
+        """Forget an attempt that has ended; an unknown one is fine."""
+        self._asked.pop(remote_id, None)

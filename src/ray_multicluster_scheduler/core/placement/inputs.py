@@ -5,23 +5,22 @@ The engine, `explain` and the dry run all use it, so they see the same world.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.environment.compose import compose
 from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR
 from ray_multicluster_scheduler.environment.failed_setups import setup_digest, still_failing
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
-from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.model.states import JobState
 
 #: Setups that are remembered at a time.
 MOST_SETUPS = 1000
-_STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +29,7 @@ class World:
 
     specs: Sequence[ClusterSpec]
     snapshots: Mapping[str, ClusterSnapshot]
-    #: Jobs that hold an attempt on a cluster.
-    live: Sequence[Job]
+    live: LiveJobs
     #: Marks made by `drain` / `undrain`, by cluster: they go before the configuration.
     drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
     #: What clusters could not set up is forgotten with time.
@@ -40,23 +38,7 @@ class World:
 
 def cluster_views(world: World) -> tuple[ClusterView, ...]:
     """Return every configured cluster as the planner sees it."""
-    on: dict[str | None, list[Job]] = {}
-    for job in world.live:
-        on.setdefault(job.cluster, []).append(job)
-    return tuple(_view(spec, world, on.get(spec.name, ())) for spec in world.specs)
-
-
-def last_start_at(here: Iterable[Job]) -> float | None:
-    """Return when the latest of those jobs was placed that have not started yet; None: all have."""
-    return max((job.placed_at or 0.0 for job in here if job.state in _STARTING), default=None)
-
-
-def held_by_user(live: Iterable[Job]) -> dict[str, dict[str, float]]:
-    """Return what each user's live jobs hold over all clusters."""
-    by_user: dict[str, list[Job]] = {}
-    for job in live:
-        by_user.setdefault(job.spec.user, []).append(job)
-    return {user: _claims(jobs) for user, jobs in by_user.items()}
+    return tuple(cluster_view(spec, world) for spec in world.specs)
 
 
 class Fits:
@@ -151,37 +133,25 @@ def env_key(spec: JobSpec) -> str:
     return setup_digest(spec.runtime_env)
 
 
-def _view(spec: ClusterSpec, world: World, here: Sequence[Job]) -> ClusterView:
+def cluster_view(spec: ClusterSpec, world: World) -> ClusterView:
+    """Return one cluster as the planner sees it."""
     snapshot = world.snapshots.get(spec.name, ClusterSnapshot(name=spec.name))
-    seen_at = snapshot.observed_at or 0.0
-    young = [job for job in here if job.state in _STARTING or (job.placed_at or 0.0) > seen_at]
+    here = world.live.on(spec.name)
     drained, why = world.drains.get(spec.name, (spec.drained, "set in the configuration"))
-    limit, starting = snapshot.start_limit, sum(job.state in _STARTING for job in here)
+    limit, starting = snapshot.start_limit, len(here.starting)
     return ClusterView(
         spec=spec,
         snapshot=snapshot,
         drained=drained,
         drain_reason=why,
-        reserved=_claims(here),
-        unseen=_claims(young),
-        live_jobs=len(here),
-        holdings=tuple(Holding(job.spec.claim, _held_since(job)) for job in here),
+        reserved=here.claims.total,
+        unseen=here.unseen(snapshot.observed_at or 0.0),
+        live_jobs=len(here.jobs),
+        holdings=here.holdings,
         warm=frozenset(snapshot.warm),
         starting=starting,
-        last_start_at=last_start_at(here),
+        last_start_at=here.last_start_at,
         ray_needs=ray_needs(spec.runtime_env),
         failing=still_failing(spec, snapshot, now=world.now),
         allowance=None if limit is None else max(0, limit - starting),
     )
-
-
-def _held_since(job: Job) -> float:
-    return job.started_at or job.placed_at or job.changed_at
-
-
-def _claims(jobs: Iterable[Job]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for job in jobs:
-        for name, amount in job.spec.claim.items():
-            total[name] = total.get(name, 0.0) + amount
-    return total

@@ -64,13 +64,24 @@ class JobQueue:
         #: What a job still waits for, and who waits for a job.
         self._needs: dict[str, set[str]] = {}
         self._needed_by: dict[str, dict[str, None]] = {}
+        #: When jobs have waited too long: a heap that may name jobs which have left the queue since.
+        self._deadlines: list[float] = []
 
     def __len__(self) -> int:
         return len(self._line_of) + len(self._aside)
 
-    def put(self, job: QueuedJob, *, not_before: float = 0.0, needs: Collection[str] = ()) -> None:
-        """Take a job in, or again: with what it waits for besides a cluster."""
+    def put(
+        self,
+        job: QueuedJob,
+        *,
+        not_before: float = 0.0,
+        needs: Collection[str] = (),
+        deadline: float | None = None,
+    ) -> None:
+        """Take a job in, or again: with what it waits for besides a cluster, and until when it may wait."""
         self.remove([job.submission_id])
+        if deadline is not None:
+            heapq.heappush(self._deadlines, deadline)
         if needs:
             self._aside[job.submission_id] = job
             self._needs[job.submission_id] = set(needs)
@@ -104,6 +115,25 @@ class JobQueue:
                 if not needs:
                     del self._needs[waiting]
                     self._line_up(self._aside.pop(waiting))
+
+    def is_needed(self, submission_id: str) -> bool:
+        """Tell whether a job in the queue waits for this one."""
+        return submission_id in self._needed_by
+
+    def passed_deadline(self, *, now: float) -> bool:
+        """Tell whether some job may have waited too long since this was last asked."""
+        passed = False
+        while self._deadlines and self._deadlines[0] <= now:
+            heapq.heappop(self._deadlines)
+            passed = True
+        return passed
+
+    def next_change_at(self) -> float | None:
+        """Return when time alone lets a job start, or ends it; None: never."""
+        return min(
+            [*(at for at, _ in self._later[:1]), *self._deadlines[:1]],
+            default=None,
+        )
 
     def lines(self, *, now: float) -> tuple[Line, ...]:
         """Return the lines of those that may start now."""

@@ -9,17 +9,17 @@ from tests.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.flow.quarantine import (
     Streak,
-    Throttle,
-    ThrottleRules,
+    Allowance,
+    QuarantineRules,
     after_end,
-    throttle,
+    allowance,
 )
 from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
-RULES = ThrottleRules(quick_s=30, less_from=3, nothing_from=6, pause_s=60, max_pause_s=600)
+RULES = QuarantineRules(quick_s=30, less_from=3, nothing_from=6, pause_s=60, max_pause_s=600)
 FINE = Streak()
 
 
@@ -37,8 +37,8 @@ def after(*kinds: FailureKind | None, **attempt: Any) -> Streak:
     return streak
 
 
-def allowed(streak: Streak, *live: Job, at: float = NOW, **others: Streak) -> Throttle | None:
-    return throttle("a", {"a": streak, **others}, live, now=at, rules=RULES)
+def allowed(streak: Streak, *live: Job, at: float = NOW, **others: Streak) -> Allowance | None:
+    return allowance("a", {"a": streak, **others}, live, now=at, rules=RULES)
 
 
 def test_a_few_deaths_are_no_reason_to_hold_a_cluster_back() -> None:
@@ -49,16 +49,16 @@ def test_after_three_quick_deaths_it_gets_one_job_at_a_time() -> None:
     streak = after(*[FailureKind.SUPERVISOR] * 3)
     held = allowed(streak)
     assert held is not None
-    assert (held.allowance, "one job at a time" in held.reason) == (1, True)
+    assert (held.jobs, "one job at a time" in held.reason) == (1, True)
     trying = allowed(streak, an_attempt(placed_at=NOW + 1, started_at=None), at=NOW + 2)
     assert trying is not None
-    assert trying.allowance == 0
+    assert trying.jobs == 0
 
 
 def test_after_six_it_gets_nothing_and_then_a_probe_job() -> None:
     streak = after(*[FailureKind.SUPERVISOR] * 6)
     soon, later = allowed(streak, at=NOW + 59), allowed(streak, at=NOW + 61)
-    assert (soon and soon.allowance, later and later.allowance) == (0, 1)
+    assert (soon and soon.jobs, later and later.allowance) == (0, 1)
 
 
 def test_each_probe_job_that_dies_doubles_the_pause() -> None:
@@ -66,13 +66,13 @@ def test_each_probe_job_that_dies_doubles_the_pause() -> None:
     probe = an_attempt(placed_at=NOW + 61, started_at=NOW + 62)
     streak = after_end(streak, probe, FailureKind.SUPERVISOR, now=NOW + 63, rules=RULES)
     soon, later = allowed(streak, at=NOW + 63 + 119), allowed(streak, at=NOW + 63 + 121)
-    assert (soon and soon.allowance, later and later.allowance) == (0, 1)
+    assert (soon and soon.jobs, later and later.allowance) == (0, 1)
 
 
 def test_many_that_die_together_are_one_reason_not_many_pauses() -> None:
     later = allowed(after(*[FailureKind.SUPERVISOR] * 100), at=NOW + 61)
     assert later is not None
-    assert later.allowance == 1
+    assert later.jobs == 1
 
 
 def test_one_good_end_clears_the_cluster() -> None:
@@ -99,7 +99,7 @@ def test_failing_programs_count_half() -> None:
     assert allowed(after(*[FailureKind.USER] * 5), b=FINE) is None
     held = allowed(after(*[FailureKind.USER] * 6), b=FINE)
     assert held is not None
-    assert held.allowance == 1
+    assert held.jobs == 1
 
 
 def test_where_programs_fail_everywhere_alike_no_cluster_is_blamed() -> None:
@@ -119,7 +119,7 @@ def test_a_cluster_is_never_given_more_than_one_job_while_it_is_held_back(
 ) -> None:
     held = allowed(after(*kinds), at=NOW + later_s, b=FINE)
     if held is not None:
-        assert held.allowance in {0, 1}
+        assert held.jobs in {0, 1}
         assert "died within" in held.reason
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.builders import NOW, a_job, a_spec
 from tests.strategies import CLUSTERS, THOROUGH, resources, worlds
 
-from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views, held_by_user
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import placements, plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
@@ -51,21 +52,21 @@ def test_explain_places_exactly_those_jobs_that_the_leader_places(
         view.spec.name: replace(view.snapshot, start_limit=limit, warm=tuple(sorted(view.warm)))
         for view, limit in zip(views, limits, strict=False)
     }
-    specs, in_use = [view.spec for view in views], held_by_user(live)
+    specs, held = [view.spec for view in views], LiveJobs(live)
     lines = queue_of(waiting).lines(now=NOW)
     leader = placements(
         lines,
-        cluster_views(World(specs=specs, snapshots=snapshots, live=live, now=NOW)),
+        cluster_views(World(specs=specs, snapshots=snapshots, live=held, now=NOW)),
         now=NOW,
         rules=RULES,
-        in_use=in_use,
+        in_use=held.held_by_user(),
     )
     read = {name: published(snapshot) for name, snapshot in snapshots.items()}
     explained = plan(
         lines,
-        cluster_views(World(specs=specs, snapshots=read, live=live, now=NOW)),
+        cluster_views(World(specs=specs, snapshots=read, live=held, now=NOW)),
         now=NOW,
         rules=RULES,
-        in_use=in_use,
+        in_use=held.held_by_user(),
     )
     assert tuple(leader) == explained.placements

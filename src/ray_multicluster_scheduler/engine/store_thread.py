@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Offload:
+class StoreThread:
     """`await offload(function, ...)` runs blocking functions one after another on a daemon thread."""
 
     def __init__(self) -> None:
