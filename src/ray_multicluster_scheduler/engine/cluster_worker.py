@@ -25,9 +25,9 @@ from ray_multicluster_scheduler.engine.sweep import Sweeper
 from ray_multicluster_scheduler.engine.throttles import Throttles
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Transition
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: A send that Ray refused with a server error is repeated this often before another cluster is tried.
@@ -59,7 +59,8 @@ class ClusterWorker:
         throttles: Throttles,
         setups: FailedSetups,
     ) -> None:
-        api = context.apis[spec.name]
+        connection = context.connections[spec.name]
+        executor = connection.executor
         self._context = context
         self._board = board
         self._throttles = throttles
@@ -67,15 +68,15 @@ class ClusterWorker:
         self.name = spec.name
         self._observe_rules = observe_rules(context.settings)
         self._retry_rules = retry_rules(context.settings)
-        self._sender = Sender(context, board, spec, api)
-        self._looker = Looker(context, spec, api)
-        self._stops = Stops(context, api)
-        self._logs = LogReader(context, api)
-        self._sweeper = Sweeper(context, board, spec.name, api, self._stops)
-        self._forgetter = Forgetter(context, spec.name, api)
+        self._sender = Sender(context, board, spec, connection)
+        self._looker = Looker(context, spec, connection)
+        self._stops = Stops(context, executor)
+        self._logs = LogReader(context, executor)
+        self._sweeper = Sweeper(context, board, spec.name, executor, self._stops)
+        self._forgetter = Forgetter(context, spec.name, executor)
         self._sending: dict[str, asyncio.Task[None]] = {}
         #: Attempts that this leader placed and has not tried to send: nothing can be there yet.
-        self._fresh: dict[_Key, RemoteSubmit] = {}
+        self._fresh: dict[_Key, StartRequest] = {}
         self._refusals: dict[_Key, list[str]] = {}
         #: Monotonic time of the next sweep.
         self._sweep_at = float("-inf")
@@ -89,7 +90,7 @@ class ClusterWorker:
         #: Set once this leader knows how the jobs of this cluster are.
         self.looked = asyncio.Event()
 
-    def placed_now(self, job: Job, request: RemoteSubmit) -> None:
+    def placed_now(self, job: Job, request: StartRequest) -> None:
         """Take note of a job that was placed here in this very leadership: it can be sent without a look."""
         self._fresh[_key(job)] = request
         self._wake.set()
@@ -147,7 +148,7 @@ class ClusterWorker:
             return
         self._sending[job.submission_id] = asyncio.create_task(self._send(job, fresh))
 
-    async def _send(self, job: Job, fresh: RemoteSubmit | None) -> None:
+    async def _send(self, job: Job, fresh: StartRequest | None) -> None:
         """Send one job. What comes of it waits for the next look, which is near while a job is starting."""
         refusal = await self._sender.send(job, fresh)
         if refusal is not None:
@@ -279,7 +280,7 @@ class ClusterWorker:
             self._unread += 1
             return interval_s if self._unread <= QUICK_SWEEPS else SWEEP_PROBES * interval_s
         self._unread = 0
-        self._strays, self._looker.remembered = swept.suspects, swept.remembered
+        self._strays = swept.suspects
         self._forgetter.found(swept.ended)
         rest_s = SWEEP_REST * (self._context.clock.monotonic() - began_at)
         return max(rest_s, interval_s if self._strays else SWEEP_PROBES * interval_s)

@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import Clock, JobStore, RayApi
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection, JobStore
 
 
 def nothing_happens(point: str) -> None:
@@ -19,12 +19,12 @@ def nothing_happens(point: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """The engine's surroundings. Tests pass their own clock, jitter, apis and crash points."""
+    """The engine's surroundings. Tests pass their own clock, jitter, connections and crash points."""
 
     config: Config
     store: JobStore
     packages: PackageStore
-    apis: Mapping[str, RayApi]
+    connections: Mapping[str, ClusterConnection]
     watch: ClusterWatch
     clock: Clock
     #: Numbers from 0 to 1.

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import ORIGIN
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import Executor
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ _MADE_HERE = re.compile(r"sub_[0-9a-f]{32}(--r[0-9]+)?")
 class Forgetter:
     """What ended on one cluster, oldest first, by Ray's ids."""
 
-    def __init__(self, context: EngineContext, cluster: str, api: RayApi) -> None:
+    def __init__(self, context: EngineContext, cluster: str, executor: Executor) -> None:
         self._context = context
         self._cluster = cluster
-        self._api = api
+        self._executor = executor
         self._ended: dict[str, None] = {}
 
     @property
@@ -65,10 +65,10 @@ class Forgetter:
         for remote_id in queue:
             try:
                 if _MADE_HERE.fullmatch(remote_id) or await self._is_ours(remote_id):
-                    await self._api.delete_job(remote_id)
+                    await self._executor.delete(remote_id)
             except ClusterError as error:
                 log.debug("%s on %r not deleted: %s", remote_id, self._cluster, error)
 
     async def _is_ours(self, remote_id: str) -> bool:
-        remote = await self._api.get_job(remote_id)
-        return remote.metadata.get(ORIGIN) == self._context.store.store_id
+        sighting = await self._executor.get(remote_id)
+        return sighting.metadata.get(ORIGIN) == self._context.store.store_id

@@ -8,7 +8,7 @@ import logging
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterError, ClusterTimeout
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import Executor
 from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
@@ -23,9 +23,9 @@ TRIES = 2
 class LogReader:
     """Reads logs of one cluster."""
 
-    def __init__(self, context: EngineContext, api: RayApi) -> None:
+    def __init__(self, context: EngineContext, executor: Executor) -> None:
         self._context = context
-        self._api = api
+        self._executor = executor
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, job: Job) -> str | None:
@@ -35,7 +35,7 @@ class LogReader:
         async with self._slots:
             for tries in range(1, TRIES + 1):
                 try:
-                    return await self._api.job_logs(
+                    return await self._executor.log(
                         job.remote_id, last_bytes=self._context.settings.log_keep_bytes
                     )
                 except ClusterError as error:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.cluster_health.diagnosis import Door
 from ray_multicluster_scheduler.cluster_health.tcp_port import knock
-from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours, one_of
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.core.lifecycle.observe import Observation
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.errors import (
-    ClusterBadAnswer,
-    ClusterError,
-    ClusterTimeout,
-    ClusterUnreachable,
-    RemoteJobNotFound,
-)
+from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection
 
-#: Up to SINGLE_READS + listed / LISTED_PER_READ jobs are read one by one: beyond that a single list call is
-#: cheaper for the cluster, although Ray lists every job that it remembers.
-SINGLE_READS = 4
-LISTED_PER_READ = 20
-READS_AT_ONCE = 16
 CONNECT_TIMEOUT_S = 2.0
 #: Two failed looks that are further apart than this, and than twenty polls, are not one silence: this process
 #: was stopped in between.
@@ -41,7 +28,7 @@ class Look:
     """What a cluster said about a set of attempts, by Ray's ids; `answered` False: nothing."""
 
     answered: bool
-    found: Mapping[str, RemoteJob]
+    found: Mapping[str, Sighting]
     common: Observation
     #: When former looks have last found attempts PENDING, by Ray's ids.
     pending_at: Mapping[str, float] = field(default_factory=dict)
@@ -51,7 +38,7 @@ class Look:
         remote_id = job.remote_id or ""
         return replace(
             self.common,
-            remote=self.found.get(remote_id),
+            sighting=self.found.get(remote_id),
             pending_at=self.pending_at.get(remote_id),
             stopping_s=stopping_s,
         )
@@ -60,14 +47,11 @@ class Look:
 class Looker:
     """Looks at one cluster and remembers since when it has not answered."""
 
-    def __init__(self, context: EngineContext, spec: ClusterSpec, api: RayApi) -> None:
+    def __init__(self, context: EngineContext, spec: ClusterSpec, connection: ClusterConnection) -> None:
         self._context = context
         self._spec = spec
-        self._api = api
+        self._connection = connection
         self._longest_gap_s = LONGEST_GAP_S + LONGEST_GAP_POLLS * context.settings.poll_interval_s
-        #: How much the cluster's job list is known to hold; None: unknown, or it cannot be read.
-        self.remembered: int | None = None
-        self._reads = asyncio.Semaphore(READS_AT_ONCE)
         #: All monotonic: of the first look of this silence, of its last one, and since when all is refused.
         self._silent_since: float | None = None
         self._silent_at = 0.0
@@ -81,7 +65,9 @@ class Looker:
         try:
             found = await self._read(jobs)
             missing = any(job.remote_id not in found for job in jobs)
-            session = (await self._api.version()).session_name if missing else snapshot.session_name
+            session = (
+                (await self._connection.probe.version()).session_name if missing else snapshot.session_name
+            )
         except ClusterError as error:
             return await self._silent(error)
         self.rest()
@@ -102,38 +88,15 @@ class Looker:
         """Forget the silence: the cluster answered, or there is nothing to look at."""
         self._silent_since = self._refused_since = None
 
-    async def _read(self, jobs: Sequence[Job]) -> dict[str, RemoteJob]:
+    async def _read(self, jobs: Sequence[Job]) -> dict[str, Sighting]:
         """Return those of these jobs that the cluster has. Somebody else's job of the same id is not one."""
-        listed = await self._list(frozenset(job.remote_id or "" for job in jobs))
-        if listed is None:
-            reads = await together(self._read_one(job.remote_id or "") for job in jobs)
-            listed = tuple(remote for remote in reads if remote is not None)
-        by_id = {remote.submission_id: remote for remote in listed}
+        found = await self._connection.executor.observe([job.remote_id or "" for job in jobs])
         origin = self._context.store.store_id
         return {
-            remote.submission_id: remote
+            sighting.remote_id: sighting
             for job in jobs
-            if (remote := by_id.get(job.remote_id or "")) and is_ours(remote, job, origin=origin)
+            if (sighting := found.get(job.remote_id or "")) and is_ours(sighting, job, origin=origin)
         }
-
-    async def _list(self, remote_ids: frozenset[str]) -> tuple[RemoteJob, ...] | None:
-        """Return these jobs out of the cluster's list; None where that is long, or cannot be read."""
-        if self.remembered is None or len(remote_ids) <= SINGLE_READS + self.remembered / LISTED_PER_READ:
-            return None
-        try:
-            listing = await self._api.list_jobs(one_of(remote_ids))
-        except (ClusterTimeout, ClusterBadAnswer):
-            self.remembered = None
-            return None
-        self.remembered = listing.remembered
-        return listing.jobs
-
-    async def _read_one(self, remote_id: str) -> RemoteJob | None:
-        async with self._reads:
-            try:
-                return await self._api.get_job(remote_id)
-            except RemoteJobNotFound:
-                return None
 
     async def _silent(self, error: ClusterError) -> Look:
         """Note another silent look; whether the whole machine refuses us is evidence, mere silence is not."""
@@ -160,5 +123,5 @@ class Looker:
         return await knock(*self._spec.head, timeout_s=CONNECT_TIMEOUT_S) is Door.REFUSED
 
 
-def _waiting_at(found: Iterable[RemoteJob], at: float) -> dict[str, float]:
-    return {remote.submission_id: at for remote in found if remote.status is RemoteStatus.PENDING}
+def _waiting_at(found: Iterable[Sighting], at: float) -> dict[str, float]:
+    return {each.remote_id: at for each in found if each.status is AttemptStatus.PENDING}

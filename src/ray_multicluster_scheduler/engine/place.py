@@ -23,8 +23,8 @@ from ray_multicluster_scheduler.engine.paces import Paces
 from ray_multicluster_scheduler.engine.telling import tell_decisions
 from ray_multicluster_scheduler.engine.waiting import WaitingJobs
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job, Transition
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
 
 #: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.
@@ -50,9 +50,9 @@ class Placer:
         self._paces = paces
         self._rules = rules
         #: What the last pass has composed, by submission id.
-        self._requests: dict[str, RemoteSubmit] = {}
+        self._requests: dict[str, StartRequest] = {}
 
-    def request_of(self, job: Job) -> RemoteSubmit:
+    def request_of(self, job: Job) -> StartRequest:
         """Return what is to be sent for a job that the last pass has placed."""
         return self._requests[job.submission_id]
 
@@ -164,6 +164,7 @@ class Placer:
             request,
             f"placed on {placement.cluster!r}: {placement.sentence}",
             cluster=placement.cluster,
+            executor=context.connections[placement.cluster].executor.name,
             session_name=session_name,
             decision=_record(placement),
         )

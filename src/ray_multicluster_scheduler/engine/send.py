@@ -28,13 +28,13 @@ from ray_multicluster_scheduler.errors import (
     StoreError,
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.upload import Uploader
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection
 
 #: A cluster that could not be reached is tried again soon; the watch decides whether it still counts.
 RETRY_UNSENT_S = 1.0
@@ -51,14 +51,16 @@ class _NotPacked(Exception):
 class Sender:
     """Sends placed jobs to one cluster."""
 
-    def __init__(self, context: EngineContext, board: Board, spec: ClusterSpec, api: RayApi) -> None:
+    def __init__(
+        self, context: EngineContext, board: Board, spec: ClusterSpec, connection: ClusterConnection
+    ) -> None:
         self._context = context
         self._board = board
         self._spec = spec
-        self._api = api
-        self._uploader = Uploader(api, context.packages)
+        self._executor = connection.executor
+        self._uploader = Uploader(connection.packages, context.packages)
 
-    async def send(self, job: Job, fresh: RemoteSubmit | None) -> str | None:
+    async def send(self, job: Job, fresh: StartRequest | None) -> str | None:
         """Send one job: `fresh` is what was composed when it was placed; None: an earlier send may be there.
 
         Leaves the job as it is when the outcome is unknown: the next look at the cluster tells. Returns
@@ -85,7 +87,7 @@ class Sender:
                 await self._back(job, f"not sent: {error}", delay_s=self._unpacked_delay_s(job))
         return None
 
-    async def _send(self, job: Job, fresh: RemoteSubmit | None) -> None:
+    async def _send(self, job: Job, fresh: StartRequest | None) -> None:
         if fresh is None and await self._is_there(job):
             return
         request = await self._packed(fresh or self._composed(job))
@@ -95,7 +97,7 @@ class Sender:
             return  # stopped meanwhile, or another one leads: the next look settles it without a start
         self._context.crash_point("send:before-post")
         try:
-            await self._api.submit_job(self._with_token(job, request))
+            await self._executor.start(self._with_token(job, request))
         except RemoteJobExists:
             if not await self._is_there(job):
                 raise
@@ -103,12 +105,12 @@ class Sender:
         self._context.crash_point("send:after-post")
         await self._accepted(job, f"cluster {self._spec.name!r} accepted it{_and_sets_up(request)}")
 
-    def _with_token(self, job: Job, request: RemoteSubmit) -> RemoteSubmit:
+    def _with_token(self, job: Job, request: StartRequest) -> StartRequest:
         """Return the request with the job's token: added last, so that it is written down nowhere."""
         token = self._context.job_token(job)
         return replace(request, runtime_env=with_token(request.runtime_env, self._spec, token))
 
-    def _composed(self, job: Job) -> RemoteSubmit:
+    def _composed(self, job: Job) -> StartRequest:
         """Compose the request anew: the same comes out as when the job was placed, with the same clusters."""
         return compose_submit(
             job.submission_id,
@@ -120,7 +122,7 @@ class Sender:
             seq=job.seq,
         )
 
-    async def _packed(self, request: RemoteSubmit) -> RemoteSubmit:
+    async def _packed(self, request: StartRequest) -> StartRequest:
         """Return the request with the code that its overlay needs, and its packages on the cluster."""
         try:
             if has_overlay(request.runtime_env):
@@ -132,7 +134,7 @@ class Sender:
             raise _NotPacked(f"its packages: {problem}") from problem
         return request
 
-    async def _write_down(self, job: Job, request: RemoteSubmit) -> None:
+    async def _write_down(self, job: Job, request: StartRequest) -> None:
         """Keep with the attempt what is really sent, where that is not what was written at its placement."""
         attempts = await self._context.offload(self._context.store.attempts, job.submission_id)
         sent = {"runtime_env": dict(request.runtime_env), "entrypoint": request.entrypoint}
@@ -159,10 +161,10 @@ class Sender:
         """Look the id up; take over a job of ours, and leave an id that somebody else has taken."""
         assert job.remote_id is not None
         try:
-            remote = await self._api.get_job(job.remote_id)
+            sighting = await self._executor.get(job.remote_id)
         except RemoteJobNotFound:
             return False
-        if is_ours(remote, job, origin=self._context.store.store_id):
+        if is_ours(sighting, job, origin=self._context.store.store_id):
             await self._accepted(job, f"cluster {self._spec.name!r} was found to have it")
         else:
             reason = (
@@ -182,7 +184,7 @@ class Sender:
         await self._board.apply([back_to_queue(job, reason, delay_s=delay_s, now=now)])
 
 
-def _and_sets_up(request: RemoteSubmit) -> str:
+def _and_sets_up(request: StartRequest) -> str:
     """Say that Ray has something to install before the program starts, which may take minutes."""
     what = to_set_up(request.runtime_env)
     return f" and is {SETTING_UP} ({what})" if what else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ray_multicluster_scheduler.core.lifecycle.stopping import may_ask_again
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import Executor
 from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
@@ -26,9 +26,9 @@ class _Asked:
 class Stops:
     """The stops of one cluster, by Ray's ids."""
 
-    def __init__(self, context: EngineContext, api: RayApi) -> None:
+    def __init__(self, context: EngineContext, executor: Executor) -> None:
         self._context = context
-        self._api = api
+        self._executor = executor
         self._asked: dict[str, _Asked] = {}
 
     async def ask(self, remote_id: str) -> bool:
@@ -40,7 +40,7 @@ class Stops:
         self._asked[remote_id] = _Asked(taken_at, now)
         self._context.crash_point("stop:before-post")
         try:
-            stopping = await self._api.stop_job(remote_id)
+            stopping = await self._executor.stop(remote_id)
         except ClusterError as error:
             log.warning("stop of %s not delivered: %s", remote_id, visible(str(error)))
             return False

@@ -12,17 +12,16 @@ However long it is, only so many of its rows are looked at in one sweep.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, has_origin
 from ray_multicluster_scheduler.engine.board import Board
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.stops import Stops
+from ray_multicluster_scheduler.model.execution import InventoryRow, Sighting
 from ray_multicluster_scheduler.model.job import Attempt, Job
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import Executor
 from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,6 @@ SUPERSEDED = "SUPERSEDED"
 MOST_ROWS = 1_000
 #: Jobs that one sweep asks the store about, because all clusters share the store.
 MOST_EXAMINED = 50
-_ENDED = frozenset(status.value for status in RemoteStatus if status.final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +42,6 @@ class Swept:
     suspects: frozenset[str]
     #: Ended jobs of ours, oldest first.
     ended: tuple[str, ...]
-    #: How many rows the list had.
-    remembered: int
 
 
 class _Ours:
@@ -56,12 +52,11 @@ class _Ours:
         self._live = live
         self._seen = {True: 0, False: 0}
 
-    def __call__(self, row: Mapping[str, Any]) -> bool:
-        status, name = row.get("status"), row.get("submission_id")
-        if not isinstance(status, str) or not isinstance(name, str) or not has_origin(row, self._origin):
+    def __call__(self, row: InventoryRow) -> bool:
+        if row.status is None or not has_origin(row, self._origin):
             return False
-        ended = status in _ENDED
-        if not ended and name in self._live:
+        ended = row.status.final
+        if not ended and row.remote_id in self._live:
             return False
         self._seen[ended] += 1
         return self._seen[ended] <= MOST_ROWS
@@ -70,8 +65,10 @@ class _Ours:
 class Sweeper:
     """Stops attempts that came back after they were given up on one cluster."""
 
-    def __init__(self, context: EngineContext, board: Board, cluster: str, api: RayApi, stops: Stops) -> None:
-        self._api = api
+    def __init__(
+        self, context: EngineContext, board: Board, cluster: str, executor: Executor, stops: Stops
+    ) -> None:
+        self._executor = executor
         self._context = context
         self._board = board
         self._cluster = cluster
@@ -81,9 +78,9 @@ class Sweeper:
     async def sweep(self) -> Swept:
         """List the cluster's jobs and stop the strays among them; raises `ClusterError`."""
         live = {job.remote_id for job in self._board.on(self._cluster)}
-        listing = await self._api.list_jobs(_Ours(self._context.store.store_id, live))
-        ended = [remote for remote in listing.jobs if remote.status.final]
-        suspects = {remote.submission_id: remote for remote in listing.jobs if not remote.status.final}
+        inventory = await self._executor.inventory(_Ours(self._context.store.store_id, live))
+        ended = [each for each in inventory.sightings if each.status.final]
+        suspects = {each.remote_id: each for each in inventory.sightings if not each.status.final}
         self._told &= suspects.keys()
         # Those that were told about come last: a crowd of them must not hide another one for ever.
         in_turn = sorted(suspects, key=lambda name: name in self._told)
@@ -91,37 +88,34 @@ class Sweeper:
             await self._examine(suspects[name])
         return Swept(
             suspects=frozenset(suspects),
-            ended=tuple(
-                remote.submission_id for remote in sorted(ended, key=lambda remote: remote.end_time or 0.0)
-            ),
-            remembered=listing.remembered,
+            ended=tuple(each.remote_id for each in sorted(ended, key=lambda each: each.ended_at or 0.0)),
         )
 
-    async def _examine(self, remote: RemoteJob) -> None:
-        found = await self._context.offload(self._find, remote)
+    async def _examine(self, sighting: Sighting) -> None:
+        found = await self._context.offload(self._find, sighting)
         if found is None:
-            self._say_unknown(remote)
+            self._say_unknown(sighting)
             return
         job, attempt = found
         if attempt.outcome is None:
             return
         self._context.crash_point("sweep:before-stop")
-        if await self._stops.ask(remote.submission_id) and remote.submission_id not in self._told:
+        if await self._stops.ask(sighting.remote_id) and sighting.remote_id not in self._told:
             await self._record(job, attempt)
-            self._told.add(remote.submission_id)
+            self._told.add(sighting.remote_id)
 
-    def _find(self, remote: RemoteJob) -> tuple[Job, Attempt] | None:
+    def _find(self, sighting: Sighting) -> tuple[Job, Attempt] | None:
         """Read the attempt from the store as it is now."""
-        store, job_id = self._context.store, remote.metadata.get(JOB, "")
-        attempts = [each for each in store.attempts(job_id) if each.remote_id == remote.submission_id]
+        store, job_id = self._context.store, sighting.metadata.get(JOB, "")
+        attempts = [each for each in store.attempts(job_id) if each.remote_id == sighting.remote_id]
         return (store.get(job_id), attempts[0]) if attempts else None
 
-    def _say_unknown(self, remote: RemoteJob) -> None:
-        if remote.submission_id not in self._told:
-            self._told.add(remote.submission_id)
+    def _say_unknown(self, sighting: Sighting) -> None:
+        if sighting.remote_id not in self._told:
+            self._told.add(sighting.remote_id)
             log.warning(
                 "job %s on %r carries our origin, but the store has no such attempt; it is left alone",
-                visible(remote.submission_id),
+                visible(sighting.remote_id),
                 self._cluster,
             )
 
