@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ray_multicluster_scheduler.model.access import AuditEntry, Terms, Token
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, Usage
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import Inventory, InventoryRow, Sighting, StartRequest
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.past_move import PastMove
-from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteSubmit, RemoteVersion
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -34,12 +34,8 @@ class Clock(Protocol):
         """Return which start of the machine `uptime` counts from."""
 
 
-class RayApi(Protocol):
-    """One Ray cluster over HTTP.
-
-    Every call ends within its deadline. Failures are `ClusterError`s: `ClusterUnreachable` means that
-    nothing was executed; `ClusterTimeout` and `ClusterBadAnswer` mean that the outcome is unknown.
-    """
+class ClusterProbe(Protocol):
+    """What one cluster tells about itself. Errors as of `ClusterConnection`."""
 
     async def version(self) -> RemoteVersion:
         """Return API and Ray version and the session name. Proves nothing about health."""
@@ -53,38 +49,61 @@ class RayApi(Protocol):
     async def usage(self) -> Usage:
         """Return totals, use and pending demand; a part that the cluster does not tell is None."""
 
-    async def submit_job(self, request: RemoteSubmit) -> None:
-        """Start a job under the id of the request.
 
-        `RemoteJobExists` when the id is taken. Safe to repeat: Ray refuses a second job with one id.
+class Executor(Protocol):
+    """One way to run attempts on one cluster. Errors as of `ClusterConnection`.
+
+    An attempt is known by its `remote_id`, which we choose before it is started.
+    """
+
+    @property
+    def name(self) -> str:
+        """Which way it is, such as "ray-jobs"; every attempt records it."""
+
+    async def start(self, request: StartRequest) -> None:
+        """Start an attempt under the id of the request.
+
+        `RemoteJobExists` when the id is taken. Safe to repeat: an id is never started twice.
         """
 
-    async def get_job(self, submission_id: str) -> RemoteJob:
-        """Return one submission, or raise `RemoteJobNotFound`."""
+    async def get(self, remote_id: str) -> Sighting:
+        """Return one attempt, or raise `RemoteJobNotFound`."""
 
-    async def list_jobs(self, keep: Callable[[Mapping[str, Any]], bool] = ...) -> Listing:
-        """Return the submissions that `keep` wants by Ray's own row of each; all of them by default.
+    async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
+        """Return those of these attempts that the cluster has, by their ids.
 
-        It costs the cluster and us as much as it remembers: not for what is done often.
+        An id that is missing in the answer is not there. It may be somebody else's: see `is_ours`.
+        Made for frequent use: the executor reads in the way that costs the cluster least.
         """
 
-    async def stop_job(self, submission_id: str) -> bool:
-        """Ask Ray to stop a job (SIGTERM, 3 s, SIGKILL); False when it had ended. Asynchronous."""
+    async def inventory(self, keep: Callable[[InventoryRow], bool] = ...) -> Inventory:
+        """Return the attempts that `keep` wants, others' included; all of them by default.
 
-    async def delete_job(self, submission_id: str) -> None:
-        """Forget a job that has ended; `ClusterRefused` when it has not."""
+        It costs the cluster and us as much as the cluster remembers: not for frequent use. Only what `keep`
+        wants is read in full. It is called once for each entry, in the order of the list.
+        """
 
-    async def job_logs(self, submission_id: str, *, last_bytes: int = ...) -> str:
+    async def stop(self, remote_id: str) -> bool:
+        """Ask to stop an attempt (SIGTERM, 3 s, SIGKILL); False when it had ended. Asynchronous."""
+
+    async def delete(self, remote_id: str) -> None:
+        """Forget an attempt that has ended; `ClusterRefused` when it has not."""
+
+    async def log(self, remote_id: str, *, last_bytes: int = ...) -> str:
         """Return the log so far, at most its `last_bytes`; what is missing is said in it (`model.kept_log`).
 
         A log that stops coming is returned as far as it came, which it says too.
         """
 
-    def tail_job_logs(self, submission_id: str) -> AsyncIterator[str]:
+    def follow_log(self, remote_id: str) -> AsyncIterator[str]:
         """Yield the log from its start in pieces while it grows.
 
-        It may end while the job still runs: look at the status, and call again.
+        It may end while the attempt still runs: look at the status, and call again.
         """
+
+
+class ClusterPackages(Protocol):
+    """The packages on one cluster. Errors as of `ClusterConnection`."""
 
     async def has_package(self, name: str) -> bool:
         """Tell whether `gcs://name` is there; if so, Ray keeps it for ten more minutes."""
@@ -92,8 +111,28 @@ class RayApi(Protocol):
     async def put_package(self, name: str, content: Path) -> None:
         """Upload a package file as `gcs://name`, replacing what is there."""
 
+
+class ClusterConnection(Protocol):
+    """All that can be done with one cluster, over connections of its own.
+
+    Every call ends within its deadline. Failures are `ClusterError`s: `ClusterUnreachable` means that
+    nothing was executed; `ClusterTimeout` and `ClusterBadAnswer` mean that the outcome is unknown.
+    """
+
+    @property
+    def probe(self) -> ClusterProbe:
+        """What the cluster tells about itself."""
+
+    @property
+    def executor(self) -> Executor:
+        """How attempts are run there."""
+
+    @property
+    def packages(self) -> ClusterPackages:
+        """The packages that are there."""
+
     async def close(self) -> None:
-        """Close connections. Calls after it fail."""
+        """Close the connections. Calls after it fail."""
 
 
 class AccessStore(Protocol):

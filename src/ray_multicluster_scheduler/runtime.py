@@ -37,8 +37,8 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.ports import AccessStore, RayApi
-from ray_multicluster_scheduler.ray_api.client import open_ray_api
+from ray_multicluster_scheduler.ports import AccessStore, ClusterConnection
+from ray_multicluster_scheduler.ray_api.connection import open_connection
 from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
@@ -247,12 +247,12 @@ class Scheduler:
     ) -> EngineContext:
         """Return the surroundings of an engine by a new configuration; what did not change is kept."""
         same = former.clusters if former.settings == fresh.settings else ()
-        apis = {
-            spec.name: context.apis[spec.name] if spec in same else self._open_api(spec, fresh.settings)
+        connections = {
+            spec.name: context.connections[spec.name] if spec in same else self._connect(spec, fresh.settings)
             for spec in fresh.clusters
         }
-        watch = ClusterWatch(apis, clock=self.clock, settings=fresh.settings, jitter=jitter)
-        return replace(context, config=packed, apis=apis, watch=watch)
+        watch = ClusterWatch(connections, clock=self.clock, settings=fresh.settings, jitter=jitter)
+        return replace(context, config=packed, connections=connections, watch=watch)
 
     def check(self) -> None:
         """Raise what ended the engine, if something did."""
@@ -286,7 +286,7 @@ class Scheduler:
 
     def looking(self) -> AbstractAsyncContextManager[ClusterLook]:
         """Look at the clusters themselves, with what the store says of them; makes no store."""
-        return looking(self.config, self._open_apis, self.clock, self._read_books)
+        return looking(self.config, self._connect_all, self.clock, self._read_books)
 
     def doctor(self) -> dict[str, tuple[Check, ...]]:
         """Examine every cluster: what is wrong with it, and what to do about it."""
@@ -309,11 +309,13 @@ class Scheduler:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
-    def begin(self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]) -> Future[T]:
+    def begin(
+        self, function: Callable[[Mapping[str, ClusterConnection]], Coroutine[Any, Any, T]]
+    ) -> Future[T]:
         """Run a coroutine that talks to clusters: on the engine's loop, or apart where no engine runs."""
         with self._usable():
             engine = self._engine
-        return begin_apart(self._open_apis, function) if engine is None else engine.begin(function)
+        return begin_apart(self._connect_all, function) if engine is None else engine.begin(function)
 
     def _is_ours(self) -> bool:
         return self._process == os.getpid()
@@ -349,7 +351,7 @@ class Scheduler:
             explainer=Explainer(config, store, self.clock, plan_rules(config.settings)),
             look=FreshLook(
                 config,
-                self._open_apis,
+                self._connect_all,
                 self.clock,
                 is_published=lambda: self._engine is not None or bool(store.leader(now=self.clock.now())),
             ),
@@ -371,11 +373,11 @@ class Scheduler:
     def _read_books(self) -> Books:
         return Books.read(self.directory) if self._parts is None else Books.of(self._parts.store)
 
-    def _open_apis(self) -> dict[str, RayApi]:
-        return {spec.name: self._open_api(spec, self.config.settings) for spec in self.config.clusters}
+    def _connect_all(self) -> dict[str, ClusterConnection]:
+        return {spec.name: self._connect(spec, self.config.settings) for spec in self.config.clusters}
 
-    def _open_api(self, spec: ClusterSpec, settings: Settings) -> RayApi:
-        return open_ray_api(
+    def _connect(self, spec: ClusterSpec, settings: Settings) -> ClusterConnection:
+        return open_connection(
             spec,
             self._environ,
             request_timeout_s=settings.request_timeout_s,
@@ -383,13 +385,13 @@ class Scheduler:
         )
 
     def _context(self, parts: Parts) -> EngineContext:
-        settings, apis = parts.config.settings, self._open_apis()
+        settings, connections = parts.config.settings, self._connect_all()
         return EngineContext(
             config=parts.config,
             store=parts.store,
             packages=parts.packages,
-            apis=apis,
-            watch=ClusterWatch(apis, clock=self.clock, settings=settings, jitter=jitter),
+            connections=connections,
+            watch=ClusterWatch(connections, clock=self.clock, settings=settings, jitter=jitter),
             clock=self.clock,
             offload=StoreThread(),
             job_token=parts.job_tokens.token_of,

@@ -20,9 +20,8 @@ from ray_multicluster_scheduler.errors import (
     ClusterUnreachable,
     InvalidRuntimeEnv,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health, RemoteVersion
 from ray_multicluster_scheduler.model.environment import NO_NEEDS
-from ray_multicluster_scheduler.model.remote import RemoteVersion
 from ray_multicluster_scheduler.model.resources import show
 
 OLDEST_RAY = Version("2.9")

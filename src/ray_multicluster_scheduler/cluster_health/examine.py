@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.files import local_path
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterProbe
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ T = TypeVar("T")
 async def examine(
     spec: ClusterSpec,
     *,
-    api: RayApi,
-    anonymous: RayApi,
+    probe: ClusterProbe,
+    anonymous: ClusterProbe,
     watch: ClusterWatch,
     token_set: bool,
     ours: Versions,
@@ -42,13 +42,13 @@ async def examine(
     host, port = spec.head
     hosts = dict.fromkeys([urlsplit(spec.dashboard).hostname or "", host])
     version, without_token, snapshot, door, found = await asyncio.gather(
-        _answer_or_error(api.version()),
+        _answer_or_error(probe.version()),
         _answer_or_error(anonymous.version()),
         watch.probe(spec.name),
         knock(host, port, timeout_s=timeout_s),
         asyncio.gather(*(resolve(name, timeout_s=timeout_s) for name in hosts)),
     )
-    listing = watch.listing(spec.name)
+    inventory = watch.inventory(spec.name)
     return Evidence(
         spec=spec,
         addresses=dict(zip(hosts, found, strict=True)),
@@ -56,7 +56,7 @@ async def examine(
         anonymous=without_token,
         token_set=token_set,
         snapshot=snapshot,
-        jobs_listed=None if listing is None else listing.remembered,
+        jobs_listed=None if inventory is None else inventory.remembered,
         client_door=door,
         ours=ours,
         packed={str(path): path.exists() for path in _directories(spec, folder)},

@@ -12,17 +12,17 @@ open files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.asyncio_tools import both, within
 from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout, RemoteJobNotFound
-from ray_multicluster_scheduler.model.cluster import Node, Usage
-from ray_multicluster_scheduler.model.remote import Listing, RemoteStatus, RemoteVersion
+from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, InventoryRow
 from ray_multicluster_scheduler.model.resources import Resources, plus
-from ray_multicluster_scheduler.ports import Clock, RayApi
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection, ClusterProbe, Executor
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Reading:
     version: RemoteVersion
     nodes: tuple[Node, ...]
     #: The jobs that run; None: not asked for, or not told in time.
-    listing: Listing | None
+    inventory: Inventory | None
     #: None: not told in time, which does not make the cluster unusable.
     usage: Usage | None
     python_version: str | None
@@ -57,49 +57,51 @@ class Reading:
 
 
 async def read_cluster(
-    name: str, api: RayApi, *, clock: Clock, deadline_s: float, lists_jobs: bool = False
+    name: str, cluster: ClusterConnection, *, clock: Clock, deadline_s: float, lists_jobs: bool = False
 ) -> Reading:
     """Look at a cluster; raise `ClusterError` when version, nodes or jobs fail or are late."""
     started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
     try:
-        (version, nodes), _ = await within(deadline_s, both(_version_and_nodes(api), _jobs_answer(api)))
+        (version, nodes), _ = await within(
+            deadline_s, both(_version_and_nodes(cluster.probe), _jobs_answer(cluster.executor))
+        )
     except asyncio.TimeoutError:
         raise ClusterTimeout(name, f"no answer to nodes and jobs within {deadline_s:g} s") from None
     latency_s = clock.monotonic() - started
     left_s = ends_at - asyncio.get_running_loop().time()
     usage, python_version = await both(
-        read_usage(api, deadline_s=left_s), _if_told(api.python_version, left_s)
+        read_usage(cluster.probe, deadline_s=left_s), _if_told(cluster.probe.python_version, left_s)
     )
-    listing = None
+    inventory = None
     if lists_jobs:
         left_s = ends_at - asyncio.get_running_loop().time()
-        listing = await _if_told(lambda: api.list_jobs(_is_running), left_s)
+        inventory = await _if_told(lambda: cluster.executor.inventory(_is_running), left_s)
     return Reading(
         version=version,
         nodes=nodes,
-        listing=listing,
+        inventory=inventory,
         usage=usage,
         python_version=python_version,
         latency_s=latency_s,
     )
 
 
-async def read_usage(api: RayApi, *, deadline_s: float) -> Usage | None:
+async def read_usage(probe: ClusterProbe, *, deadline_s: float) -> Usage | None:
     """Return what a cluster has and uses; None when it does not tell in time."""
-    return await _if_told(api.usage, deadline_s)
+    return await _if_told(probe.usage, deadline_s)
 
 
-async def _jobs_answer(api: RayApi) -> None:
+async def _jobs_answer(executor: Executor) -> None:
     with suppress(RemoteJobNotFound):
-        await api.get_job(NO_JOB)
+        await executor.get(NO_JOB)
 
 
-def _is_running(row: Mapping[str, Any]) -> bool:
-    return row.get("status") == RemoteStatus.RUNNING.value
+def _is_running(row: InventoryRow) -> bool:
+    return row.status is AttemptStatus.RUNNING
 
 
-async def _version_and_nodes(api: RayApi) -> tuple[RemoteVersion, tuple[Node, ...]]:
-    return await api.version(), await api.nodes()
+async def _version_and_nodes(probe: ClusterProbe) -> tuple[RemoteVersion, tuple[Node, ...]]:
+    return await probe.version(), await probe.nodes()
 
 
 async def _if_told(ask: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T | None:

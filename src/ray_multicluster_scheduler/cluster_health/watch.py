@@ -20,8 +20,8 @@ from ray_multicluster_scheduler.core.flow import circuit_breaker
 from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
-from ray_multicluster_scheduler.model.remote import Listing
-from ray_multicluster_scheduler.ports import Clock, RayApi
+from ray_multicluster_scheduler.model.execution import Inventory
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ Listener = Callable[[Probed], None]
 class _Watched:
     """All that is kept of one cluster between two probes."""
 
-    api: RayApi
+    connection: ClusterConnection
     snapshot: ClusterSnapshot
     track: circuit_breaker.Track = field(default_factory=circuit_breaker.Track)
-    listing: Listing | None = None
+    inventory: Inventory | None = None
     #: What is wrong with our own work on this cluster, by the part that says so.
     bugs: dict[str, str] = field(default_factory=dict)
     isolation: Isolation = field(init=False)
@@ -56,7 +56,7 @@ class _Watched:
 
 
 class ClusterWatch:
-    """Keeps a fresh `ClusterSnapshot` of every cluster in `apis`; the caller opens and closes the apis.
+    """Keeps a fresh `ClusterSnapshot` of every cluster in `connections`; the caller opens and closes them.
 
     `jitter` returns numbers from 0 to 1 (such as `clock.jitter`): it keeps many clusters from being
     probed in the same instant. With `lists_jobs` each probe also lists the jobs that run, if there is time.
@@ -64,7 +64,7 @@ class ClusterWatch:
 
     def __init__(
         self,
-        apis: Mapping[str, RayApi],
+        connections: Mapping[str, ClusterConnection],
         *,
         clock: Clock,
         settings: Settings,
@@ -77,7 +77,8 @@ class ClusterWatch:
         self._lists_jobs = lists_jobs
         self._listeners: list[Listener] = []
         self._watched = {
-            name: _Watched(api=api, snapshot=ClusterSnapshot(name=name)) for name, api in apis.items()
+            name: _Watched(connection=connection, snapshot=ClusterSnapshot(name=name))
+            for name, connection in connections.items()
         }
         for name, watched in self._watched.items():
             watched.isolation = Isolation(name, "reading it", self.reporter(name, "watch"))
@@ -86,9 +87,9 @@ class ClusterWatch:
         """Return what was last seen of every cluster. Values of a failing one are old: see `observed_at`."""
         return {name: watched.snapshot for name, watched in self._watched.items()}
 
-    def listing(self, name: str) -> Listing | None:
+    def inventory(self, name: str) -> Inventory | None:
         """Return the running jobs that the last good probe found; None when they were not told."""
-        return self._watched[name].listing
+        return self._watched[name].inventory
 
     def reporter(self, name: str, part: str) -> Callable[[str | None], None]:
         """Return what a part of the engine tells its bugs to: a cluster that we fail with gets no work."""
@@ -117,7 +118,9 @@ class ClusterWatch:
         async with watched.lock:
             if watched.probes == seen:
                 await watched.isolation.run(lambda: self._probe(watched))
-                watched.due_at = self._clock.monotonic() + watched.isolation.pause_s(self._pause_s(watched.track))
+                watched.due_at = self._clock.monotonic() + watched.isolation.pause_s(
+                    self._pause_s(watched.track)
+                )
         return watched.snapshot
 
     async def refresh(self, name: str) -> None:
@@ -175,7 +178,7 @@ class ClusterWatch:
         try:
             reading = await read_cluster(
                 before.name,
-                watched.api,
+                watched.connection,
                 clock=self._clock,
                 deadline_s=deadline_s,
                 lists_jobs=self._lists_jobs,
@@ -186,14 +189,14 @@ class ClusterWatch:
         watched.track = circuit_breaker.judge(watched.track, finding, limit=self._settings.breaker_failures)
         after = before if reading is None else _seen(before, reading, asked_at=asked_at)
         watched.snapshot = self._judged(watched, after)
-        watched.listing = watched.listing if reading is None else reading.listing
+        watched.inventory = watched.inventory if reading is None else reading.inventory
         watched.probes += 1
         watched.looks += 1
         self._tell(before, watched.snapshot)
 
     async def _refresh(self, watched: _Watched) -> None:
         before, asked_at = watched.snapshot, self._clock.now()
-        usage = await read_usage(watched.api, deadline_s=self._settings.probe_timeout_s)
+        usage = await read_usage(watched.connection.probe, deadline_s=self._settings.probe_timeout_s)
         watched.looks += 1
         if usage is None or before.observed_at is None:
             return  # what is wrong with it is for the next probe to tell

@@ -27,9 +27,7 @@ def scheduler_rules(settings: Settings) -> SchedulerRules:
             max_delay_s=settings.retry_max_delay_s,
         ),
         quarantine=QuarantineRules(),
-        poll=PollRules(
-            poll_interval_s=settings.poll_interval_s, probe_interval_s=settings.probe_interval_s
-        ),
+        poll=PollRules(poll_interval_s=settings.poll_interval_s, probe_interval_s=settings.probe_interval_s),
         replacements=TokenBucket(per_s=rate, burst=max(1, round(rate))),
         most_starts=settings.max_starts_in_flight,
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ray_multicluster_scheduler.core.instructions import ReadJobs, ReadLog, WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.execution import Sighting
+from ray_multicluster_scheduler.model.job import Job
 
 # -- from the store: what others wrote
 

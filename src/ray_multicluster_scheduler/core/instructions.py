@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.model.decision import Placement
-from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.job import Job, Transition
 
 # -- to the store
 

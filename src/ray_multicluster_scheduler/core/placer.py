@@ -22,8 +22,8 @@ from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
-from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
 
 #: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.

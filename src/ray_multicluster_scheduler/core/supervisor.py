@@ -36,9 +36,9 @@ from ray_multicluster_scheduler.core.placement.impossible import has_failed_ever
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
-from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: What moves are written for.

@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import Clock, JobStore, RayApi
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection, JobStore
 
 
 def nothing_happens(point: str) -> None:
@@ -19,12 +19,12 @@ def nothing_happens(point: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """The engine's surroundings. Tests pass their own clock, apis and crash points."""
+    """The engine's surroundings. Tests pass their own clock, connections and crash points."""
 
     config: Config
     store: JobStore
     packages: PackageStore
-    apis: Mapping[str, RayApi]
+    connections: Mapping[str, ClusterConnection]
     watch: ClusterWatch
     clock: Clock
     #: `await offload(function, ...)` runs a store call on the store's own thread.

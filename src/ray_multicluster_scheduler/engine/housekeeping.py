@@ -94,9 +94,7 @@ class Housekeeper:
 
     async def _needed_packages(self) -> set[str]:
         """Return the packages of all open jobs, and those of the clusters."""
-        needed = {
-            name for spec in self._context.config.clusters for name in package_names(spec.runtime_env)
-        }
+        needed = {name for spec in self._context.config.clusters for name in package_names(spec.runtime_env)}
         needed |= self._packages_of(self._live())
         async for job in self._reader.whole_queue():
             needed.update(package_names(job.spec.runtime_env))

@@ -119,7 +119,9 @@ class Leadership:
         }
         self._tidiers = {name: Tidier(context, name, state.live, epoch=epoch) for name in self._clusters}
         self._carriers = self._carriers_of(writer, publisher)
-        unsubscribe = watch.subscribe(lambda probed: self._hear_probe(probed.snapshot.name, probed.changed))
+        unsubscribe = watch.subscribe(
+            lambda probed: self._hear_probe(probed.snapshot.name, changed=probed.changed)
+        )
         watch.expect_first_look()
         self._hear_probes()
         try:
@@ -176,7 +178,7 @@ class Leadership:
         for name in self._clusters:
             self._hear_probe(name, changed=False)
 
-    def _hear_probe(self, name: str, changed: bool) -> None:
+    def _hear_probe(self, name: str, *, changed: bool) -> None:
         snapshot = self._context.watch.snapshots()[name]
         self._hear(events.ClusterProbed(snapshot=snapshot, changed=changed))
 

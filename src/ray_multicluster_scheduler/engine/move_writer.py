@@ -57,7 +57,9 @@ class MoveWriter:
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
-                await asyncio.wait({writing})  # the store's thread goes on: the next leader must not overtake it
+                await asyncio.wait(
+                    {writing}
+                )  # the store's thread goes on: the next leader must not overtake it
                 raise
 
     async def _write_all(self, batch: Sequence[tuple[WriteMoves, _Waiter | None]]) -> None:

@@ -24,7 +24,7 @@ _Page = tuple[tuple[Job, tuple[str, ...]], ...]
 
 
 class StoreReader:
-    """Others only add jobs, with larger numbers than all before, and ask for stops. `hear` gets it as events."""
+    """Others only add jobs, with larger numbers than all before, and ask for stops. `hear` gets events."""
 
     def __init__(self, context: EngineContext, hear: Callable[[Event], None]) -> None:
         self._context = context

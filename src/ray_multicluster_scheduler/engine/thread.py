@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.leader import Engine
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class EngineThread:
         self._ready: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, EngineContext, Engine]] = (
             concurrent.futures.Future()
         )
-        self._apis = LiveApis()
+        self._connections = LiveConnections()
         self._threads: ThreadPoolExecutor | None = None
         #: With what the next engine works, once this one has stopped.
         self._next: EngineContext | None = None
@@ -89,11 +89,11 @@ class EngineThread:
             ) from failure
 
     def begin(
-        self, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]
+        self, function: Callable[[Mapping[str, ClusterConnection]], Coroutine[Any, Any, T]]
     ) -> concurrent.futures.Future[T]:
         """Run a coroutine that talks to clusters on the engine's loop."""
         loop, _, _ = self._ready.result()
-        return asyncio.run_coroutine_threadsafe(function(self._apis), loop)
+        return asyncio.run_coroutine_threadsafe(function(self._connections), loop)
 
     def catch_up(self, timeout_s: float) -> bool:
         """Wait until this engine leads and has looked at the jobs of all clusters; tell whether it has."""
@@ -129,22 +129,25 @@ class EngineThread:
                 if self._next is None:
                     return
                 former, context, self._next = context, self._next, None
-                kept = {id(api) for api in context.apis.values()}
-                await together(api.close() for api in former.apis.values() if id(api) not in kept)
+                kept = {id(each) for each in context.connections.values()}
+                await together(each.close() for each in former.connections.values() if id(each) not in kept)
         finally:
-            for api in context.apis.values():
-                await api.close()
+            for each in context.connections.values():
+                await each.close()
             context.offload.close()
 
     async def _lead(self, loop: asyncio.AbstractEventLoop, context: EngineContext) -> None:
         """Run an engine until it is told to stop."""
         # Host names are looked up on these threads: one that hangs must not keep the others waiting.
-        former, self._threads = self._threads, ThreadPoolExecutor(2 * len(context.apis) + SPARE_THREADS)
+        former, self._threads = (
+            self._threads,
+            ThreadPoolExecutor(2 * len(context.connections) + SPARE_THREADS),
+        )
         loop.set_default_executor(self._threads)
         if former is not None:
             former.shutdown(wait=False)
         engine = Engine(context, holder=self._holder)
-        self._apis.now = context.apis
+        self._connections.now = context.connections
         if self._ready.done():
             self._ready = concurrent.futures.Future()
         self._ready.set_result((loop, context, engine))
@@ -161,13 +164,13 @@ class EngineThread:
             unsubscribe()
 
 
-class LiveApis(Mapping[str, RayApi]):
+class LiveConnections(Mapping[str, ClusterConnection]):
     """The clusters of now, for what outlives a change of the configuration."""
 
     def __init__(self) -> None:
-        self.now: Mapping[str, RayApi] = {}
+        self.now: Mapping[str, ClusterConnection] = {}
 
-    def __getitem__(self, name: str) -> RayApi:
+    def __getitem__(self, name: str) -> ClusterConnection:
         return self.now[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -8,25 +8,24 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection
 
 T = TypeVar("T")
 
-OpenApis = Callable[[], Mapping[str, RayApi]]
+Connections = Mapping[str, ClusterConnection]
+Connect = Callable[[], Connections]
 
 
-def begin_apart(
-    open_apis: OpenApis, function: Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, T]]
-) -> Future[T]:
+def begin_apart(connect: Connect, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
     """Run a coroutine that talks to clusters on a loop of its own; works inside a running loop as well."""
     loop = asyncio.new_event_loop()
 
     async def ask() -> T:
-        apis = open_apis()
+        connections = connect()
         try:
-            return await function(apis)
+            return await function(connections)
         finally:
-            await asyncio.gather(*(api.close() for api in apis.values()))
+            await asyncio.gather(*(each.close() for each in connections.values()))
 
     async def ask_and_end() -> T:
         try:

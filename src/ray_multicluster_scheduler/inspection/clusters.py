@@ -14,9 +14,9 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.inspection.apart import OpenApis
+from ray_multicluster_scheduler.inspection.apart import Connect
+from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteStatus
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service.showing import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
@@ -87,20 +87,22 @@ class ClusterLook:
         )
 
     def _running(self, name: str) -> int | None:
-        listing = self._watch.listing(name)
-        if listing is None:
+        inventory = self._watch.inventory(name)
+        if inventory is None:
             return None
-        return sum(job.status is RemoteStatus.RUNNING for job in listing.jobs)
+        return sum(each.status is AttemptStatus.RUNNING for each in inventory.sightings)
 
 
 @asynccontextmanager
 async def looking(
-    config: Config, open_apis: OpenApis, clock: Clock, read_books: Callable[[], Books]
+    config: Config, connect: Connect, clock: Clock, read_books: Callable[[], Books]
 ) -> AsyncIterator[ClusterLook]:
     """Open all clusters of a configuration, and close them again."""
-    apis = open_apis()
+    connections = connect()
     try:
-        watch = ClusterWatch(apis, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True)
+        watch = ClusterWatch(
+            connections, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True
+        )
         yield ClusterLook(config, watch, clock, read_books)
     finally:
-        await asyncio.gather(*(api.close() for api in apis.values()))
+        await asyncio.gather(*(each.close() for each in connections.values()))

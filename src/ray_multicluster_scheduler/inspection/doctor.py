@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.installed import ray_version
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection, open_connection
 
 
 async def diagnose_all(
@@ -33,14 +33,14 @@ async def _examine(
     spec: ClusterSpec, config: Config, environ: Mapping[str, str], clock: Clock, stack: AsyncExitStack
 ) -> Evidence:
     timeout_s = config.settings.probe_timeout_s
-    api = await stack.enter_async_context(open_ray_api(spec, environ, request_timeout_s=timeout_s))
-    anonymous = await stack.enter_async_context(HttpRayApi(spec, request_timeout_s=timeout_s))
+    connection = await stack.enter_async_context(open_connection(spec, environ, request_timeout_s=timeout_s))
+    anonymous = await stack.enter_async_context(HttpConnection(spec, request_timeout_s=timeout_s))
     return await examine(
         spec,
-        api=api,
-        anonymous=anonymous,
+        probe=connection.probe,
+        anonymous=anonymous.probe,
         watch=ClusterWatch(
-            {spec.name: api}, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True
+            {spec.name: connection}, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True
         ),
         token_set=bool(spec.auth_token_env and environ.get(spec.auth_token_env)),
         ours=Versions(ray=ray_version(), python=platform.python_version()),

@@ -10,9 +10,9 @@ from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.flow.start_limit import first_limit
-from ray_multicluster_scheduler.inspection.apart import OpenApis, begin_apart
+from ray_multicluster_scheduler.inspection.apart import Connect, Connections, begin_apart
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.ports import Clock, RayApi
+from ray_multicluster_scheduler.ports import Clock
 
 #: Questions about many jobs, one after the other, share a look.
 GOOD_FOR_S = 2.0
@@ -24,10 +24,10 @@ class FreshLook:
     """Looks at all clusters when asked, unless it has just done so or somebody publishes what is seen."""
 
     def __init__(
-        self, config: Config, open_apis: OpenApis, clock: Clock, *, is_published: Callable[[], bool]
+        self, config: Config, connect: Connect, clock: Clock, *, is_published: Callable[[], bool]
     ) -> None:
         self._config = config
-        self._open_apis = open_apis
+        self._connect = connect
         self._clock = clock
         self._is_published = is_published
         self._lock = threading.Lock()
@@ -40,13 +40,15 @@ class FreshLook:
             return None
         with self._lock:
             if self._clock.monotonic() - self._looked_at > GOOD_FOR_S:
-                self._seen = begin_apart(self._open_apis, self._look).result()
+                self._seen = begin_apart(self._connect, self._look).result()
                 self._looked_at = self._clock.monotonic()
             return self._seen
 
-    async def _look(self, apis: Mapping[str, RayApi]) -> Snapshots:
+    async def _look(self, connections: Connections) -> Snapshots:
         settings = self._config.settings
-        watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True)
+        watch = ClusterWatch(
+            connections, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True
+        )
         await watch.first_look()
         start_limit = first_limit(settings.max_starts_in_flight).starts
         return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}

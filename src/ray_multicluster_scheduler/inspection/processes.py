@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask, open_state_api
+from ray_multicluster_scheduler.ray_api.connection import open_connection
+from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask
 
 #: How the bridge names its two ends (tasks/bridges.py and tasks/wire/connection.py).
 HUB, BRIDGE = "raymc hub ", "raymc bridge to "
@@ -92,9 +93,10 @@ async def processes(config: Config, environ: Mapping[str, str]) -> tuple[list[It
 
 
 async def _look_at(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Item] | ClusterError:
-    async with open_state_api(spec, environ) as api:
+    async with open_connection(spec, environ) as connection:
+        state = connection.state
         try:
-            drivers, actors, tasks = await asyncio.gather(api.drivers(), api.actors(), api.tasks())
+            drivers, actors, tasks = await asyncio.gather(state.drivers(), state.actors(), state.tasks())
         except ClusterError as problem:
             return problem
     return items_of(spec.name, drivers, actors, tasks)

@@ -73,6 +73,15 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteVersion:
+    """What a cluster says that it is: no sign of health, Ray answers this for a minute after its GCS died."""
+
+    api_version: str
+    ray_version: str
+    session_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What a cluster has and what is in use. None means unknown, which is never the same as zero."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
+from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
@@ -152,6 +153,8 @@ class Attempt:
     number: int
     cluster: str
     remote_id: str
+    #: Which way of running attempts was used (`ports.Executor.name`).
+    executor: str = RAY_JOBS
     session_name: str | None
     #: The entrypoint and the environment exactly as sent; empty until they were composed.
     entrypoint: str = ""

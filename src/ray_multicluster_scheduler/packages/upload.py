@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterPackages
 
 
 class Uploader:
@@ -18,8 +18,8 @@ class Uploader:
     The question is needed anyway, because it makes Ray keep the package for ten more minutes.
     """
 
-    def __init__(self, api: RayApi, packages: PackageStore) -> None:
-        self._api = api
+    def __init__(self, cluster: ClusterPackages, packages: PackageStore) -> None:
+        self._cluster = cluster
         self._packages = packages
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -34,7 +34,7 @@ class Uploader:
         return sent
 
     async def _ensure(self, name: str) -> int:
-        if await self._api.has_package(name):
+        if await self._cluster.has_package(name):
             return 0
         content = self._packages.path(name)
         if content is None:
@@ -42,5 +42,5 @@ class Uploader:
                 f"the package gcs://{name} is neither on the cluster nor kept here; "
                 "submit the job again from the directory that it was made of"
             )
-        await self._api.put_package(name, content)
+        await self._cluster.put_package(name, content)
         return content.stat().st_size

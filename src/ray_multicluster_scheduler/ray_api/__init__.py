@@ -1,5 +1,5 @@
 """The only code that speaks HTTP to Ray."""
 
-from ray_multicluster_scheduler.ray_api.client import HttpRayApi, open_ray_api
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection, open_connection
 
-__all__ = ["HttpRayApi", "open_ray_api"]
+__all__ = ["HttpConnection", "open_connection"]

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ray_multicluster_scheduler.model.cluster import Node, Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteVersion
+from ray_multicluster_scheduler.environment.setup_failure import setup_words
+from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.failure_kind import failure_kind
 
 #: `CPU_group_<id>` and `CPU_group_0_<id>`: what a placement group has reserved, counted under `CPU` too.
 _GROUP_RESOURCE = re.compile(r"_group_(\d+_)?[0-9a-f]+$")
@@ -33,6 +36,10 @@ MAX_DEMANDS = 1_000
 #: Ray's messages hold the end of a log, of at most 20,000 characters.
 _MESSAGE_CHARS = 100_000
 _LEFT_OUT = "\n[...]\n"
+#: Ray's five words for a job are those that we use too.
+_STATUS: Mapping[str, AttemptStatus] = {status.value: status for status in AttemptStatus}
+#: Ray's message is then a traceback around the words of pip or conda.
+_SETUP_FAILURES = frozenset({FailureKind.ENVIRONMENT, FailureKind.NO_ENVIRONMENT})
 #: Everything that JSON can spell and a text column or a file cannot hold.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -142,32 +149,42 @@ def _pending(report: Mapping[str, Any]) -> tuple[tuple[Resources, int], ...] | N
     return tuple(demands[:MAX_DEMANDS])
 
 
-def job(answer: Mapping[str, Any]) -> RemoteJob:
+def sighting(answer: Mapping[str, Any]) -> Sighting:
     """Read one submission."""
-    status = _name(answer, "status")
-    if status not in RemoteStatus.__members__:
-        raise MalformedAnswer(f"unknown job status {status[:40]!r}")
-    return RemoteJob(
-        submission_id=_name(answer, "submission_id"),
-        status=RemoteStatus(status),
-        entrypoint=text_or_none(answer, "entrypoint") or "",
-        message=_shortened(text_or_none(answer, "message") or ""),
-        error_type=_name_or_none(answer, "error_type"),
-        start_time=seconds(answer.get("start_time")),
-        end_time=seconds(answer.get("end_time")),
+    word_for_it, exit_code = _name(answer, "status"), whole(answer.get("driver_exit_code"))
+    if (status := _STATUS.get(word_for_it)) is None:
+        raise MalformedAnswer(f"unknown job status {word_for_it[:40]!r}")
+    message = _shortened(text_or_none(answer, "message") or "")
+    error_type, failure = _name_or_none(answer, "error_type"), None
+    if status is AttemptStatus.FAILED:
+        failure = failure_kind(error_type=error_type, exit_code=exit_code, message=message)
+    return Sighting(
+        remote_id=_name(answer, "submission_id"),
+        status=status,
+        message=setup_words(message) if failure in _SETUP_FAILURES else message,
+        failure=failure,
+        error_type=error_type,
+        exit_code=exit_code,
+        started_at=seconds(answer.get("start_time")),
+        ended_at=seconds(answer.get("end_time")),
+        node_id=_name_or_none(answer, "driver_node_id"),
         metadata={
             _clean(name): _clean(word(value))
             for name, value in _object(answer.get("metadata") or {}, "metadata").items()
         },
-        runtime_env=_object(answer.get("runtime_env") or {}, "runtime_env"),
-        driver_node_id=_name_or_none(answer, "driver_node_id"),
-        driver_exit_code=whole(answer.get("driver_exit_code")),
     )
 
 
-def jobs(rows: Iterable[Mapping[str, Any]]) -> tuple[RemoteJob, ...]:
-    """Read rows of `GET /api/jobs/`. A bad one spoils the answer: a job that is left out would look lost."""
-    return tuple(job(row) for row in rows if row.get("type", "SUBMISSION") == "SUBMISSION")
+def inventory_row(row: Mapping[str, Any]) -> InventoryRow | None:
+    """Read as much of a row of `GET /api/jobs/` as is needed to choose it; None: it is no submission."""
+    remote_id, status, metadata = row.get("submission_id"), row.get("status"), row.get("metadata")
+    if not isinstance(remote_id, str) or row.get("type", "SUBMISSION") != "SUBMISSION":
+        return None
+    return InventoryRow(
+        remote_id,
+        _STATUS.get(status) if isinstance(status, str) else None,
+        metadata if isinstance(metadata, dict) else {},
+    )
 
 
 def status_text(answer: Mapping[str, Any]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api import parse
-from ray_multicluster_scheduler.ray_api.client import REQUEST_TIMEOUT_S, HttpRayApi
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translated
+from ray_multicluster_scheduler.ray_api.http_client import HttpClient
+from ray_multicluster_scheduler.ray_api.jobs_executor import JOBS_PATH
 
 #: The most that Ray's state API hands out.
 MAX_ROWS = 10_000
@@ -73,19 +73,11 @@ class Driver:
         return SESSION_MARK in self.command
 
 
-def open_state_api(
-    spec: ClusterSpec, environ: Mapping[str, str], *, request_timeout_s: float = REQUEST_TIMEOUT_S
-) -> StateApi:
-    """Return the client for a cluster, with its token out of the environment."""
-    token = environ.get(spec.auth_token_env, "").strip() if spec.auth_token_env else ""
-    return StateApi(spec, token=token or None, request_timeout_s=request_timeout_s)
+class ClusterState:
+    """What runs inside one cluster, over HTTP."""
 
-
-class StateApi(HttpRayApi):
-    """`HttpRayApi` with a view of what runs inside the cluster."""
-
-    async def __aenter__(self) -> StateApi:
-        return self
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
 
     async def actors(self) -> tuple[RemoteActor, ...]:
         """Return the actors that have not ended."""
@@ -132,13 +124,13 @@ class StateApi(HttpRayApi):
 
     async def drivers(self) -> tuple[Driver, ...]:
         """Return the programs that have not ended: jobs, Ray Client sessions and others."""
-        with translated(self._spec):
-            found, _ = await self._list(_is_live_driver)
-            return tuple(_driver(row) for row in found)
+        with translated(self._http.spec):
+            found, _ = await self._http.rows(JOBS_PATH, _live_driver)
+            return tuple(found)
 
     async def _rows(self, path: str) -> list[Mapping[str, Any]]:
-        with translated(self._spec):
-            answer = parse.json_object(await self._call("GET", path, most=MAX_STATE_BYTES))
+        with translated(self._http.spec):
+            answer = parse.json_object(await self._http.call("GET", path, most=MAX_STATE_BYTES))
             try:
                 rows = answer["data"]["result"]["result"]
             except (KeyError, TypeError):
@@ -157,11 +149,9 @@ def _task(row: Mapping[str, Any]) -> RemoteTask:
     )
 
 
-def _is_live_driver(row: Mapping[str, Any]) -> bool:
-    return _text(row, "status") in _LIVE
-
-
-def _driver(row: Mapping[str, Any]) -> Driver:
+def _live_driver(row: Mapping[str, Any]) -> Driver | None:
+    if _text(row, "status") not in _LIVE:
+        return None
     # Ray knows the process of a program only once that has called `ray.init`; many jobs never do.
     process = row.get("driver_info")
     return Driver(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_room
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
-from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import Fits, World, cluster_views, env_key, unworkable
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, NeverFits

@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.access import AuditEntry
 from ray_multicluster_scheduler.model.job import Attempt, Job
-from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection, Executor, JobStore
 from ray_multicluster_scheduler.service.tail import Reach
 
 
@@ -23,21 +23,21 @@ def delete(reach: Reach, store: JobStore, submission_ids: Sequence[str], *, audi
     jobs = store.get_many(submission_ids)
     if len(jobs) == len(set(submission_ids)) and all(job.final for job in jobs.values()):
         tried = [(job, attempt) for job in jobs.values() for attempt in store.attempts(job.submission_id)]
-        reach(lambda apis: _forget_all(apis, tried, origin=store.store_id)).result()
+        reach(lambda connections: _forget_all(connections, tried, origin=store.store_id)).result()
     store.delete(submission_ids, audit=audit)
 
 
 async def _forget_all(
-    apis: Mapping[str, RayApi], tried: Sequence[tuple[Job, Attempt]], *, origin: str
+    connections: Mapping[str, ClusterConnection], tried: Sequence[tuple[Job, Attempt]], *, origin: str
 ) -> None:
     await together(
-        _forget(apis[attempt.cluster], job, attempt.remote_id, origin=origin)
+        _forget(connections[attempt.cluster].executor, job, attempt.remote_id, origin=origin)
         for job, attempt in tried
-        if attempt.cluster in apis
+        if attempt.cluster in connections
     )
 
 
-async def _forget(api: RayApi, job: Job, remote_id: str, *, origin: str) -> None:
+async def _forget(executor: Executor, job: Job, remote_id: str, *, origin: str) -> None:
     with suppress(ClusterError):
-        if is_ours(await api.get_job(remote_id), job, origin=origin):
-            await api.delete_job(remote_id)
+        if is_ours(await executor.get(remote_id), job, origin=origin):
+            await executor.delete(remote_id)

@@ -367,7 +367,9 @@ class LocalService:
         if kept is not None or cluster is None or remote_id is None or job.seen_at is None:
             return kept
         self._rooms.config.cluster(cluster)  # it may be configured no longer
-        read: str = self._rooms.reach(lambda apis: apis[cluster].job_logs(remote_id)).result()
+        read: str = self._rooms.reach(
+            lambda connections: connections[cluster].executor.log(remote_id)
+        ).result()
         return read
 
 

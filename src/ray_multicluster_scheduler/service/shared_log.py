@@ -15,7 +15,7 @@ from typing import cast
 from weakref import WeakValueDictionary
 
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import Executor
 
 #: So many characters of each log that is being read are kept for readers that come along,
 KEPT_CHARS = 2**17
@@ -29,27 +29,27 @@ class SharedLogs:
     """The logs that are being read from clusters now."""
 
     def __init__(self) -> None:
-        #: By the way to its cluster, which belongs to one event loop, and Ray's id. The oldest reading first.
-        self._readings: dict[tuple[RayApi, str], list[_Reading]] = {}
+        #: By its executor, which belongs to one event loop, and the id there. The oldest reading first.
+        self._readings: dict[tuple[Executor, str], list[_Reading]] = {}
         #: By the same, for as long as somebody has it.
-        self._ended: WeakValueDictionary[tuple[RayApi, str], EndedLog] = WeakValueDictionary()
+        self._ended: WeakValueDictionary[tuple[Executor, str], EndedLog] = WeakValueDictionary()
 
-    def ended(self, api: RayApi, remote_id: str) -> EndedLog:
+    def ended(self, executor: Executor, remote_id: str) -> EndedLog:
         """Return the log of a job that has ended; it is in memory once for all who hold it."""
-        found = self._ended.get((api, remote_id))
+        found = self._ended.get((executor, remote_id))
         if found is None or found.failed:
-            found = self._ended[api, remote_id] = EndedLog(api, remote_id)
+            found = self._ended[executor, remote_id] = EndedLog(executor, remote_id)
         return found
 
-    async def pieces(self, api: RayApi, remote_id: str, place: int) -> AsyncGenerator[str, None]:
+    async def pieces(self, executor: Executor, remote_id: str, place: int) -> AsyncGenerator[str, None]:
         """Yield a log from this character on as it grows; ends when it broke off."""
         me, current = object(), None
         try:
             while True:
-                best = self._best(api, remote_id, place, current)
+                best = self._best(executor, remote_id, place, current)
                 best.places[me] = place
                 if current is not None and current is not best:
-                    self._leave(api, remote_id, current, me)
+                    self._leave(executor, remote_id, current, me)
                 current = best
                 piece = await current.after(place)
                 if piece is None:
@@ -58,11 +58,11 @@ class SharedLogs:
                 yield piece
         finally:
             if current is not None:
-                self._leave(api, remote_id, current, me)
+                self._leave(executor, remote_id, current, me)
 
-    def _best(self, api: RayApi, remote_id: str, place: int, current: _Reading | None) -> _Reading:
+    def _best(self, executor: Executor, remote_id: str, place: int, current: _Reading | None) -> _Reading:
         """Return the reading to go on with: an older one as soon as that is not far away."""
-        readings = self._readings.setdefault((api, remote_id), [])
+        readings = self._readings.setdefault((executor, remote_id), [])
         if current is not None and current.begin > place:
             current = None  # left behind
         for each in readings:
@@ -71,23 +71,23 @@ class SharedLogs:
             near = each.begin <= place if current is None else abs(each.end - place) <= KEPT_CHARS // 2
             if near and not each.ended:
                 return each
-        readings.append(_Reading(cast(AsyncGenerator[str, None], api.tail_job_logs(remote_id))))
+        readings.append(_Reading(cast(AsyncGenerator[str, None], executor.follow_log(remote_id))))
         return readings[-1]
 
-    def _leave(self, api: RayApi, remote_id: str, reading: _Reading, me: object) -> None:
+    def _leave(self, executor: Executor, remote_id: str, reading: _Reading, me: object) -> None:
         del reading.places[me]
         if not reading.places:
             reading.close()
-            self._readings[api, remote_id].remove(reading)
-            if not self._readings[api, remote_id]:
-                del self._readings[api, remote_id]
+            self._readings[executor, remote_id].remove(reading)
+            if not self._readings[executor, remote_id]:
+                del self._readings[executor, remote_id]
 
 
 class EndedLog:
     """A log that does not grow any more."""
 
-    def __init__(self, api: RayApi, remote_id: str) -> None:
-        self._reading = asyncio.create_task(api.job_logs(remote_id))
+    def __init__(self, executor: Executor, remote_id: str) -> None:
+        self._reading = asyncio.create_task(executor.log(remote_id))
         self._reading.add_done_callback(lambda _: self.failed)  # nobody may be there any more to be told
 
     @property

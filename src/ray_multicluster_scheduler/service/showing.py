@@ -81,6 +81,7 @@ def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:
         number=attempt.number,
         cluster=attempt.cluster,
         remote_id=attempt.remote_id,
+        executor=attempt.executor,
         session_name=attempt.session_name,
         entrypoint=redact_text(attempt.entrypoint, secrets),
         runtime_env=redact_env(attempt.runtime_env),

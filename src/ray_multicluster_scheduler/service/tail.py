@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.errors import ClusterError, JobNotFound
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection, Executor, JobStore
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import LogPipe
 from ray_multicluster_scheduler.service.shared_log import SharedLogs
@@ -26,7 +26,7 @@ PIECE_CHARS = 2**16
 ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
 
 #: Runs a coroutine that talks to clusters, on the loop that has connections to them.
-Reach = Callable[[Callable[[Mapping[str, RayApi]], Coroutine[Any, Any, Any]]], "Future[Any]"]
+Reach = Callable[[Callable[[Mapping[str, ClusterConnection]], Coroutine[Any, Any, Any]]], "Future[Any]"]
 
 
 def next_attempt(number: int) -> str:
@@ -78,7 +78,9 @@ class Tails:
 
     def _follow(self, submission_id: str, pipe: LogPipe) -> Future[None]:
         return self._reach(
-            lambda apis: _Follower(submission_id, self._store, apis, self._logs, pipe).run(self._hub)
+            lambda connections: _Follower(submission_id, self._store, connections, self._logs, pipe).run(
+                self._hub
+            )
         )
 
 
@@ -101,13 +103,13 @@ class _Follower:
         self,
         submission_id: str,
         store: JobStore,
-        apis: Mapping[str, RayApi],
+        connections: Mapping[str, ClusterConnection],
         logs: SharedLogs,
         pipe: LogPipe,
     ) -> None:
         self._submission_id = submission_id
         self._store = store
-        self._apis = apis
+        self._connections = connections
         self._logs = logs
         self._pipe = pipe
         self._attempt = 0
@@ -138,13 +140,13 @@ class _Follower:
 
     async def _follow(self, job: Job, when_it_ends: Callable[[], None]) -> None:
         """Tail the attempt that the job has now; of one that has ended, put out the rest."""
-        api = self._api_of(job) if job.state in ON_CLUSTER else None
-        if api is None or job.remote_id != self._tailed:
+        executor = self._executor_of(job) if job.state in ON_CLUSTER else None
+        if executor is None or job.remote_id != self._tailed:
             self._end_tail()
         await self._turn_to(job)
         if job.final:
             await self._rest(job)
-        elif api is not None and job.remote_id is not None and self._tailing is None:
+        elif executor is not None and job.remote_id is not None and self._tailing is None:
             self._tailed = job.remote_id
             self._tailing = asyncio.create_task(self._read_on(job))
             self._tailing.add_done_callback(lambda _: when_it_ends())
@@ -159,9 +161,9 @@ class _Follower:
         """Read the log as it grows, again and again from where it broke off, until cancelled."""
         assert job.remote_id is not None
         while True:
-            api = self._api_of(job)  # another one when clusters.yaml has changed
-            if api is not None:
-                async with aclosing(self._logs.pieces(api, job.remote_id, self._offset)) as pieces:
+            executor = self._executor_of(job)  # another one when clusters.yaml has changed
+            if executor is not None:
+                async with aclosing(self._logs.pieces(executor, job.remote_id, self._offset)) as pieces:
                     async for piece in pieces:
                         self._out(piece)
                         await self._pipe.room()
@@ -180,10 +182,12 @@ class _Follower:
     async def _rest(self, job: Job) -> None:
         """Put out what the tail had not seen when the job ended: from the kept copy, else the cluster."""
         kept = await self._kept(job.attempt)
-        api = self._api_of(job)
-        if api is not None and job.remote_id is not None and (kept is None or self._misses(kept)):
+        executor = self._executor_of(job)
+        if executor is not None and job.remote_id is not None and (kept is None or self._misses(kept)):
             with suppress(ClusterError):
-                ended = self._logs.ended(api, job.remote_id)  # held until all is put out: others share it
+                ended = self._logs.ended(
+                    executor, job.remote_id
+                )  # held until all is put out: others share it
                 await self._put_rest(await ended.text())
                 return
         await self._put_rest(kept or "")
@@ -206,9 +210,10 @@ class _Follower:
             self._out(kept[start : start + PIECE_CHARS])
             await self._pipe.room()
 
-    def _api_of(self, job: Job) -> RayApi | None:
-        """Return how to speak to its cluster; None: it has none, or that is no longer in clusters.yaml."""
-        return self._apis.get(job.cluster or "")
+    def _executor_of(self, job: Job) -> Executor | None:
+        """Return what runs it on its cluster; None: it has none, or that is no longer in clusters.yaml."""
+        connection = self._connections.get(job.cluster or "")
+        return None if connection is None else connection.executor
 
     def _out(self, piece: str) -> None:
         if piece:

@@ -103,6 +103,8 @@ class AttemptView(View):
     number: int
     cluster: str
     remote_id: str
+    #: What ran it there; "ray-jobs" is Ray's own Jobs API.
+    executor: str
     session_name: str | None
     entrypoint: str
     runtime_env: dict[str, Any]

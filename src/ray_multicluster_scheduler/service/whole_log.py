@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection, JobStore
 from ray_multicluster_scheduler.service.tail import ON_CLUSTER, Reach, next_attempt
 
 
@@ -29,9 +29,11 @@ async def whole_log(reach: Reach, store: JobStore, job: Job) -> str:
 
 
 async def _read(reach: Reach, job: Job) -> str:
-    async def read(apis: Mapping[str, RayApi]) -> str:
-        api = apis.get(job.cluster or "")  # None: it is no longer in clusters.yaml
-        return "" if api is None or job.remote_id is None else await api.job_logs(job.remote_id)
+    async def read(connections: Mapping[str, ClusterConnection]) -> str:
+        connection = connections.get(job.cluster or "")  # None: it is no longer in clusters.yaml
+        if connection is None or job.remote_id is None:
+            return ""
+        return await connection.executor.log(job.remote_id)
 
     try:
         text: str = await asyncio.wrap_future(reach(read))

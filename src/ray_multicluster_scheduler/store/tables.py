@@ -23,11 +23,12 @@ from sqlalchemy import (
     text,
 )
 
+from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration: what a store of this version has.
-REVISION = "0008_pre"
+REVISION = "0009_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -177,6 +178,7 @@ attempts = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("cluster", Text, nullable=False),
     Column("remote_id", Text, nullable=False),
+    Column("executor", Text, nullable=False, server_default=RAY_JOBS),
     Column("session_name", Text),
     Column("entrypoint", Text, nullable=False),
     Column("runtime_env", JSON, nullable=False),

@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpe
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state import StateApi
+from ray_multicluster_scheduler.ray_api.state import ClusterState
 from ray_multicluster_scheduler.tasks import home as homes
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.bridges import Bridges, OpenBridge, token_of
@@ -136,11 +136,13 @@ class ClusterSelector:
             selection.claim.sent_at = self._clock.now()
             undo.pop_all()
 
-    def query_cluster(self, name: str, question: Callable[[StateApi], Coroutine[Any, Any, T]]) -> T | None:
+    def query_cluster(
+        self, name: str, question: Callable[[ClusterState], Coroutine[Any, Any, T]]
+    ) -> T | None:
         """Query a cluster over HTTP; return None if it is not configured."""
         if name not in self._specs:
             return None
-        return self._observer.call(lambda apis: question(apis[name]))
+        return self._observer.call(lambda connections: question(connections[name].state))
 
     def drop_old_refs(self) -> None:
         """Drop refs that are older than `HOLD_S`."""
@@ -284,12 +286,16 @@ class ClusterSelector:
         """Return the environment for a cluster, after its packages were uploaded there."""
         own = self._home.program_env if self._home is not None else {}
         environment = self._environments.compose(spec, own)
-        self._observer.call(lambda apis: self._environments.upload_packages(environment, apis[spec.name]))
+        self._observer.call(
+            lambda connections: self._environments.upload_packages(
+                environment, connections[spec.name].packages
+            )
+        )
         return environment
 
     def _session_name(self, spec: ClusterSpec) -> str | None:
         """Return the name of a cluster's Ray session, so that a session on a wrong cluster is noticed."""
-        name = self._observer.call(lambda apis: apis[spec.name].version()).session_name
+        name = self._observer.call(lambda connections: connections[spec.name].probe.version()).session_name
         if name is None:
             log.info("the dashboard of cluster %r names no session: it cannot be compared", spec.name)
         return name

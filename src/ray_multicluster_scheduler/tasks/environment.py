@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterPackages
 
 
 def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,16 +68,16 @@ class Environments:
             return composed
         return with_overlay_code(composed, PackageStore(self._packages))
 
-    async def upload_packages(self, runtime_env: Mapping[str, Any], api: RayApi) -> None:
+    async def upload_packages(self, runtime_env: Mapping[str, Any], cluster: ClusterPackages) -> None:
         """Upload the packages of an environment that a cluster lacks, from the local store or from home."""
         for name in package_names(runtime_env):
-            if not await api.has_package(name):
-                await self._upload(name, api)
+            if not await cluster.has_package(name):
+                await self._upload(name, cluster)
 
-    async def _upload(self, name: str, api: RayApi) -> None:
+    async def _upload(self, name: str, cluster: ClusterPackages) -> None:
         kept = PackageStore(self._packages).path(name) if self._packages.is_dir() else None
         if kept is not None:
-            await api.put_package(name, kept)
+            await cluster.put_package(name, kept)
             return
         content = self._read_at_home(name)
         if content is None:
@@ -88,7 +88,7 @@ class Environments:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "package"
             copy.write_bytes(content)
-            await api.put_package(name, copy)
+            await cluster.put_package(name, copy)
 
 
 def _locations(runtime_env: Mapping[str, Any]) -> list[Any]:

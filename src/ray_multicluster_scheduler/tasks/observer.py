@@ -16,11 +16,11 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state import StateApi, open_state_api
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection, open_connection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Apis = Mapping[str, StateApi]
+Connections = Mapping[str, HttpConnection]
 STOP_TIMEOUT_S = 5.0
 
 
@@ -41,11 +41,11 @@ class ClusterObserver:
         _result(running.first_look)
         return running.watch.snapshots()
 
-    def call(self, function: Callable[[Apis], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine with the APIs of the clusters on the thread, and return its result."""
+    def call(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine with the connections to the clusters on the thread, and return its result."""
         running = self._running()
         try:
-            return asyncio.run_coroutine_threadsafe(function(running.apis), running.loop).result()
+            return asyncio.run_coroutine_threadsafe(function(running.connections), running.loop).result()
         except concurrent.futures.CancelledError as ended:
             raise SchedulerError("the clusters are no longer looked at; the scheduler was stopped") from ended
 
@@ -83,12 +83,12 @@ class ClusterObserver:
 
     async def _main(self, ready: concurrent.futures.Future[_Observing]) -> None:
         settings = self._config.settings
-        apis = {
-            spec.name: open_state_api(spec, self._environ, request_timeout_s=settings.request_timeout_s)
+        connections = {
+            spec.name: open_connection(spec, self._environ, request_timeout_s=settings.request_timeout_s)
             for spec in self._config.clusters
         }
-        watch = ClusterWatch(apis, clock=self._clock, settings=settings, jitter=jitter)
-        running = _Observing(asyncio.get_running_loop(), apis, watch)
+        watch = ClusterWatch(connections, clock=self._clock, settings=settings, jitter=jitter)
+        running = _Observing(asyncio.get_running_loop(), connections, watch)
         ready.set_result(running)
         following = asyncio.create_task(self._follow(running))
         try:
@@ -100,7 +100,7 @@ class ClusterObserver:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-            await asyncio.gather(*(api.close() for api in apis.values()))
+            await asyncio.gather(*(each.close() for each in connections.values()))
 
     async def _follow(self, running: _Observing) -> None:
         await running.watch.first_look()
@@ -118,9 +118,11 @@ def _result(future: concurrent.futures.Future[T]) -> T:
 class _Observing:
     """The state of a running thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, apis: Apis, watch: ClusterWatch) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connections: Connections, watch: ClusterWatch
+    ) -> None:
         self.loop = loop
-        self.apis = apis
+        self.connections = connections
         self.watch = watch
         self.stop = asyncio.Event()
         #: Done when every cluster has a snapshot or has timed out.

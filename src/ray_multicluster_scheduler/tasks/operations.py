@@ -100,7 +100,7 @@ class TaskOperations:
         if ray_id is None:
             return "PENDING"
         try:
-            seen = self._selector.query_cluster(home, lambda api: api.task(ray_id))
+            seen = self._selector.query_cluster(home, lambda state: state.task(ray_id))
         except ClusterError:
             return "UNKNOWN"
         status = "PENDING" if seen is None else _STATUS.get(seen.state, "PENDING")
@@ -218,7 +218,7 @@ class TaskOperations:
 
     def holders(self, cluster: str) -> tuple[Holder, ...]:
         """Return the known holders of a cluster's resources."""
-        return self._selector.query_cluster(cluster, lambda api: api.holders()) or ()
+        return self._selector.query_cluster(cluster, lambda state: state.holders()) or ()
 
     def explain(self, any_id: str) -> dict[str, Any]:
         """Return why a task or an actor was placed where it is: for each cluster its score or its refusal."""
@@ -254,7 +254,7 @@ class TaskOperations:
 
     def _actor_states(self, cluster: str) -> dict[str, str] | None:
         try:
-            found = self._selector.query_cluster(cluster, lambda api: api.actors())
+            found = self._selector.query_cluster(cluster, lambda state: state.actors())
         except ClusterError:
             return None
         return None if found is None else {actor.actor_id: actor.state for actor in found}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ray_multicluster_scheduler.model.remote import RemoteStatus
+from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.resources import GIB, Resources
 from ray_multicluster_scheduler.ray_api.parse import camel_case
 from ray_multicluster_scheduler.testing.cluster import SUPERVISOR_DIED, FakeCluster, FakeJob
@@ -15,7 +15,7 @@ def job_details(job: FakeJob) -> dict[str, Any]:
     submission, lie = job.submission, {}
     if job.misreports:
         job.misreports -= 1
-        lie = {"status": RemoteStatus.FAILED.value, "message": "asked for", "error_type": SUPERVISOR_DIED}
+        lie = {"status": AttemptStatus.FAILED.value, "message": "asked for", "error_type": SUPERVISOR_DIED}
     return {
         "type": "SUBMISSION",
         "job_id": None,
@@ -37,9 +37,9 @@ def job_details(job: FakeJob) -> dict[str, Any]:
 
 
 def _message(job: FakeJob) -> str:
-    if job.status is RemoteStatus.RUNNING:
+    if job.status is AttemptStatus.RUNNING:
         return "Job is currently running."
-    if job.status is not RemoteStatus.PENDING:
+    if job.status is not AttemptStatus.PENDING:
         return job.message
     message = "Job has not started yet."
     if job.submission.demand:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ray_multicluster_scheduler.model.remote import RemoteStatus
+from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 from ray_multicluster_scheduler.testing.runners import Run, Runner, RunRequest
 from ray_multicluster_scheduler.testing.submission import Submission
@@ -39,7 +39,7 @@ class FakeJob:
 
     submission: Submission
     submitted_at: float
-    status: RemoteStatus = RemoteStatus.PENDING
+    status: AttemptStatus = AttemptStatus.PENDING
     message: str = ""
     error_type: str | None = None
     ended_at: float | None = None
@@ -170,7 +170,7 @@ class FakeCluster:
         return [
             job
             for job in self.jobs.values()
-            if job.status is RemoteStatus.PENDING and not job.admitted and not job.ghost
+            if job.status is AttemptStatus.PENDING and not job.admitted and not job.ghost
         ]
 
     def start_what_fits(self) -> None:
@@ -195,10 +195,10 @@ class FakeCluster:
             asked_for = self.start_failure_words.replace("{runtime_env}", str(job.submission.runtime_env))
             what = f"Failed to download {missing[0]}" if missing else asked_for
             why = "runtime_env setup failed: " if job.error_type == ENVIRONMENT_FAILURE else ""
-            self._end(job, RemoteStatus.FAILED, why + what)
+            self._end(job, AttemptStatus.FAILED, why + what)
             return
         if job.stop_requested:
-            self._end(job, RemoteStatus.STOPPED, "Job was intentionally stopped.")
+            self._end(job, AttemptStatus.STOPPED, "Job was intentionally stopped.")
             return
         run = await self.runner.start(self._request(job))
         record = RunRecord(
@@ -219,7 +219,7 @@ class FakeCluster:
         if self.session_name != session or not self.raylet_alive:  # died while it was starting
             run.kill()
             return
-        job.status, job.node_id = RemoteStatus.RUNNING, self.node_id
+        job.status, job.node_id = AttemptStatus.RUNNING, self.node_id
         stamp = time.strftime("%Y-%m-%d %H:%M:%S,000", time.localtime(self.now()))
         job.log = (
             f"{stamp}\tINFO job_manager.py:581 -- Runtime env is setting up.\n"
@@ -232,20 +232,22 @@ class FakeCluster:
     def _finish(self, job: FakeJob, run: Run, code: int) -> None:
         job.log, job.run = job.log + run.log(), None
         if job.stop_requested:
-            self._end(job, RemoteStatus.STOPPED, "Job was intentionally stopped.")
+            self._end(job, AttemptStatus.STOPPED, "Job was intentionally stopped.")
         elif job.supervisor_died:
             job.error_type = SUPERVISOR_DIED
-            self._end(job, RemoteStatus.FAILED, "Unexpected error occurred: The actor died unexpectedly")
+            self._end(job, AttemptStatus.FAILED, "Unexpected error occurred: The actor died unexpectedly")
         elif code == 0:
             job.exit_code = 0
-            self._end(job, RemoteStatus.SUCCEEDED, "Job finished successfully.")
+            self._end(job, AttemptStatus.SUCCEEDED, "Job finished successfully.")
         else:
             job.exit_code, job.error_type = code, "JOB_ENTRYPOINT_COMMAND_ERROR"
             last = "".join(job.log.splitlines(keepends=True)[-10:])[-20_000:]
             why = f"last available logs (truncated to 20,000 chars):\n{last}"
-            self._end(job, RemoteStatus.FAILED, f"Job entrypoint command failed with exit code {code}, {why}")
+            self._end(
+                job, AttemptStatus.FAILED, f"Job entrypoint command failed with exit code {code}, {why}"
+            )
 
-    def _end(self, job: FakeJob, status: RemoteStatus, message: str) -> None:
+    def _end(self, job: FakeJob, status: AttemptStatus, message: str) -> None:
         job.status, job.message, job.ended_at = status, message, self.now()
         self.start_what_fits()
 

@@ -36,7 +36,7 @@ class FakeRay(Faults):
     """One fake cluster.
 
         async with FakeRay(name="a", cpus=4) as fake:
-            api = HttpRayApi(fake.spec())
+            connection = HttpConnection(fake.spec())
 
     `fake.runs` tells what really ran, whatever the protocol said. The faults of `Faults` are about single
     requests; `kill`, `restart`, `go_dark`, `kill_raylet` and the like are about the cluster and its jobs.

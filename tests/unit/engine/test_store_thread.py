@@ -1,7 +1,6 @@
 """Store calls run one after another on a thread of their own, which is known as such."""
 
 import pytest
-
 from ray_multicluster_scheduler.engine.offload import Offload
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ray_multicluster_scheduler.environment.compose import compose
 from ray_multicluster_scheduler.environment.env_vars import (
@@ -14,8 +13,8 @@ from ray_multicluster_scheduler.environment.env_vars import (
 )
 from ray_multicluster_scheduler.environment.paths import map_paths
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.execution import InventoryRow, Sighting, StartRequest
 from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteSubmit
 
 ORIGIN = "raymc.origin"
 JOB = "raymc.job"
@@ -33,7 +32,7 @@ def compose_submit(
     *,
     origin: str,
     seq: int | None = None,
-) -> RemoteSubmit:
+) -> StartRequest:
     """Compose the request for one attempt on one cluster, or raise `InvalidRuntimeEnv`.
 
     Nothing of any other cluster gets in but its `home_dir`, from which paths are mapped.
@@ -46,8 +45,8 @@ def compose_submit(
     }
     home = target.home_dir
     homes = [other for cluster in clusters if (other := cluster.home_dir)] if home else []
-    return RemoteSubmit(
-        submission_id=remote_id_for(submission_id, attempt),
+    return StartRequest(
+        remote_id=remote_id_for(submission_id, attempt),
         entrypoint=map_paths(spec.entrypoint, homes, home),
         runtime_env=compose(target.runtime_env, spec.runtime_env, identity=identity, overlay=True),
         metadata={
@@ -65,19 +64,13 @@ def compose_submit(
     )
 
 
-def is_ours(remote: RemoteJob, job: Job, *, origin: str) -> bool:
-    """Tell whether a job on a cluster is an attempt of this job of ours, and not somebody else's."""
-    told = remote.metadata
+def is_ours(sighting: Sighting, job: Job, *, origin: str) -> bool:
+    """Tell whether what was seen on a cluster is an attempt of this job of ours, and not somebody else's."""
+    told = sighting.metadata
     same_id = (told.get(ORIGIN), told.get(JOB)) == (origin, job.submission_id)
     return same_id and told.get(SEQ) in {None, str(job.seq)}  # None: an older version of ours sent it
 
 
-def one_of(remote_ids: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
-    """Choose the rows of a cluster's job list that have one of these ids."""
-    return lambda row: isinstance(row.get("submission_id"), str) and row["submission_id"] in remote_ids
-
-
-def has_origin(row: Mapping[str, Any], origin: str) -> bool:
-    """Tell whether a row of a cluster's job list is ours."""
-    metadata = row.get("metadata")
-    return isinstance(metadata, Mapping) and metadata.get(ORIGIN) == origin
+def has_origin(row: InventoryRow, origin: str) -> bool:
+    """Tell whether an entry of a cluster's list is ours."""
+    return bool(row.metadata.get(ORIGIN) == origin)

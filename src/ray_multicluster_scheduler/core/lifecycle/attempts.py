@@ -11,8 +11,8 @@ from ray_multicluster_scheduler.core.lifecycle.observe import Observation
 from ray_multicluster_scheduler.core.lifecycle.silence import Silence, after_silent_look
 from ray_multicluster_scheduler.core.lifecycle.stopping import StopRequests
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.execution import AttemptStatus
+from ray_multicluster_scheduler.model.job import Job
 
 AttemptKey = tuple[str, int]
 NEVER = float("inf")

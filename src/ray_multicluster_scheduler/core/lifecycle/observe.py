@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ray_multicluster_scheduler.core.lifecycle.retry import failure_kind
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
-from ray_multicluster_scheduler.environment.setup_failure import setup_words
 from ray_multicluster_scheduler.environment.to_set_up import SETTING_UP, to_set_up
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
 
 
@@ -25,9 +23,9 @@ from ray_multicluster_scheduler.model.states import JobState
 class Observation:
     """What one look says about one attempt."""
 
-    #: The cluster answered; then `remote` None means that it has no job of ours under this id.
+    #: The cluster answered; then `sighting` None means that it has no attempt of ours under this id.
     answered: bool
-    remote: RemoteJob | None = None
+    sighting: Sighting | None = None
     #: The cluster's incarnation, read in the same look.
     session_name: str | None = None
     dead_nodes: frozenset[str] = frozenset()
@@ -81,7 +79,7 @@ _KEEP = Conclusion(act=Act.KEEP)
 #: Ray tells when a job was submitted, not when its program began. A program that was never seen running has
 #: begun after the last look that found it waiting; longer ago than this, its time is unknown.
 UNSEEN_RUN_S = 2.0
-#: Ray's messages can carry a whole traceback; the log is kept apart.
+#: A message can carry a whole traceback; the log is kept apart.
 MAX_REASON = 2000
 
 
@@ -89,9 +87,9 @@ def interpret(job: Job, observation: Observation, *, rules: ObserveRules, now: f
     """Say what an observation means for one live attempt."""
     if not observation.answered:
         return _silent(job, observation, rules=rules)
-    if observation.remote is None:
+    if observation.sighting is None:
         return _missing(job, observation)
-    return _found(job, observation, observation.remote, rules=rules, now=now)
+    return _found(job, observation, observation.sighting, rules=rules, now=now)
 
 
 def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Conclusion:
@@ -149,23 +147,23 @@ def _missing(job: Job, observation: Observation) -> Conclusion:
 
 
 def _found(
-    job: Job, observation: Observation, remote: RemoteJob, *, rules: ObserveRules, now: float
+    job: Job, observation: Observation, sighting: Sighting, *, rules: ObserveRules, now: float
 ) -> Conclusion:
-    if not remote.status.final and remote.driver_node_id in observation.dead_nodes:
+    if not sighting.status.final and sighting.node_id in observation.dead_nodes:
         return _lost(
-            f"Ray says {remote.status.value}, but the node of its driver on cluster {job.cluster!r} is dead"
+            f"cluster {job.cluster!r} says {sighting.status.value}, but the node of its driver there is dead"
         )
-    if remote.status is RemoteStatus.PENDING:
+    if sighting.status is AttemptStatus.PENDING:
         return _pending(job, observation, rules=rules, now=now)
-    if remote.status is RemoteStatus.RUNNING:
+    if sighting.status is AttemptStatus.RUNNING:
         return _running(job, observation, now=now)
-    if remote.status is RemoteStatus.SUCCEEDED:
+    if sighting.status is AttemptStatus.SUCCEEDED:
         return _move(
-            job, observation, JobState.SUCCEEDED, "its driver ended with exit code 0", remote, now=now
+            job, observation, JobState.SUCCEEDED, "its driver ended with exit code 0", sighting, now=now
         )
-    if remote.status is RemoteStatus.STOPPED:
-        return _stopped(job, observation, remote, now=now)
-    return _failed(job, observation, remote, now=now)
+    if sighting.status is AttemptStatus.STOPPED:
+        return _stopped(job, observation, sighting, now=now)
+    return _failed(job, observation, sighting, now=now)
 
 
 def _pending(job: Job, observation: Observation, *, rules: ObserveRules, now: float) -> Conclusion:
@@ -198,44 +196,45 @@ def _running(job: Job, observation: Observation, *, now: float) -> Conclusion:
     )
 
 
-def _stopped(job: Job, observation: Observation, remote: RemoteJob, *, now: float) -> Conclusion:
+def _stopped(job: Job, observation: Observation, sighting: Sighting, *, now: float) -> Conclusion:
     step = stop_step(job, Presence.STOPPED, too_long=timed_out(job, now=now))
     if step.action is StopAction.FAIL:
         return Conclusion(act=Act.FAIL, failure=FailureKind.TIMED_OUT, reason=step.reason)
-    return _move(job, observation, JobState.STOPPED, step.reason, remote, now=now)
+    return _move(job, observation, JobState.STOPPED, step.reason, sighting, now=now)
 
 
-def _failed(job: Job, observation: Observation, remote: RemoteJob, *, now: float) -> Conclusion:
-    kind = failure_kind(remote)
+def _failed(job: Job, observation: Observation, sighting: Sighting, *, now: float) -> Conclusion:
+    kind = sighting.failure
+    assert kind is not None
     if kind is not FailureKind.USER and not observation.confirmed:
         return Conclusion(act=Act.CONFIRM)
     return Conclusion(
         act=Act.FAIL,
         failure=kind,
-        reason=_failure_reason(remote, kind),
+        reason=_failure_reason(sighting, kind),
         changes={
-            "error_type": remote.error_type,
-            "exit_code": remote.driver_exit_code,
-            **(_started(job, observation, now=now) if remote.driver_exit_code is not None else {}),
+            "error_type": sighting.error_type,
+            "exit_code": sighting.exit_code,
+            **(_started(job, observation, now=now) if sighting.exit_code is not None else {}),
         },
     )
 
 
-def _failure_reason(remote: RemoteJob, kind: FailureKind) -> str:
-    if remote.driver_exit_code is not None:
-        return f"its program ended with exit code {remote.driver_exit_code}"
-    message = remote.message.strip()
+def _failure_reason(sighting: Sighting, kind: FailureKind) -> str:
+    if sighting.exit_code is not None:
+        return f"its program ended with exit code {sighting.exit_code}"
+    message = sighting.message.strip()
     if kind in {FailureKind.ENVIRONMENT, FailureKind.NO_ENVIRONMENT}:
-        return f"its environment could not be set up: {setup_words(message)}"
+        return f"its environment could not be set up: {message}"
     if len(message) > MAX_REASON:  # a traceback says at its end what is wrong
         message = f"{message[: MAX_REASON // 4]} … {message[-MAX_REASON * 3 // 4 :]}"
-    return message or "Ray calls it FAILED without saying why"
+    return message or "its cluster calls it FAILED without saying why"
 
 
 def _move(
-    job: Job, observation: Observation, state: JobState, reason: str, remote: RemoteJob, *, now: float
+    job: Job, observation: Observation, state: JobState, reason: str, sighting: Sighting, *, now: float
 ) -> Conclusion:
-    changes = {**_seen(job, observation, now=now), "exit_code": remote.driver_exit_code}
+    changes = {**_seen(job, observation, now=now), "exit_code": sighting.exit_code}
     if state is JobState.SUCCEEDED:
         changes |= _started(job, observation, now=now)
     return Conclusion(act=Act.MOVE, state=state, reason=reason, changes=changes)

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ray_multicluster_scheduler.environment.setup_failure import fails_again
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteJob
 
-_BY_ERROR_TYPE: Mapping[str, FailureKind] = {
-    "RUNTIME_ENV_SETUP_FAILURE": FailureKind.ENVIRONMENT,
-    "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE": FailureKind.UNSCHEDULABLE,
-    "JOB_SUPERVISOR_ACTOR_START_TIMEOUT": FailureKind.UNSCHEDULABLE,
-    "JOB_SUPERVISOR_ACTOR_START_FAILURE": FailureKind.SUPERVISOR,
-    "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": FailureKind.SUPERVISOR,
-    "JOB_SUPERVISOR_ACTOR_DIED": FailureKind.SUPERVISOR,
-    "JOB_ENTRYPOINT_COMMAND_START_ERROR": FailureKind.USER,
-    "JOB_ENTRYPOINT_COMMAND_ERROR": FailureKind.USER,
-}
 _USERS_OWN = frozenset({FailureKind.USER, FailureKind.TIMED_OUT})
 #: The cluster itself is the trouble: another one goes first. (A lost cluster is not healthy; when it is back,
 #: it is as good as any other.)
@@ -59,20 +46,6 @@ class RetryDecision:
     avoid: tuple[str, ...]
     #: What was decided, for the event.
     sentence: str
-
-
-def failure_kind(remote: RemoteJob) -> FailureKind:
-    """Tell why Ray calls a job FAILED. Older Rays give no error_type: then an exit code means the program."""
-    if remote.error_type is not None:
-        kind = _BY_ERROR_TYPE.get(remote.error_type, FailureKind.SUPERVISOR)
-    elif remote.driver_exit_code is not None:
-        kind = FailureKind.USER
-    elif remote.message.startswith("runtime_env setup failed"):
-        kind = FailureKind.ENVIRONMENT
-    else:
-        kind = FailureKind.SUPERVISOR
-    lasting = kind is FailureKind.ENVIRONMENT and fails_again(remote.message)
-    return FailureKind.NO_ENVIRONMENT if lasting else kind
 
 
 def decide_retry(

@@ -13,9 +13,9 @@ from typing import Any
 from ray_multicluster_scheduler.core.lifecycle.observe import Conclusion
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState
 
 #: Outcomes of attempts that are neither a state nor a kind of failure.
@@ -37,10 +37,11 @@ def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
 
 def placed(
     job: Job,
-    request: RemoteSubmit,
+    request: StartRequest,
     reason: str,
     *,
     cluster: str,
+    executor: str,
     session_name: str | None,
     decision: Mapping[str, Any],
 ) -> Transition:
@@ -53,6 +54,7 @@ def placed(
         reason=reason,
         changes={"cluster": cluster, "session_name": session_name},
         attempt_changes={
+            "executor": executor,
             "entrypoint": request.entrypoint,
             "runtime_env": request.runtime_env,
             "decision": decision,

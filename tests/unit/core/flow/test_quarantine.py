@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.flow.quarantine import (
-    Streak,
     Allowance,
     QuarantineRules,
+    Streak,
     after_end,
     allowance,
 )

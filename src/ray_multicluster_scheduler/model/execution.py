@@ -1,0 +1,86 @@
+"""One attempt on a cluster, in our words: what is asked to be started, and what is seen of it there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ray_multicluster_scheduler.model.failure import FailureKind
+
+#: The executor that runs an attempt as a job of Ray's own Jobs API.
+RAY_JOBS = "ray-jobs"
+
+
+class AttemptStatus(str, Enum):
+    """How far an attempt has come on its cluster."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+    @property
+    def final(self) -> bool:
+        """Tell whether this status will never change again."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({AttemptStatus.SUCCEEDED, AttemptStatus.FAILED, AttemptStatus.STOPPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """What is to be started, under an id that we have chosen."""
+
+    remote_id: str
+    entrypoint: str
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    entrypoint_num_cpus: float | None = None
+    entrypoint_num_gpus: float | None = None
+    entrypoint_memory: int | None = None
+    entrypoint_resources: Mapping[str, float] | None = None
+    entrypoint_label_selector: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """One attempt as its cluster shows it now."""
+
+    remote_id: str
+    status: AttemptStatus
+    #: What the cluster says about it, for people.
+    message: str = ""
+    #: Why it failed; None unless it is FAILED.
+    failure: FailureKind | None = None
+    #: The cluster's own name for the failure, for people.
+    error_type: str | None = None
+    exit_code: int | None = None
+    #: Seconds since the epoch, by the clock of the cluster. Ray's start is that of the submission.
+    started_at: float | None = None
+    ended_at: float | None = None
+    #: The node that the driver runs on.
+    node_id: str | None = None
+    #: As it was given with the `StartRequest`.
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class InventoryRow(NamedTuple):
+    """The part of a list entry that can be read at little cost, to choose from a list of 100,000 entries."""
+
+    remote_id: str
+    #: None: the cluster uses a word that we do not know.
+    status: AttemptStatus | None
+    #: As the cluster sent it, unchecked.
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What a cluster lists: the attempts that were wanted, and how many entries the whole list has."""
+
+    sightings: tuple[Sighting, ...]
+    remembered: int

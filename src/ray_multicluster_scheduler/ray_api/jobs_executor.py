@@ -1,0 +1,188 @@
+"""Attempts as jobs of Ray's Jobs API over HTTP. Its version 4 is the same on Ray 2.9 and 2.60."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.errors import (
+    ClusterBadAnswer,
+    ClusterRefused,
+    ClusterTimeout,
+    RemoteJobNotFound,
+)
+from ray_multicluster_scheduler.model.execution import (
+    RAY_JOBS,
+    Inventory,
+    InventoryRow,
+    Sighting,
+    StartRequest,
+)
+from ray_multicluster_scheduler.ray_api import parse
+from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translated
+from ray_multicluster_scheduler.ray_api.http_client import HttpClient, connect_s
+from ray_multicluster_scheduler.ray_api.pieces import pieces
+from ray_multicluster_scheduler.ray_api.stream import LogEnd
+
+JOBS_PATH = "/api/jobs/"
+#: Up to SINGLE_READS + listed / LISTED_PER_READ jobs are read one by one: beyond that a single list call is
+#: cheaper for the cluster, although Ray lists every job that it remembers.
+SINGLE_READS = 4
+LISTED_PER_READ = 20
+READS_AT_ONCE = 16
+#: Of a longer log its end is returned, with a line that says so.
+MAX_LOG_BYTES = 32 * 2**20
+#: Nobody keeps more of a log than its end; all of it has to pass by to get there.
+MAX_STREAM_BYTES = 2**30
+#: A log may take so many deadlines of a call while it keeps coming.
+LOG_DEADLINES = 6
+#: Largest frame of a tailed log; Ray sends about 20,000 characters in one.
+MAX_FRAME_BYTES = 4 * 2**20
+#: How often a quiet tail is asked whether it is alive.
+TAIL_HEARTBEAT_S = 20.0
+#: Ray does not read from a tail, so it never confirms that we leave: do not wait for it.
+TAIL_CLOSE_S = 0.01
+
+
+class RayJobsExecutor:
+    """`ports.Executor` on Ray's Jobs API."""
+
+    name = RAY_JOBS
+
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
+        self._reads = asyncio.Semaphore(READS_AT_ONCE)
+        #: How many rows the job list is known to have; None: unknown, or it cannot be read.
+        self._remembered: int | None = None
+
+    async def start(self, request: StartRequest) -> None:
+        """See `ports.Executor`."""
+        with translated(self._http.spec):
+            raw = await self._http.call("POST", JOBS_PATH, json=_body(request), hidden=_secrets(request))
+            if parse.json_object(raw).get("submission_id") != request.remote_id:
+                raise MalformedAnswer("it confirms another submission id than the one that was sent")
+
+    async def get(self, remote_id: str) -> Sighting:
+        """See `ports.Executor`."""
+        with translated(self._http.spec):
+            return parse.sighting(parse.json_object(await self._http.call("GET", _job_path(remote_id))))
+
+    async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
+        """See `ports.Executor`."""
+        wanted = frozenset(remote_ids)
+        found = await self._listed(wanted)
+        if found is None:
+            reads = await together(self._read_one(remote_id) for remote_id in wanted)
+            found = tuple(sighting for sighting in reads if sighting is not None)
+        return {sighting.remote_id: sighting for sighting in found if sighting.remote_id in wanted}
+
+    async def _listed(self, wanted: frozenset[str]) -> tuple[Sighting, ...] | None:
+        """Return these jobs out of the list; None where single reads are cheaper, or it cannot be read."""
+        if self._remembered is None or len(wanted) <= SINGLE_READS + self._remembered / LISTED_PER_READ:
+            return None
+        try:
+            return (await self.inventory(lambda row: row.remote_id in wanted)).sightings
+        except (ClusterTimeout, ClusterBadAnswer):
+            self._remembered = None
+            return None
+
+    async def _read_one(self, remote_id: str) -> Sighting | None:
+        async with self._reads:
+            try:
+                return await self.get(remote_id)
+            except RemoteJobNotFound:
+                return None
+
+    async def inventory(self, keep: Callable[[InventoryRow], bool] = lambda _: True) -> Inventory:
+        """See `ports.Executor`."""
+
+        def read(row: Mapping[str, Any]) -> Sighting | None:
+            seen = parse.inventory_row(row)
+            return parse.sighting(row) if seen is not None and keep(seen) else None
+
+        with translated(self._http.spec):
+            found, self._remembered = await self._http.rows(JOBS_PATH, read)
+        return Inventory(sightings=tuple(found), remembered=self._remembered)
+
+    async def stop(self, remote_id: str) -> bool:
+        """See `ports.Executor`."""
+        with translated(self._http.spec):
+            raw = await self._http.call("POST", f"{_job_path(remote_id)}/stop")
+            return parse.flag(parse.json_object(raw), "stopped")
+
+    async def delete(self, remote_id: str) -> None:
+        """See `ports.Executor`."""
+        with translated(self._http.spec):
+            await self._http.call("DELETE", _job_path(remote_id))
+
+    async def log(self, remote_id: str, *, last_bytes: int = MAX_LOG_BYTES) -> str:
+        """See `ports.Executor`."""
+        end, deadline_s = LogEnd(last_bytes), self._http.request_timeout_s
+        timeout = aiohttp.ClientTimeout(
+            total=LOG_DEADLINES * deadline_s, sock_connect=connect_s(deadline_s), sock_read=deadline_s
+        )
+        with translated(self._http.spec):
+            try:
+                path = f"{_job_path(remote_id)}/logs"
+                async with self._http.answer("GET", path, timeout=timeout) as response:
+                    async for piece in pieces(response, MAX_STREAM_BYTES):
+                        end.feed(piece)
+            except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+                if not end.begun:
+                    raise
+                return end.text(complete=False)
+            return end.text()
+
+    async def follow_log(self, remote_id: str) -> AsyncGenerator[str, None]:
+        """See `ports.Executor`."""
+        path = f"{_job_path(remote_id)}/logs/tail"
+        try:
+            with translated(self._http.spec):
+                socket = await self._http.session().ws_connect(
+                    self._http.url(path),
+                    heartbeat=TAIL_HEARTBEAT_S,
+                    max_msg_size=MAX_FRAME_BYTES,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=TAIL_CLOSE_S),
+                )
+        except ClusterRefused:
+            await self.get(remote_id)  # a refused handshake has no words: ask for the reason
+            raise
+        async with socket:
+            with translated(self._http.spec):
+                async for message in socket:
+                    if message.type is aiohttp.WSMsgType.TEXT:
+                        yield message.data
+                if socket.close_code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE:
+                    raise socket.exception() or aiohttp.ServerDisconnectedError()
+
+
+def _job_path(remote_id: str) -> str:
+    return f"{JOBS_PATH}{quote(remote_id, safe='')}"
+
+
+def _body(request: StartRequest) -> dict[str, Any]:
+    options = {
+        "entrypoint_num_cpus": request.entrypoint_num_cpus,
+        "entrypoint_num_gpus": request.entrypoint_num_gpus,
+        "entrypoint_memory": request.entrypoint_memory,
+        "entrypoint_resources": request.entrypoint_resources and dict(request.entrypoint_resources),
+        "entrypoint_label_selector": request.entrypoint_label_selector
+        and dict(request.entrypoint_label_selector),
+    }
+    return {
+        "submission_id": request.remote_id,
+        "entrypoint": request.entrypoint,
+        "runtime_env": dict(request.runtime_env),
+        "metadata": dict(request.metadata),
+        **{name: value for name, value in options.items() if value is not None},
+    }
+
+
+def _secrets(request: StartRequest) -> list[str]:
+    env_vars = request.runtime_env.get("env_vars")
+    return [str(value) for value in env_vars.values()] if isinstance(env_vars, Mapping) else []
