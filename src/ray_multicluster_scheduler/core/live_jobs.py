@@ -26,16 +26,14 @@ class ClusterJobs:
     jobs: dict[str, Job] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
     starting: dict[str, Job] = field(default_factory=dict)
+    held: dict[str, Holding] = field(default_factory=dict)
     #: Grows with each change, so that what was made of it can be kept until then.
     version: int = 0
-    _holdings: tuple[Holding, ...] | None = ()
 
     @property
     def holdings(self) -> tuple[Holding, ...]:
         """What each of the jobs holds, and since when."""
-        if self._holdings is None:
-            self._holdings = tuple(Holding(job.spec.claim, _held_since(job)) for job in self.jobs.values())
-        return self._holdings
+        return tuple(self.held.values())
 
     @property
     def last_start_at(self) -> float | None:
@@ -45,33 +43,34 @@ class ClusterJobs:
     def unseen(self, seen_at: float) -> Resources:
         """Return what those jobs claim that are starting, or were placed after `seen_at`."""
         unseen = Claims()
-        for job in self.starting.values():
-            unseen.add(job.spec.claim)
-        for job in reversed(self.jobs.values()):
+        for name in self.starting:
+            unseen.add(self.held[name].claim)
+        for name, job in reversed(self.jobs.items()):
             if (job.placed_at or 0.0) <= seen_at:
                 break
-            if job.submission_id not in self.starting:
-                unseen.add(job.spec.claim)
+            if name not in self.starting:
+                unseen.add(self.held[name].claim)
         return unseen.total
 
     def put(self, job: Job) -> None:
         """Take a job in, or take note of how it is now."""
-        if job.submission_id not in self.jobs:
-            self.claims.add(job.spec.claim)
-        self.jobs[job.submission_id] = job
-        self.starting.pop(job.submission_id, None)
+        name = job.submission_id
+        known = self.held.get(name)
+        claim = job.spec.claim if known is None else known.claim
+        if known is None:
+            self.claims.add(claim)
+        self.jobs[name] = job
+        self.held[name] = Holding(claim, job.started_at or job.placed_at or job.changed_at)
+        self.starting.pop(name, None)
         if job.state in STARTING:
-            self.starting[job.submission_id] = job
-        self._changed()
+            self.starting[name] = job
+        self.version += 1
 
     def remove(self, job: Job) -> None:
         """Forget a job that has left the cluster."""
-        self.claims.remove(self.jobs.pop(job.submission_id).spec.claim)
+        del self.jobs[job.submission_id]
+        self.claims.remove(self.held.pop(job.submission_id).claim)
         self.starting.pop(job.submission_id, None)
-        self._changed()
-
-    def _changed(self) -> None:
-        self._holdings = None
         self.version += 1
 
 
@@ -146,7 +145,3 @@ class LiveJobs:
         warm[key] = None
         if len(warm) > MOST_WARM:
             del warm[next(iter(warm))]
-
-
-def _held_since(job: Job) -> float:
-    return job.started_at or job.placed_at or job.changed_at

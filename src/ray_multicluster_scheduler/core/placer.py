@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs
 from ray_multicluster_scheduler.core.known_clusters import KnownClusters
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.lifecycle.transitions import ended_in_queue, placed
-from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.live_jobs import STARTING, LiveJobs
 from ray_multicluster_scheduler.core.pending_moves import PendingMoves
 from ray_multicluster_scheduler.core.placement.capacity import open_rooms
 from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
@@ -73,7 +73,8 @@ class Placer:
         self.is_due = True
 
     def moved(self, job: Job) -> None:
-        """Take note of a move that was written."""
+        """Take note of a move that was written. A job that is on its way leaves no room for another."""
+        self.is_due = self.is_due or job.state not in STARTING
         if job.state is JobState.QUEUED:
             self._put(job, ())
             return
@@ -152,15 +153,15 @@ class Placer:
         else:
             moves = self._transitions(asked.placements, jobs)
         if not moves:
-            self.written()
+            self.written(is_done=False)
             return []
         occasion = PLACE if asked.placements else UNWORKABLE
         return [self._pending.write(moves, occasion=occasion, known=jobs)]  # 4. compare-and-set
 
-    def written(self) -> None:
-        """Take note that a part of the last pass is on disk, or that nothing was left of it."""
+    def written(self, *, is_done: bool) -> None:
+        """Take note that a part of the last pass is on disk. Not `is_done`: some of its jobs had gone."""
         self._unwritten -= 1
-        self.is_due = True
+        self.is_due = self.is_due or not is_done
 
     def take_request(self, job: Job) -> StartRequest | None:
         """Return what is to be sent for a job that was just placed; None: it was placed by another leader."""

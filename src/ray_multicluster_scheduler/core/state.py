@@ -162,7 +162,6 @@ class SchedulerState:
         self.clusters.start_limits.moved(event.moved, now=now)
         for asked in event.asked:
             wanted += self._after_write(asked, event.moved)
-        self._placer.is_due = True
         return [*wanted, PublishSnapshots(urgent=False)]  # the start limits and the warm environments
 
     def _moved(self, job: Job, now: float) -> list[Instruction]:
@@ -183,7 +182,7 @@ class SchedulerState:
 
     def _after_write(self, asked: WriteMoves, moved: Sequence[Job]) -> list[Instruction]:
         if asked.occasion in {PLACE, UNWORKABLE}:
-            self._placer.written()
+            self._placer.written(is_done=len(moved) >= len(asked.moves))
         replaced = {
             asked.known[move.submission_id].cluster or ""
             for move in asked.moves

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -139,7 +139,7 @@ class Matrix:
     def _part(self, part: Part, *, neutral: float) -> Floats:
         if part.changes:
             raise TypeError(f"{part.name}: a part of the score must not look at the room; `fit` does")
-        grid = self._grid(part.job_key, part.cluster_key, lambda job, room: part(job, room, self._rules))
+        grid = self._grid(part, lambda job, room: part(job, room, self._rules))
         return grid if (grid != neutral).any() else np.empty((0, 0))
 
     def _prepare_checks(self) -> None:
@@ -167,10 +167,7 @@ class Matrix:
         return check(_ANY_JOB, room, self._rules)
 
     def _accepts(self, check: Rule[Refusal | None]) -> Bools:
-        grid = self._grid(
-            check.job_key, check.cluster_key, lambda job, room: check(job, room, self._rules) is None
-        )
-        return grid.astype(np.bool_)
+        return self._grid(check, lambda job, room: check(job, room, self._rules) is None).astype(np.bool_)
 
     def _fits(self, available: Floats) -> Bools:
         """Tell which kinds find all that they claim among these amounts."""
@@ -179,17 +176,23 @@ class Matrix:
             fits &= ~(self._claimed[number] & (self._claims[number] > available[number] + TOLERANCE))
         return fits
 
-    def _grid(
-        self,
-        job_key: Callable[[QueuedJob], Hashable],
-        cluster_key: Callable[[Room], Hashable],
-        ask: Callable[[QueuedJob, Room], float],
-    ) -> Floats:
-        """Ask once for all jobs and all clusters that are alike, and spread the answers over all of them."""
-        jobs, row_of = _distinct(self._kinds, job_key)
-        rooms, column_of = _distinct(self._rooms, cluster_key)
+    def _grid(self, rule: Rule[Any], ask: Callable[[QueuedJob, Room], float]) -> Floats:
+        """Ask once for all jobs and all clusters that are alike, and spread the answers over all of them.
+
+        What was said about the same jobs and clusters in the last pass is not asked again.
+        """
+        job_keys = tuple(map(rule.job_key, self._kinds))
+        cluster_keys = tuple(map(rule.cluster_key, self._rooms))
+        about = self._rules, job_keys, cluster_keys
+        if rule.last_said is not None and rule.last_said[0] == about:
+            saved: Floats = rule.last_said[1]
+            return saved
+        jobs, row_of = _distinct(self._kinds, job_keys)
+        rooms, column_of = _distinct(self._rooms, cluster_keys)
         answers = np.array([[ask(job, room) for room in rooms] for job in jobs], dtype=np.float64)
-        return answers.reshape(len(jobs), len(rooms))[np.ix_(row_of, column_of)]
+        grid = answers.reshape(len(jobs), len(rooms))[np.ix_(row_of, column_of)]
+        rule.last_said = about, grid
+        return grid
 
     def _by_resource(self, amounts: Sequence[Resources]) -> Floats:
         table = [[each.get(name, 0.0) for each in amounts] for name in self._resources]
@@ -199,13 +202,13 @@ class Matrix:
         return [resources.get(name, 0.0) for name in self._resources]
 
 
-def _distinct(items: Sequence[Item], key: Callable[[Item], Hashable]) -> tuple[list[Item], list[int]]:
+def _distinct(items: Sequence[Item], keys: Sequence[Hashable]) -> tuple[list[Item], list[int]]:
     """Return one item for each key, and which of them stands for each item."""
     first: list[Item] = []
     numbers: dict[Hashable, int] = {}
     stands_for = []
-    for item in items:
-        number = numbers.setdefault(key(item), len(first))
+    for item, key in zip(items, keys, strict=True):
+        number = numbers.setdefault(key, len(first))
         if number == len(first):
             first.append(item)
         stands_for.append(number)

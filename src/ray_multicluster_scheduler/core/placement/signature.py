@@ -51,6 +51,8 @@ class Rule(Generic[Answer]):
         self._arguments = tuple((name, *_argument(name)) for name in names)
         #: Returns a value that is equal for jobs which the rule cannot tell apart.
         self.job_key = job_key(self.job)
+        #: What the rule has last said about whom: most passes ask again about the same jobs and clusters.
+        self.last_said: tuple[Hashable, Any] | None = None
 
     def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
         """Return the answer of the function."""
@@ -89,10 +91,25 @@ def _whole(value: Any) -> Any:
     return value
 
 
+class _Same:
+    """Compares a value that cannot be hashed by which object it is, and keeps that object alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
 def _hashable(value: Any) -> Hashable:
     """Return the value, or which object it is: two that are equal are then asked about twice, no more."""
     try:
         hash(value)
     except TypeError:
-        return id(value)
+        return _Same(value)
     return value  # type: ignore[no-any-return]

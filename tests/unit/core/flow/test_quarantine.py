@@ -58,7 +58,7 @@ def test_after_three_quick_deaths_it_gets_one_job_at_a_time() -> None:
 def test_after_six_it_gets_nothing_and_then_a_probe_job() -> None:
     streak = after(*[FailureKind.SUPERVISOR] * 6)
     soon, later = allowed(streak, at=NOW + 59), allowed(streak, at=NOW + 61)
-    assert (soon and soon.jobs, later and later.allowance) == (0, 1)
+    assert (soon and soon.jobs, later and later.jobs) == (0, 1)
 
 
 def test_each_probe_job_that_dies_doubles_the_pause() -> None:
@@ -66,7 +66,7 @@ def test_each_probe_job_that_dies_doubles_the_pause() -> None:
     probe = an_attempt(placed_at=NOW + 61, started_at=NOW + 62)
     streak = after_end(streak, probe, FailureKind.SUPERVISOR, now=NOW + 63, rules=RULES)
     soon, later = allowed(streak, at=NOW + 63 + 119), allowed(streak, at=NOW + 63 + 121)
-    assert (soon and soon.jobs, later and later.allowance) == (0, 1)
+    assert (soon and soon.jobs, later and later.jobs) == (0, 1)
 
 
 def test_many_that_die_together_are_one_reason_not_many_pauses() -> None:

@@ -8,8 +8,8 @@ from ray_multicluster_scheduler.core.lifecycle.stopping import (
     STOP_AGAIN_S,
     Presence,
     StopAction,
+    StopRequests,
     is_unwanted,
-    may_ask_again,
     stop_step,
     timed_out,
 )
@@ -102,8 +102,22 @@ def test_only_a_program_that_has_started_and_has_a_limit_runs_too_long() -> None
 
 
 def test_a_cluster_is_asked_again_but_not_at_every_look() -> None:
-    assert not may_ask_again(NOW, now=NOW + STOP_AGAIN_S - 0.1)
-    assert may_ask_again(NOW, now=NOW + STOP_AGAIN_S)
+    stops = StopRequests()
+    assert stops.ask("sub-1", now=NOW)
+    assert not stops.ask("sub-1", now=NOW + STOP_AGAIN_S - 0.1)
+    assert stops.ask("sub-2", now=NOW + STOP_AGAIN_S - 0.1)
+    assert stops.ask("sub-1", now=NOW + STOP_AGAIN_S)
+
+
+def test_how_long_a_cluster_has_been_stopping_counts_from_the_first_request_that_it_took() -> None:
+    stops = StopRequests()
+    stops.ask("sub-1", now=NOW)
+    assert stops.stopping_s("sub-1", now=NOW + 1) is None
+    stops.taken("sub-1", now=NOW + 1)
+    stops.taken("sub-1", now=NOW + 3)
+    assert stops.stopping_s("sub-1", now=NOW + 4) == 3
+    stops.keep_only(["sub-2"])
+    assert stops.stopping_s("sub-1", now=NOW + 4) is None
 
 
 def test_a_step_has_a_reason_exactly_when_it_is_written_down() -> None:

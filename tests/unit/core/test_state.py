@@ -1,0 +1,114 @@
+"""`SchedulerState` alone: events in, instructions out, on a clock that jumps."""
+
+from collections import Counter
+from functools import partial
+
+import pytest
+from tests.builders import NOW, a_spec
+from tests.virtual_world import VirtualWorld
+
+from ray_multicluster_scheduler.core import instructions
+from ray_multicluster_scheduler.model.job import Target
+from ray_multicluster_scheduler.model.states import JobState
+
+S = JobState
+
+
+def states(world: VirtualWorld) -> Counter[JobState]:
+    return Counter(job.state for job in world.jobs.values())
+
+
+def test_a_thousand_jobs_live_through_the_loss_of_a_head() -> None:
+    world = VirtualWorld({"a": 100, "b": 100, "c": 100}, max_starts_in_flight=100)
+    for number in range(1000):
+        world.submit(f"job-{number}", runs_s=40.0 + number % 7)
+    lost, back = world.clusters["b"], NOW + 140
+    world.at(NOW + 25, lambda: (lost.kill(), world.probe(lost, changed=True)))
+    world.at(back, lambda: (lost.restart(), world.probe(lost, changed=True)))
+    world.run()
+    assert states(world) == {S.SUCCEEDED: 1000}
+    runs = Counter(job_id for cluster in world.clusters.values() for job_id, _ in cluster.history)
+    told = Counter(attempt.outcome for attempts in world.attempts.values() for attempt in attempts)
+    assert told["LOST"] > 0
+    assert sum(runs.values()) == 1000 + told["LOST"]  # only what was lost ran twice
+    assert any(at > back for _, at in lost.history)
+    assert not world.state.live.all()
+    assert not any(world.state.live.held_by_user().values())
+    assert world.state.is_caught_up
+
+
+def test_a_job_goes_from_the_queue_to_its_end_in_four_writes() -> None:
+    world = VirtualWorld({"a": 4})
+    world.submit("job", runs_s=5)
+    world.run()
+    occasions = [each.occasion for each in world.told if isinstance(each, instructions.WriteMoves)]
+    assert occasions == ["place", "send", "seen", "seen"]
+    assert [attempt.executor for attempt in world.attempts["job"]] == ["virtual"]
+
+
+def test_a_job_waits_for_what_it_depends_on_and_ends_with_it() -> None:
+    world = VirtualWorld({"a": 4})
+    world.submit_spec("good", a_spec(entrypoint="sleep 5"))
+    world.submit_spec("bad", a_spec(entrypoint="sleep 5 1"))
+    world.submit_spec("after-good", a_spec(entrypoint="sleep 1", depends_on=("good",)))
+    world.submit_spec("after-bad", a_spec(entrypoint="sleep 1", depends_on=("bad",)))
+    world.submit_spec("after-that", a_spec(entrypoint="sleep 1", depends_on=("after-bad",)))
+    world.run()
+    ended = {name: job.state for name, job in world.jobs.items()}
+    assert ended == {
+        "good": S.SUCCEEDED,
+        "bad": S.FAILED,
+        "after-good": S.SUCCEEDED,
+        "after-bad": S.FAILED,
+        "after-that": S.FAILED,
+    }
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.05, 0.2, 1.0, 4.0])
+def test_a_stop_is_noticed_wherever_the_job_is(after_s: float) -> None:
+    world = VirtualWorld({"a": 1})
+    world.submit("running", runs_s=1000)
+    world.submit("waiting", runs_s=1000)
+    for name in ("running", "waiting"):
+        world.at(NOW + after_s, partial(world.stop, name))
+    world.run(until=NOW + 100)
+    assert states(world) == {S.STOPPED: 2}
+    assert not world.state.live.all()
+    assert all(job.target is Target.STOPPED for job in world.jobs.values())
+
+
+def test_a_job_that_waits_too_long_ends_in_the_queue_at_that_time() -> None:
+    world = VirtualWorld({"a": 1})
+    world.submit("first", runs_s=100)
+    world.submit_spec("second", a_spec(entrypoint="sleep 1", queue_timeout_s=30.0))
+    world.run(until=NOW + 60)
+    assert world.jobs["second"].state is S.FAILED
+    assert NOW + 30 <= (world.jobs["second"].ended_at or 0.0) < NOW + 31
+
+
+def test_a_retry_waits_for_its_time_and_goes_on_without_any_event() -> None:
+    world = VirtualWorld({"a": 4})
+    world.submit_spec("job", a_spec(entrypoint="sleep 5 1", max_retries=2))
+    world.run()
+    assert world.jobs["job"].state is S.FAILED
+    assert [attempt.outcome for attempt in world.attempts["job"]] == ["USER", "USER", "FAILED"]
+
+
+def test_a_run_that_is_too_long_is_stopped_and_fails() -> None:
+    world = VirtualWorld({"a": 4})
+    world.submit_spec("job", a_spec(entrypoint="sleep 1000", timeout_s=10.0))
+    world.run()
+    assert world.jobs["job"].state is S.FAILED
+    assert "timeout_s" in world.jobs["job"].reason
+
+
+def test_the_same_events_give_the_same_instructions() -> None:
+    def told() -> list[object]:
+        world = VirtualWorld({"a": 3, "b": 2})
+        for number in range(30):
+            world.submit(f"job-{number}", runs_s=3 + number % 5, user=f"user-{number % 3}")
+        world.at(NOW + 10, world.clusters["a"].kill)
+        world.run()
+        return list(world.told)
+
+    assert told() == told()
