@@ -25,12 +25,12 @@ LONGEST_GAP_POLLS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a cluster said about a set of attempts, by Ray's ids; `answered` False: nothing."""
+    """What a cluster said about a set of attempts, by remote id; `answered` False: nothing."""
 
     answered: bool
     found: Mapping[str, Sighting]
     common: Observation
-    #: When former looks have last found attempts PENDING, by Ray's ids.
+    #: When former looks have last found attempts PENDING, by remote id.
     pending_at: Mapping[str, float] = field(default_factory=dict)
 
     def observation(self, job: Job, *, stopping_s: float | None) -> Observation:
@@ -50,7 +50,8 @@ class Looker:
     def __init__(self, context: EngineContext, spec: ClusterSpec, connection: ClusterConnection) -> None:
         self._context = context
         self._spec = spec
-        self._connection = connection
+        self._probe = connection.probe
+        self._executor = connection.executor
         self._longest_gap_s = LONGEST_GAP_S + LONGEST_GAP_POLLS * context.settings.poll_interval_s
         #: All monotonic: of the first look of this silence, of its last one, and since when all is refused.
         self._silent_since: float | None = None
@@ -65,9 +66,7 @@ class Looker:
         try:
             found = await self._read(jobs)
             missing = any(job.remote_id not in found for job in jobs)
-            session = (
-                (await self._connection.probe.version()).session_name if missing else snapshot.session_name
-            )
+            session = (await self._probe.version()).session_name if missing else snapshot.session_name
         except ClusterError as error:
             return await self._silent(error)
         self.rest()
@@ -90,7 +89,7 @@ class Looker:
 
     async def _read(self, jobs: Sequence[Job]) -> dict[str, Sighting]:
         """Return those of these jobs that the cluster has. Somebody else's job of the same id is not one."""
-        found = await self._connection.executor.observe([job.remote_id or "" for job in jobs])
+        found = await self._executor.observe([job.remote_id or "" for job in jobs])
         origin = self._context.store.store_id
         return {
             sighting.remote_id: sighting

@@ -24,7 +24,7 @@ class _Asked:
 
 
 class Stops:
-    """The stops of one cluster, by Ray's ids."""
+    """The stops of one cluster, by remote id."""
 
     def __init__(self, context: EngineContext, executor: Executor) -> None:
         self._context = context
