@@ -1,13 +1,11 @@
-"""Clusters that cost nothing, so that only our own work is measured: a `RayApi` without network or Ray."""
+"""Clusters that cost nothing, so that only our own work is measured: a connection without network or Ray."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
@@ -16,27 +14,31 @@ from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.offload import Offload
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
-from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, Usage
-from ray_multicluster_scheduler.model.remote import (
-    Listing,
-    RemoteJob,
-    RemoteStatus,
-    RemoteSubmit,
-    RemoteVersion,
+from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import (
+    RAY_JOBS,
+    AttemptStatus,
+    Inventory,
+    InventoryRow,
+    Sighting,
+    StartRequest,
 )
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import JobStore, RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection, JobStore
 
 CPUS = 10_000.0
 
 
 class InstantRay:
-    """A cluster on which every job has succeeded as soon as it was sent."""
+    """A cluster on which every job has succeeded as soon as it was sent: all of its ports in one."""
 
-    def __init__(self, name: str, *, on_submit: Callable[[str], None] = lambda _: None) -> None:
-        self.name = name
+    name = RAY_JOBS
+
+    def __init__(self, cluster: str, *, on_submit: Callable[[str], None] = lambda _: None) -> None:
+        self.probe = self.executor = self.packages = self
+        self._cluster = cluster
         self._on_submit = on_submit
-        self._jobs: dict[str, RemoteJob] = {}
+        self._jobs: dict[str, Sighting] = {}
 
     async def version(self) -> RemoteVersion:
         return RemoteVersion(api_version="4", ray_version="2.60.0", session_name="session")
@@ -50,40 +52,43 @@ class InstantRay:
     async def usage(self) -> Usage:
         return Usage(total={"CPU": CPUS}, used={"CPU": 0.0}, pending=())
 
-    async def submit_job(self, request: RemoteSubmit) -> None:
+    async def start(self, request: StartRequest) -> None:
         now = time.time()
-        self._jobs[request.submission_id] = RemoteJob(
-            submission_id=request.submission_id,
-            status=RemoteStatus.SUCCEEDED,
-            entrypoint=request.entrypoint,
-            start_time=now,
-            end_time=now,
+        self._jobs[request.remote_id] = Sighting(
+            remote_id=request.remote_id,
+            status=AttemptStatus.SUCCEEDED,
+            exit_code=0,
+            started_at=now,
+            ended_at=now,
             metadata=request.metadata,
-            driver_exit_code=0,
         )
-        self._on_submit(request.submission_id)
+        self._on_submit(request.remote_id)
 
-    async def get_job(self, submission_id: str) -> RemoteJob:
-        if submission_id not in self._jobs:
-            raise RemoteJobNotFound(self.name, f"no job {submission_id!r}", status=404)
-        return self._jobs[submission_id]
+    async def get(self, remote_id: str) -> Sighting:
+        if remote_id not in self._jobs:
+            raise RemoteJobNotFound(self._cluster, f"no job {remote_id!r}", status=404)
+        return self._jobs[remote_id]
 
-    async def list_jobs(self, keep: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Listing:
-        rows = [(job, {**asdict(job), "status": job.status.value}) for job in self._jobs.values()]
-        return Listing(jobs=tuple(job for job, row in rows if keep(row)), remembered=len(rows))
+    async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
+        return {each: self._jobs[each] for each in remote_ids if each in self._jobs}
 
-    async def stop_job(self, submission_id: str) -> bool:
-        return submission_id in self._jobs and False
+    async def inventory(self, keep: Callable[[InventoryRow], bool] = lambda _: True) -> Inventory:
+        jobs = self._jobs.values()
+        kept = (job for job in jobs if keep(InventoryRow(job.remote_id, job.status, job.metadata)))
+        return Inventory(sightings=tuple(kept), remembered=len(jobs))
 
-    async def delete_job(self, submission_id: str) -> None:
-        del self._jobs[submission_id]
+    async def stop(self, remote_id: str) -> bool:
+        return remote_id in self._jobs and False
 
-    async def job_logs(self, submission_id: str, *, last_bytes: int = 2**20) -> str:
+    async def delete(self, remote_id: str) -> None:
+        del self._jobs[remote_id]
+
+    async def log(self, remote_id: str, *, last_bytes: int = 2**20) -> str:
         assert last_bytes
-        return f"{submission_id} ran\n"
+        return f"{remote_id} ran\n"
 
-    async def tail_job_logs(self, submission_id: str) -> AsyncIterator[str]:
-        yield await self.job_logs(submission_id)
+    async def follow_log(self, remote_id: str) -> AsyncIterator[str]:
+        yield await self.log(remote_id)
 
     async def has_package(self, name: str) -> bool:
         return bool(name)
@@ -96,14 +101,14 @@ class InstantRay:
 
 
 def start_engine(
-    store: JobStore, directory: Path, apis: Mapping[str, RayApi], **settings: float
+    store: JobStore, directory: Path, connections: Mapping[str, ClusterConnection], **settings: float
 ) -> EngineThread:
     """Run the real engine on these clusters, in a thread of its own."""
     specs = tuple(
         ClusterSpec(
             name=name, head_address="127.0.0.1:1", dashboard="http://127.0.0.1:1", max_running_jobs=10_000
         )
-        for name in apis
+        for name in connections
     )
     known = Settings(**{"max_starts_in_flight": 1000, **settings})
     config = Config(path=directory / "clusters.yaml", clusters=specs, settings=known)
@@ -114,8 +119,8 @@ def start_engine(
             config=config,
             store=store,
             packages=PackageStore(directory / "packages"),
-            apis=apis,
-            watch=ClusterWatch(apis, clock=clock, settings=known, jitter=random.random),
+            connections=connections,
+            watch=ClusterWatch(connections, clock=clock, settings=known, jitter=random.random),
             clock=clock,
             jitter=random.random,
             offload=Offload(),

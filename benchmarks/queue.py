@@ -70,13 +70,13 @@ def ours(jobs: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / "store")
         sent: list[str] = []
-        apis = {f"c{n}": InstantRay(f"c{n}", on_submit=sent.append) for n in range(CLUSTERS)}
-        engine = start_engine(store, Path(folder), apis, poll_interval_s=0.05)
+        clusters = {f"c{n}": InstantRay(f"c{n}", on_submit=sent.append) for n in range(CLUSTERS)}
+        engine = start_engine(store, Path(folder), clusters, poll_interval_s=0.05)
         try:
             _until_leading(engine, store)
             started = time.perf_counter()
             submit_all(store, jobs)
-            while len(sent) < jobs or any(map(store.live_remote_ids, apis)):
+            while len(sent) < jobs or any(map(store.live_remote_ids, clusters)):
                 engine.check()
                 time.sleep(LOOK_EVERY_S)
             return jobs / (time.perf_counter() - started)

@@ -42,8 +42,10 @@ def measure(size: Size) -> Report:
         store = open_store(Path(folder) / "store")
         jobs = [(f"job-{number}", JobSpec(entrypoint="true", user="ann")) for number in range(count)]
         store.add(jobs, now=time.time())
-        apis = {f"c{number}": InstantRay(f"c{number}", on_submit=arrivals.note) for number in range(CLUSTERS)}
-        engine = start_engine(store, Path(folder), apis)
+        clusters = {
+            f"c{number}": InstantRay(f"c{number}", on_submit=arrivals.note) for number in range(CLUSTERS)
+        }
+        engine = start_engine(store, Path(folder), clusters)
         try:
             if not arrivals.all_here.wait(PATIENCE_S):
                 raise TimeoutError(f"only {len(arrivals.times)} of {count} jobs were sent")

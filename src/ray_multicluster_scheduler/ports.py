@@ -135,6 +135,10 @@ class ClusterConnection(Protocol):
         """Close the connections. Calls after it fail."""
 
 
+#: By the names of the clusters.
+Connections = Mapping[str, ClusterConnection]
+
+
 class AccessStore(Protocol):
     """Tokens and the audit trail, in the job store. A change and its audit entry are written as one."""
 
@@ -281,7 +285,7 @@ class JobStore(Protocol):
         """Return the attempts of a job, oldest first: all of them, or so many of the last."""
 
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
-        """Return Ray submission ids of the attempts that live on a cluster now."""
+        """Return the remote ids of the attempts that live on a cluster now."""
 
     def mark_attempt(
         self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
@@ -312,7 +316,7 @@ class JobStore(Protocol):
         """Return the kept log of an attempt (of the last one by default), or None."""
 
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
+        """Return those of these attempts, by remote id, whose end and log are kept here."""
 
     def delete(self, submission_ids: Sequence[str], *, audit: AuditEntry | None = None) -> None:
         """Remove ended jobs with their attempts, events and logs, all or none; their ids are free again.

@@ -37,7 +37,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.ports import AccessStore, ClusterConnection
+from ray_multicluster_scheduler.ports import AccessStore, ClusterConnection, Connections
 from ray_multicluster_scheduler.ray_api.connection import open_connection
 from ray_multicluster_scheduler.service.access import Caller, audit_entry
 from ray_multicluster_scheduler.service.explain import Explainer
@@ -309,9 +309,7 @@ class Scheduler:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
-    def begin(
-        self, function: Callable[[Mapping[str, ClusterConnection]], Coroutine[Any, Any, T]]
-    ) -> Future[T]:
+    def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine that talks to clusters: on the engine's loop, or apart where no engine runs."""
         with self._usable():
             engine = self._engine

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from tests.builders import a_cluster
 
-from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.testing import FakeRay
 
 #: A loaded machine needs its time to answer and to unpack; the deadline itself is tested on the fake.
@@ -19,17 +19,20 @@ REAL_CPUS = 4
 class Target:
     """A cluster that the contract must hold for, and what is known about it."""
 
-    api: HttpRayApi
+    connection: HttpConnection
     cpus: float
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.ray)])
 async def target(request: pytest.FixtureRequest) -> AsyncIterator[Target]:
     if request.param == "fake":
-        async with FakeRay(cpus=2) as fake, HttpRayApi(fake.spec(), request_timeout_s=PATIENT_S) as api:
-            yield Target(api=api, cpus=2)
+        async with (
+            FakeRay(cpus=2) as fake,
+            HttpConnection(fake.spec(), request_timeout_s=PATIENT_S) as connection,
+        ):
+            yield Target(connection=connection, cpus=2)
     else:
         head = request.getfixturevalue("real_head")
         spec = a_cluster("real", dashboard=head.dashboard)
-        async with HttpRayApi(spec, request_timeout_s=PATIENT_S) as api:
-            yield Target(api=api, cpus=REAL_CPUS)
+        async with HttpConnection(spec, request_timeout_s=PATIENT_S) as connection:
+            yield Target(connection=connection, cpus=REAL_CPUS)

@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists
-from ray_multicluster_scheduler.model.remote import RemoteStatus, RemoteSubmit
-from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
+from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner, cluster
 
 
-def a_submit(submission_id: str, entrypoint: str = "echo hello", **changes: Any) -> RemoteSubmit:
-    return RemoteSubmit(submission_id=submission_id, entrypoint=entrypoint, **changes)
+def a_submit(submission_id: str, entrypoint: str = "echo hello", **changes: Any) -> StartRequest:
+    return StartRequest(remote_id=submission_id, entrypoint=entrypoint, **changes)
 
 
-async def to_the_end(api: HttpRayApi, submission_id: str) -> str:
-    return "".join([piece async for piece in api.tail_job_logs(submission_id)])
+async def to_the_end(connection: HttpConnection, submission_id: str) -> str:
+    return "".join([piece async for piece in connection.executor.follow_log(submission_id)])
 
 
 async def test_twenty_submits_with_one_id_are_one_run() -> None:
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        tries = [api.submit_job(a_submit("one")) for _ in range(20)]
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        tries = [connection.executor.start(a_submit("one")) for _ in range(20)]
         answers = await asyncio.gather(*tries, return_exceptions=True)
-        await to_the_end(api, "one")
+        await to_the_end(connection, "one")
 
         assert sorted(type(answer).__name__ for answer in answers) == ["NoneType"] + ["RemoteJobExists"] * 19
         assert [(run.submission_id, run.exit_code) for run in fake.runs] == [("one", 0)]
@@ -33,61 +33,63 @@ async def test_twenty_submits_with_one_id_are_one_run() -> None:
 
 @pytest.mark.parametrize("bad_id", ["a/b", "x" * 300])
 async def test_an_id_that_is_no_file_name_leaves_a_ghost(bad_id: str) -> None:
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
         with pytest.raises(ClusterRefused):
-            await api.submit_job(a_submit(bad_id))
-        assert (await api.get_job(bad_id)).status is RemoteStatus.PENDING
+            await connection.executor.start(a_submit(bad_id))
+        assert (await connection.executor.get(bad_id)).status is AttemptStatus.PENDING
         with pytest.raises(ClusterRefused):
-            await api.delete_job(bad_id)
+            await connection.executor.delete(bad_id)
         with pytest.raises(RemoteJobExists):
-            await api.submit_job(a_submit(bad_id))
+            await connection.executor.start(a_submit(bad_id))
         assert fake.runs == []
 
 
 async def test_a_driver_waits_for_its_resources_and_starts_when_they_are_free() -> None:
-    async with FakeRay(cpus=2) as fake, HttpRayApi(fake.spec()) as api:
+    async with FakeRay(cpus=2) as fake, HttpConnection(fake.spec()) as connection:
         fake.use({"CPU": 1.5})
-        await api.submit_job(a_submit("waits", entrypoint_num_cpus=1))
+        await connection.executor.start(a_submit("waits", entrypoint_num_cpus=1))
 
-        job, usage = await api.get_job("waits"), await api.usage()
-        assert job.status is RemoteStatus.PENDING
+        job, usage = await connection.executor.get("waits"), await connection.probe.usage()
+        assert job.status is AttemptStatus.PENDING
         assert "waiting for resources" in job.message
         assert usage.pending == (({"CPU": 1.0}, 1),)
 
         fake.use({})
-        await to_the_end(api, "waits")
-        assert (await api.get_job("waits")).status is RemoteStatus.SUCCEEDED
-        assert (await api.usage()).used == dict.fromkeys(fake.cluster.total, 0.0)
+        await to_the_end(connection, "waits")
+        assert (await connection.executor.get("waits")).status is AttemptStatus.SUCCEEDED
+        assert (await connection.probe.usage()).used == dict.fromkeys(fake.cluster.total, 0.0)
 
 
 async def test_a_waiting_job_that_was_stopped_never_runs() -> None:
-    async with FakeRay(cpus=2) as fake, HttpRayApi(fake.spec()) as api:
+    async with FakeRay(cpus=2) as fake, HttpConnection(fake.spec()) as connection:
         fake.use({"CPU": 2})
-        await api.submit_job(a_submit("waits", entrypoint_num_cpus=1))
-        assert await api.stop_job("waits") is True
-        assert (await api.get_job("waits")).status is RemoteStatus.PENDING
+        await connection.executor.start(a_submit("waits", entrypoint_num_cpus=1))
+        assert await connection.executor.stop("waits") is True
+        assert (await connection.executor.get("waits")).status is AttemptStatus.PENDING
 
         fake.use({})
-        await to_the_end(api, "waits")
-        assert (await api.get_job("waits")).status is RemoteStatus.STOPPED
+        await to_the_end(connection, "waits")
+        assert (await connection.executor.get("waits")).status is AttemptStatus.STOPPED
         assert fake.runs == []
 
 
 async def test_a_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "STOP_WAIT_S", 0.05)
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        await api.submit_job(a_submit("stubborn", "trap '' TERM; echo ready; while :; do sleep 0.01; done"))
-        async for piece in api.tail_job_logs("stubborn"):
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        await connection.executor.start(
+            a_submit("stubborn", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
+        )
+        async for piece in connection.executor.follow_log("stubborn"):
             if "ready" in piece.splitlines():
-                await api.stop_job("stubborn")
-        assert (await api.get_job("stubborn")).status is RemoteStatus.STOPPED
+                await connection.executor.stop("stubborn")
+        assert (await connection.executor.get("stubborn")).status is AttemptStatus.STOPPED
         assert [run.exit_code for run in fake.runs] == [-9]
 
 
 async def test_no_process_is_left_behind() -> None:
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        await api.submit_job(a_submit("left", "sleep 600 & echo $$ $!; wait"))
-        tail = api.tail_job_logs("left")
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        await connection.executor.start(a_submit("left", "sleep 600 & echo $$ $!; wait"))
+        tail = connection.executor.follow_log("left")
         log = await anext(tail)
         while not (numbers := log.splitlines()[-1]).replace(" ", "").isdigit() or not log.endswith("\n"):
             log += await anext(tail)
@@ -100,11 +102,11 @@ async def test_no_process_is_left_behind() -> None:
 
 
 async def test_runs_are_remembered_over_a_restart() -> None:
-    async with FakeRay(runner=ScriptedRunner()) as fake, HttpRayApi(fake.spec()) as api:
-        await api.submit_job(a_submit("again", "sleep 3600"))
+    async with FakeRay(runner=ScriptedRunner()) as fake, HttpConnection(fake.spec()) as connection:
+        await connection.executor.start(a_submit("again", "sleep 3600"))
         await fake.restart()
-        await api.submit_job(a_submit("again", "echo second"))
-        await to_the_end(api, "again")
+        await connection.executor.start(a_submit("again", "echo second"))
+        await to_the_end(connection, "again")
 
         first, second = fake.runs
         assert (first.exit_code, second.exit_code) == (-9, 0)
@@ -113,10 +115,12 @@ async def test_runs_are_remembered_over_a_restart() -> None:
 
 
 async def test_a_thousand_scripted_jobs_run_on_one_fake() -> None:
-    async with FakeRay(runner=ScriptedRunner()) as fake, HttpRayApi(fake.spec()) as api:
+    async with FakeRay(runner=ScriptedRunner()) as fake, HttpConnection(fake.spec()) as connection:
         for number in range(1000):
-            await api.submit_job(a_submit(f"job-{number}", "sleep 0.01; echo done"))
-        await to_the_end(api, "job-999")
+            await connection.executor.start(a_submit(f"job-{number}", "sleep 0.01; echo done"))
+        await to_the_end(connection, "job-999")
 
-        assert {job.status for job in (await api.list_jobs()).jobs} == {RemoteStatus.SUCCEEDED}
+        assert {job.status for job in (await connection.executor.inventory()).sightings} == {
+            AttemptStatus.SUCCEEDED
+        }
         assert len(fake.runs) == fake.calls["POST /api/jobs/"] == 1000

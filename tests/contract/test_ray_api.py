@@ -12,19 +12,20 @@ from tests.contract.conftest import Target
 
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteSubmit
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting, StartRequest
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.ray_api import HttpConnection
 
 
-def a_submit(entrypoint: str, **changes: Any) -> RemoteSubmit:
-    return RemoteSubmit(submission_id=f"contract-{uuid.uuid4().hex[:12]}", entrypoint=entrypoint, **changes)
+def a_submit(entrypoint: str, **changes: Any) -> StartRequest:
+    return StartRequest(remote_id=f"contract-{uuid.uuid4().hex[:12]}", entrypoint=entrypoint, **changes)
 
 
-async def read_tail(api: HttpRayApi, submission_id: str, *, until: str | None = None) -> str:
+async def read_tail(connection: HttpConnection, submission_id: str, *, until: str | None = None) -> str:
     """Read a log as it grows: to its end, which is the job's, or until some words have appeared."""
     log = ""
-    async with aclosing(api.tail_job_logs(submission_id)) as pieces:
+    async with aclosing(connection.executor.follow_log(submission_id)) as pieces:
         async for piece in pieces:
             log += piece
             if until is not None and until in log:
@@ -32,20 +33,20 @@ async def read_tail(api: HttpRayApi, submission_id: str, *, until: str | None = 
     return log
 
 
-async def run(api: HttpRayApi, request: RemoteSubmit) -> RemoteJob:
+async def run(connection: HttpConnection, request: StartRequest) -> Sighting:
     """Submit a job and return how it ended."""
-    await api.submit_job(request)
-    await read_tail(api, request.submission_id)
-    return await api.get_job(request.submission_id)
+    await connection.executor.start(request)
+    await read_tail(connection, request.remote_id)
+    return await connection.executor.get(request.remote_id)
 
 
-async def exact_usage(api: HttpRayApi, total: Resources) -> Usage:
+async def exact_usage(connection: HttpConnection, total: Resources) -> Usage:
     """Return the usage once it is told exactly.
 
     A head tells it some seconds after its start, and at first perhaps only as a text with rounded numbers.
     """
     for _ in range(600):
-        usage = await api.usage()
+        usage = await connection.probe.usage()
         if usage.total == total:
             return usage
         await asyncio.sleep(0.1)
@@ -53,8 +54,8 @@ async def exact_usage(api: HttpRayApi, total: Resources) -> Usage:
 
 
 async def test_versions_and_session_are_told(target: Target) -> None:
-    version = await target.api.version()
-    python_version = await target.api.python_version()
+    version = await target.connection.probe.version()
+    python_version = await target.connection.probe.python_version()
 
     assert version.api_version == "4"
     assert version.ray_version.startswith("2.")
@@ -65,7 +66,7 @@ async def test_versions_and_session_are_told(target: Target) -> None:
 
 
 async def test_the_head_is_an_alive_node_with_its_resources_and_no_markers(target: Target) -> None:
-    (node,) = await target.api.nodes()
+    (node,) = await target.connection.probe.nodes()
 
     assert (node.alive, node.is_head, node.resources["CPU"]) == (True, True, target.cpus)
     assert set(node.resources) == {"CPU", "memory", "object_store_memory"}
@@ -73,8 +74,8 @@ async def test_the_head_is_an_alive_node_with_its_resources_and_no_markers(targe
 
 
 async def test_usage_has_the_totals_of_the_nodes(target: Target) -> None:
-    (node,) = await target.api.nodes()
-    usage = await exact_usage(target.api, node.resources)
+    (node,) = await target.connection.probe.nodes()
+    usage = await exact_usage(target.connection, node.resources)
 
     assert usage.used is not None
     assert set(usage.used) == set(node.resources)
@@ -89,79 +90,86 @@ async def test_a_job_gets_its_variables_and_tells_what_it_was_given(target: Targ
         entrypoint_num_cpus=1,
     )
 
-    job = await run(target.api, request)
+    job = await run(target.connection, request)
 
-    assert (job.status, job.driver_exit_code, job.error_type) == (RemoteStatus.SUCCEEDED, 0, None)
+    assert (job.status, job.exit_code, job.error_type) == (AttemptStatus.SUCCEEDED, 0, None)
     assert job.message == "Job finished successfully."
-    assert job.entrypoint == "echo got-$COLOUR"
     assert job.metadata == {"raymc.attempt": "1"}
-    assert job.runtime_env == {"env_vars": {"COLOUR": "green"}}
-    assert job.start_time is not None
-    assert job.end_time is not None
-    assert 0 <= job.end_time - job.start_time < 3600
-    assert job.driver_node_id == (await target.api.nodes())[0].node_id
-    assert "got-green\n" in await target.api.job_logs(request.submission_id)
-    assert request.submission_id in {listed.submission_id for listed in (await target.api.list_jobs()).jobs}
+    assert job.started_at is not None
+    assert job.ended_at is not None
+    assert 0 <= job.ended_at - job.started_at < 3600
+    assert job.node_id == (await target.connection.probe.nodes())[0].node_id
+    assert "got-green\n" in await target.connection.executor.log(request.remote_id)
+    assert request.remote_id in {
+        listed.remote_id for listed in (await target.connection.executor.inventory()).sightings
+    }
 
 
 async def test_a_tail_is_the_whole_log(target: Target) -> None:
     request = a_submit("for i in 1 2 3; do echo line-$i; done")
-    await target.api.submit_job(request)
+    await target.connection.executor.start(request)
 
-    log = await read_tail(target.api, request.submission_id)
+    log = await read_tail(target.connection, request.remote_id)
 
-    assert log == await target.api.job_logs(request.submission_id)
+    assert log == await target.connection.executor.log(request.remote_id)
     assert "line-1\nline-2\nline-3\n" in log
-    assert f"Running entrypoint for job {request.submission_id}: {request.entrypoint}\n" in log
+    assert f"Running entrypoint for job {request.remote_id}: {request.entrypoint}\n" in log
 
 
 async def test_a_failing_job_tells_its_exit_code_and_its_last_words(target: Target) -> None:
-    job = await run(target.api, a_submit("echo famous-words; exit 7"))
+    job = await run(target.connection, a_submit("echo famous-words; exit 7"))
 
-    assert (job.status, job.driver_exit_code) == (RemoteStatus.FAILED, 7)
-    assert job.error_type == "JOB_ENTRYPOINT_COMMAND_ERROR"
+    assert (job.status, job.exit_code) == (AttemptStatus.FAILED, 7)
+    assert (job.error_type, job.failure) == ("JOB_ENTRYPOINT_COMMAND_ERROR", FailureKind.USER)
     assert "failed with exit code 7" in job.message
     assert "famous-words" in job.message
 
 
 async def test_an_id_is_used_once_until_it_is_deleted(target: Target) -> None:
     first = a_submit("echo first")
-    second = RemoteSubmit(submission_id=first.submission_id, entrypoint="echo second")
-    await run(target.api, first)
+    second = StartRequest(remote_id=first.remote_id, entrypoint="echo second")
+    await run(target.connection, first)
 
     with pytest.raises(RemoteJobExists) as refused:
-        await target.api.submit_job(second)
+        await target.connection.executor.start(second)
     assert refused.value.status == 500
-    assert (await target.api.get_job(first.submission_id)).entrypoint == "echo first"
+    assert "first\n" in await target.connection.executor.log(first.remote_id)
 
-    await target.api.delete_job(first.submission_id)
-    assert (await run(target.api, second)).entrypoint == "echo second"
+    await target.connection.executor.delete(first.remote_id)
+    assert (await run(target.connection, second)).status is AttemptStatus.SUCCEEDED
+    log = await target.connection.executor.log(first.remote_id)
+    assert ("second\n" in log, "first\n" in log) == (True, False)
 
 
 async def test_a_running_job_cannot_be_deleted_but_stopped(target: Target) -> None:
     request = a_submit("echo ready; sleep 600")
-    await target.api.submit_job(request)
-    await read_tail(target.api, request.submission_id, until="ready\n")
-    assert (await target.api.get_job(request.submission_id)).status is RemoteStatus.RUNNING
+    await target.connection.executor.start(request)
+    await read_tail(target.connection, request.remote_id, until="ready\n")
+    assert (await target.connection.executor.get(request.remote_id)).status is AttemptStatus.RUNNING
 
     with pytest.raises(ClusterRefused, match="non-terminal state RUNNING") as refused:
-        await target.api.delete_job(request.submission_id)
+        await target.connection.executor.delete(request.remote_id)
     assert "Traceback" not in str(refused.value)
 
-    assert await target.api.stop_job(request.submission_id) is True
-    await read_tail(target.api, request.submission_id)
-    job = await target.api.get_job(request.submission_id)
-    assert (job.status, job.driver_exit_code) == (RemoteStatus.STOPPED, None)
-    assert await target.api.stop_job(request.submission_id) is False
+    assert await target.connection.executor.stop(request.remote_id) is True
+    await read_tail(target.connection, request.remote_id)
+    job = await target.connection.executor.get(request.remote_id)
+    assert (job.status, job.exit_code) == (AttemptStatus.STOPPED, None)
+    assert await target.connection.executor.stop(request.remote_id) is False
 
 
 async def test_an_unknown_id_is_not_found_by_any_call(target: Target) -> None:
-    for call in (target.api.get_job, target.api.stop_job, target.api.delete_job, target.api.job_logs):
+    for call in (
+        target.connection.executor.get,
+        target.connection.executor.stop,
+        target.connection.executor.delete,
+        target.connection.executor.log,
+    ):
         with pytest.raises(RemoteJobNotFound) as refused:
             await call("nobody-knows-this")
         assert refused.value.body == "Job nobody-knows-this does not exist"
     with pytest.raises(RemoteJobNotFound):
-        await read_tail(target.api, "nobody-knows-this")
+        await read_tail(target.connection, "nobody-knows-this")
 
 
 async def test_an_uploaded_package_is_the_working_directory_of_a_job(target: Target, tmp_path: Path) -> None:
@@ -169,19 +177,20 @@ async def test_an_uploaded_package_is_the_working_directory_of_a_job(target: Tar
     with zipfile.ZipFile(tmp_path / name, "w") as package:
         package.writestr("greeting.txt", "hello from the package\n")
 
-    assert await target.api.has_package(name) is False
-    await target.api.put_package(name, tmp_path / name)
-    assert await target.api.has_package(name) is True
+    assert await target.connection.packages.has_package(name) is False
+    await target.connection.packages.put_package(name, tmp_path / name)
+    assert await target.connection.packages.has_package(name) is True
 
     request = a_submit("cat greeting.txt", runtime_env={"working_dir": f"gcs://{name}"})
-    assert (await run(target.api, request)).status is RemoteStatus.SUCCEEDED
-    assert "hello from the package\n" in await target.api.job_logs(request.submission_id)
+    assert (await run(target.connection, request)).status is AttemptStatus.SUCCEEDED
+    assert "hello from the package\n" in await target.connection.executor.log(request.remote_id)
 
 
 async def test_a_package_that_is_not_there_fails_the_environment_not_the_program(target: Target) -> None:
     request = a_submit("echo never", runtime_env={"working_dir": "gcs://_ray_pkg_0000000000000000.zip"})
 
-    job = await run(target.api, request)
+    job = await run(target.connection, request)
 
-    assert (job.status, job.error_type) == (RemoteStatus.FAILED, "RUNTIME_ENV_SETUP_FAILURE")
-    assert job.driver_exit_code is None
+    assert (job.status, job.error_type) == (AttemptStatus.FAILED, "RUNTIME_ENV_SETUP_FAILURE")
+    assert job.failure is FailureKind.ENVIRONMENT
+    assert job.exit_code is None

@@ -22,13 +22,13 @@ from ray_multicluster_scheduler.errors import (
     RemoteJobExists,
     RemoteJobNotFound,
 )
+from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
 from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, missing_bytes, without_note
-from ray_multicluster_scheduler.model.remote import RemoteStatus, RemoteSubmit
-from ray_multicluster_scheduler.ray_api import HttpRayApi, client, open_ray_api
+from ray_multicluster_scheduler.ray_api import HttpConnection, http_client, open_connection
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
-JOB = RemoteSubmit(submission_id="job-1", entrypoint="echo hello")
-LONG_JOB = RemoteSubmit(submission_id="long-1", entrypoint="sleep 3600")
+JOB = StartRequest(remote_id="job-1", entrypoint="echo hello")
+LONG_JOB = StartRequest(remote_id="long-1", entrypoint="sleep 3600")
 SHORT_S = 0.2
 
 
@@ -39,30 +39,32 @@ async def fake() -> AsyncIterator[FakeRay]:
 
 
 @pytest.fixture
-async def api(fake: FakeRay) -> AsyncIterator[HttpRayApi]:
-    async with HttpRayApi(fake.spec()) as api:
-        yield api
+async def connection(fake: FakeRay) -> AsyncIterator[HttpConnection]:
+    async with HttpConnection(fake.spec()) as connection:
+        yield connection
 
 
-def impatient(fake: FakeRay) -> HttpRayApi:
-    return HttpRayApi(fake.spec(), request_timeout_s=SHORT_S)
+def impatient(fake: FakeRay) -> HttpConnection:
+    return HttpConnection(fake.spec(), request_timeout_s=SHORT_S)
 
 
-async def to_the_end(api: HttpRayApi, submission_id: str) -> str:
-    return "".join([piece async for piece in api.tail_job_logs(submission_id)])
+async def to_the_end(connection: HttpConnection, submission_id: str) -> str:
+    return "".join([piece async for piece in connection.executor.follow_log(submission_id)])
 
 
-async def test_a_dark_cluster_refuses_connections_and_its_jobs_go_on(fake: FakeRay, api: HttpRayApi) -> None:
-    await api.submit_job(LONG_JOB)
+async def test_a_dark_cluster_refuses_connections_and_its_jobs_go_on(
+    fake: FakeRay, connection: HttpConnection
+) -> None:
+    await connection.executor.start(LONG_JOB)
     await fake.go_dark()
 
     with pytest.raises(ClusterUnreachable, match="connection refused") as error:
-        await api.get_job(LONG_JOB.submission_id)
+        await connection.executor.get(LONG_JOB.remote_id)
     assert error.value.refused
     assert error.value.cluster == "a"
 
     await fake.come_back()
-    assert (await api.get_job(LONG_JOB.submission_id)).status is RemoteStatus.RUNNING
+    assert (await connection.executor.get(LONG_JOB.remote_id)).status is AttemptStatus.RUNNING
 
 
 async def test_a_connection_that_is_never_made_executes_nothing() -> None:
@@ -71,137 +73,148 @@ async def test_a_connection_that_is_never_made_executes_nothing() -> None:
         full.listen(0)  # room for one that nobody accepts: the kernel ignores all others
         last.connect(full.getsockname())
         address = f"http://127.0.0.1:{full.getsockname()[1]}"
-        async with HttpRayApi(a_cluster(dashboard=address), request_timeout_s=SHORT_S) as api:
+        async with HttpConnection(a_cluster(dashboard=address), request_timeout_s=SHORT_S) as connection:
             with pytest.raises(ClusterUnreachable, match=r"no connection .* in time") as error:
-                await api.submit_job(JOB)
+                await connection.executor.start(JOB)
     assert not error.value.refused
 
 
-async def test_a_call_that_timed_out_may_be_executed_later(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_a_call_that_timed_out_may_be_executed_later(fake: FakeRay, connection: HttpConnection) -> None:
     fake.hang()
     async with impatient(fake) as waiting:
         with pytest.raises(ClusterTimeout):
-            await waiting.submit_job(JOB)
+            await waiting.executor.start(JOB)
     assert fake.runs == []
 
     fake.resume()
-    await to_the_end(api, JOB.submission_id)
-    assert [run.submission_id for run in fake.runs] == [JOB.submission_id]
+    await to_the_end(connection, JOB.remote_id)
+    assert [run.submission_id for run in fake.runs] == [JOB.remote_id]
 
 
 async def test_the_deadline_holds_for_a_body_that_drips(fake: FakeRay) -> None:
     fake.drip(SHORT_S / 4)  # each byte is in time, the whole is not
-    async with impatient(fake) as api:
+    async with impatient(fake) as connection:
         with pytest.raises(ClusterTimeout):
-            await api.version()
+            await connection.probe.version()
 
 
-async def test_a_slow_cluster_answers_a_patient_caller(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_a_slow_cluster_answers_a_patient_caller(fake: FakeRay, connection: HttpConnection) -> None:
     fake.slow(SHORT_S * 2)
     async with impatient(fake) as waiting:
         with pytest.raises(ClusterTimeout):
-            await waiting.list_jobs()
-    assert (await api.list_jobs()).jobs == ()
+            await waiting.executor.inventory()
+    assert (await connection.executor.inventory()).sightings == ()
 
 
-async def test_a_lost_reply_leaves_the_job_running_once(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_a_lost_reply_leaves_the_job_running_once(fake: FakeRay, connection: HttpConnection) -> None:
     fake.lose_reply(only="/api/jobs/")
 
     with pytest.raises(ClusterBadAnswer):
-        await api.submit_job(JOB)
+        await connection.executor.start(JOB)
     with pytest.raises(RemoteJobExists):
-        await api.submit_job(JOB)
+        await connection.executor.start(JOB)
 
-    await to_the_end(api, JOB.submission_id)
+    await to_the_end(connection, JOB.remote_id)
     assert len(fake.runs) == 1
 
 
 async def test_a_package_whose_reply_is_lost_arrives_whole_or_fails(
-    fake: FakeRay, api: HttpRayApi, tmp_path: Path
+    fake: FakeRay, connection: HttpConnection, tmp_path: Path
 ) -> None:
     (tmp_path / "p.zip").write_bytes(b"content" * 100_000)
     for times in (1, 2):
         fake.lose_reply(times, only="/api/packages/")
         with suppress(ClusterBadAnswer):
-            await api.put_package("p.zip", tmp_path / "p.zip")
+            await connection.packages.put_package("p.zip", tmp_path / "p.zip")
         assert fake.cluster.packages["gcs://p.zip"] == b"content" * 100_000
 
 
 @pytest.mark.parametrize("kind", ["html", "cut"])
-async def test_garbage_is_never_taken_for_success(fake: FakeRay, api: HttpRayApi, kind: Any) -> None:
+async def test_garbage_is_never_taken_for_success(
+    fake: FakeRay, connection: HttpConnection, kind: Any
+) -> None:
     fake.garbage(5, kind=kind)
-    for call in (api.version, api.nodes, api.usage, api.list_jobs):
+    for call in (
+        connection.probe.version,
+        connection.probe.nodes,
+        connection.probe.usage,
+        connection.executor.inventory,
+    ):
         with pytest.raises(ClusterBadAnswer, match="not what Ray sends"):
             await call()
     with pytest.raises(ClusterBadAnswer):
-        await api.submit_job(JOB)
+        await connection.executor.start(JOB)
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 502, 503])
 async def test_an_error_status_is_a_refusal_and_not_a_missing_job(
-    fake: FakeRay, api: HttpRayApi, status: int
+    fake: FakeRay, connection: HttpConnection, status: int
 ) -> None:
     fake.fail(status, times=1, only="/api/jobs/")
 
     with pytest.raises(ClusterRefused) as error:
-        await api.get_job(JOB.submission_id)
+        await connection.executor.get(JOB.remote_id)
     assert type(error.value) is ClusterRefused
     assert error.value.status == status
 
     with pytest.raises(RemoteJobNotFound):
-        await api.get_job(JOB.submission_id)
+        await connection.executor.get(JOB.remote_id)
 
 
-async def test_a_restart_is_a_new_session_without_memory(fake: FakeRay, api: HttpRayApi) -> None:
-    before = await api.version()
-    await api.submit_job(LONG_JOB)
+async def test_a_restart_is_a_new_session_without_memory(fake: FakeRay, connection: HttpConnection) -> None:
+    before = await connection.probe.version()
+    await connection.executor.start(LONG_JOB)
 
     await fake.restart()
 
-    after = await api.version()
+    after = await connection.probe.version()
     assert after.session_name != before.session_name
     with pytest.raises(RemoteJobNotFound):
-        await api.get_job(LONG_JOB.submission_id)
-    await api.submit_job(LONG_JOB)  # the same id is accepted again
-    assert [job.submission_id for job in (await api.list_jobs()).jobs] == [LONG_JOB.submission_id]
+        await connection.executor.get(LONG_JOB.remote_id)
+    await connection.executor.start(LONG_JOB)  # the same id is accepted again
+    assert [job.remote_id for job in (await connection.executor.inventory()).sightings] == [
+        LONG_JOB.remote_id
+    ]
 
 
-async def test_a_dead_raylet_leaves_a_job_that_says_running(fake: FakeRay, api: HttpRayApi) -> None:
-    await api.submit_job(LONG_JOB)
-    assert (await api.get_job(LONG_JOB.submission_id)).status is RemoteStatus.RUNNING
+async def test_a_dead_raylet_leaves_a_job_that_says_running(
+    fake: FakeRay, connection: HttpConnection
+) -> None:
+    await connection.executor.start(LONG_JOB)
+    assert (await connection.executor.get(LONG_JOB.remote_id)).status is AttemptStatus.RUNNING
     fake.kill_raylet()
 
-    job = await api.get_job(LONG_JOB.submission_id)
-    (node,) = await api.nodes()
-    assert (job.status, node.alive) == (RemoteStatus.RUNNING, False)
-    assert job.driver_node_id == node.node_id
-    assert (await api.usage()).total is None
-    for call in (api.stop_job, api.job_logs, api.delete_job):
+    job = await connection.executor.get(LONG_JOB.remote_id)
+    (node,) = await connection.probe.nodes()
+    assert (job.status, node.alive) == (AttemptStatus.RUNNING, False)
+    assert job.node_id == node.node_id
+    assert (await connection.probe.usage()).total is None
+    for call in (connection.executor.stop, connection.executor.log, connection.executor.delete):
         with pytest.raises(ClusterRefused) as error:
-            await call(LONG_JOB.submission_id)
+            await call(LONG_JOB.remote_id)
         assert error.value.status == 500
     with pytest.raises(ClusterRefused, match="No available agent"):
-        await api.submit_job(JOB)
+        await connection.executor.start(JOB)
 
 
-async def test_a_ray_without_a_version_is_a_refusal(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_a_ray_without_a_version_is_a_refusal(fake: FakeRay, connection: HttpConnection) -> None:
     fake.api_version = None
     with pytest.raises(ClusterRefused) as error:
-        await api.version()
+        await connection.probe.version()
     assert error.value.status == 404
 
     fake.api_version = "0"
-    assert (await api.version()).api_version == "0"
+    assert (await connection.probe.version()).api_version == "0"
 
 
-async def test_autoscaler_v2_tells_the_same_usage_as_text(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_autoscaler_v2_tells_the_same_usage_as_text(fake: FakeRay, connection: HttpConnection) -> None:
     fake.use({"CPU": 3, "memory": 2**30})
-    await api.submit_job(RemoteSubmit(submission_id="w", entrypoint="echo", entrypoint_num_cpus=2))
-    as_json = await api.usage()
+    await connection.executor.start(StartRequest(remote_id="w", entrypoint="echo", entrypoint_num_cpus=2))
+    as_json = await connection.probe.usage()
 
     fake.autoscaler_v2 = True
 
-    assert await api.usage() == as_json
+    assert await connection.probe.usage() == as_json
     assert as_json.used is not None
     assert (as_json.used["CPU"], as_json.pending) == (3.0, (({"CPU": 2.0}, 1),))
 
@@ -212,39 +225,39 @@ async def test_only_the_right_token_is_let_in(fake: FakeRay) -> None:
     variable = spec.auth_token_env
     assert variable is not None
 
-    async with open_ray_api(spec, fake.environ) as right:
-        assert (await right.version()).ray_version == fake.ray_version
-    async with open_ray_api(spec, {}) as missing:
+    async with open_connection(spec, fake.environ) as right:
+        assert (await right.probe.version()).ray_version == fake.ray_version
+    async with open_connection(spec, {}) as missing:
         with pytest.raises(ClusterAuthFailed, match=f"{variable} is not set"):
-            await missing.version()
-    async with open_ray_api(spec, {variable: "a-wrong-secret"}) as wrong:
+            await missing.probe.version()
+    async with open_connection(spec, {variable: "a-wrong-secret"}) as wrong:
         with pytest.raises(ClusterAuthFailed, match=f"does not accept the token in .* {variable}") as error:
-            await wrong.version()
+            await wrong.probe.version()
         with pytest.raises(ClusterAuthFailed):
             await to_the_end(wrong, "any")
     assert "a-wrong-secret" not in f"{error.value!r} {wrong!r}"
-    async with HttpRayApi(fake.spec(auth_token_env=None)) as unaware:
+    async with HttpConnection(fake.spec(auth_token_env=None)) as unaware:
         with pytest.raises(ClusterAuthFailed, match="auth_token_env"):
-            await unaware.version()
+            await unaware.probe.version()
 
 
 async def test_a_token_that_http_cannot_carry_is_a_clear_problem(fake: FakeRay) -> None:
     fake.token = "two\nlines"
-    async with open_ray_api(fake.spec(), fake.environ) as api:
+    async with open_connection(fake.spec(), fake.environ) as connection:
         with pytest.raises(ClusterAuthFailed, match="line break"):
-            await api.version()
+            await connection.probe.version()
 
 
 async def test_certificates_that_cannot_be_read_are_a_clear_problem(fake: FakeRay) -> None:
-    async with HttpRayApi(fake.spec(tls_ca="/no/such/file.pem")) as api:
+    async with HttpConnection(fake.spec(tls_ca="/no/such/file.pem")) as connection:
         with pytest.raises(ClusterUnreachable, match=r"tls_ca.*/no/such/file\.pem"):
-            await api.version()
+            await connection.probe.version()
 
 
 async def test_a_tls_client_meets_a_plain_server_without_a_crash(fake: FakeRay) -> None:
-    async with HttpRayApi(fake.spec(dashboard=fake.url.replace("http:", "https:"))) as api:
+    async with HttpConnection(fake.spec(dashboard=fake.url.replace("http:", "https:"))) as connection:
         with pytest.raises(ClusterUnreachable, match="write http:// instead of https://"):
-            await api.version()
+            await connection.probe.version()
 
 
 async def test_a_port_that_speaks_grpc_is_called_so() -> None:
@@ -255,9 +268,9 @@ async def test_a_port_that_speaks_grpc_is_called_so() -> None:
 
     server = await asyncio.start_server(settings_frame, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    async with server, HttpRayApi(a_cluster(dashboard=f"http://{host}:{port}")) as api:
+    async with server, HttpConnection(a_cluster(dashboard=f"http://{host}:{port}")) as connection:
         with pytest.raises(ClusterBadAnswer, match="looks like the port of Ray Client"):
-            await api.version()
+            await connection.probe.version()
 
 
 async def test_redirects_and_proxies_of_the_environment_are_not_followed(
@@ -270,20 +283,20 @@ async def test_redirects_and_proxies_of_the_environment_are_not_followed(
     app = web.Application()
     app.router.add_get("/api/version", elsewhere)
     async with TestServer(app, host="127.0.0.1") as server:
-        api = HttpRayApi(a_cluster(dashboard=str(server.make_url(""))))
+        connection = HttpConnection(a_cluster(dashboard=str(server.make_url(""))))
         with pytest.raises(ClusterBadAnswer, match="redirects"):
-            await api.version()
-        await api.close()
+            await connection.probe.version()
+        await connection.close()
     assert fake.calls["GET /api/version"] == 0
 
 
 async def test_of_a_long_log_the_end_is_read_and_it_says_what_is_missing(
-    fake: FakeRay, api: HttpRayApi
+    fake: FakeRay, connection: HttpConnection
 ) -> None:
-    await api.submit_job(RemoteSubmit(submission_id="loud", entrypoint=f"echo {'ü' * 500}the-end"))
-    whole = (await to_the_end(api, "loud")).encode()
+    await connection.executor.start(StartRequest(remote_id="loud", entrypoint=f"echo {'ü' * 500}the-end"))
+    whole = (await to_the_end(connection, "loud")).encode()
     for keep in range(20, 30):  # also in the middle of a character
-        shown = await api.job_logs("loud", last_bytes=keep)
+        shown = await connection.executor.log("loud", last_bytes=keep)
         end = without_note(shown).encode()
         assert whole.endswith(end)
         assert end.endswith(b"the-end\n")
@@ -307,8 +320,8 @@ async def test_a_log_that_stops_coming_is_kept_as_far_as_it_came() -> None:
 
     async with await serving(stuck) as server:
         spec = a_cluster(dashboard=str(server.make_url("")))
-        async with HttpRayApi(spec, request_timeout_s=0.3) as api:
-            assert await api.job_logs("j") == f"one\ntw{INCOMPLETE}"
+        async with HttpConnection(spec, request_timeout_s=0.3) as connection:
+            assert await connection.executor.log("j") == f"one\ntw{INCOMPLETE}"
 
 
 async def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
@@ -320,9 +333,13 @@ async def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
 
     async with (
         await serving(packed) as server,
-        HttpRayApi(a_cluster(dashboard=str(server.make_url("")))) as api,
+        HttpConnection(a_cluster(dashboard=str(server.make_url("")))) as connection,
     ):
-        for call in (api.version, api.list_jobs, lambda: api.job_logs("j")):
+        for call in (
+            connection.probe.version,
+            connection.executor.inventory,
+            lambda: connection.executor.log("j"),
+        ):
             with pytest.raises(ClusterBadAnswer, match="packed"):
                 await call()
 
@@ -333,10 +350,10 @@ async def test_a_tail_follows_no_redirect(fake: FakeRay) -> None:
 
     async with (
         await serving(elsewhere) as server,
-        HttpRayApi(a_cluster(dashboard=str(server.make_url("")))) as api,
+        HttpConnection(a_cluster(dashboard=str(server.make_url("")))) as connection,
     ):
         with pytest.raises(ClusterBadAnswer, match="redirects"):
-            async for _ in api.tail_job_logs("j"):
+            async for _ in connection.executor.follow_log("j"):
                 pass
     assert not fake.calls
 
@@ -345,53 +362,57 @@ async def test_an_upload_has_its_own_deadline(fake: FakeRay, tmp_path: Path) -> 
     content = tmp_path / "package.zip"
     content.write_bytes(b"x")
     fake.hang()
-    api = open_ray_api(fake.spec(), {}, request_timeout_s=60, upload_timeout_s=0.2)
+    connection = open_connection(fake.spec(), {}, request_timeout_s=60, upload_timeout_s=0.2)
     with pytest.raises(ClusterTimeout):
-        await api.put_package("package.zip", content)
-    await api.close()
+        await connection.packages.put_package("package.zip", content)
+    await connection.close()
 
 
 async def test_an_endless_answer_is_not_read_to_its_end(
-    fake: FakeRay, api: HttpRayApi, monkeypatch: pytest.MonkeyPatch
+    fake: FakeRay, connection: HttpConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
-        await api.submit_job(RemoteSubmit(submission_id=f"j{number}", entrypoint="echo"))
-    monkeypatch.setattr(client, "MAX_LIST_BYTES", 2000)
+        await connection.executor.start(StartRequest(remote_id=f"j{number}", entrypoint="echo"))
+    monkeypatch.setattr(http_client, "MAX_LIST_BYTES", 2000)
     with pytest.raises(ClusterBadAnswer, match="longer than"):
-        await api.list_jobs()
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 200)
+        await connection.executor.inventory()
+    monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 200)
     with pytest.raises(ClusterBadAnswer, match="longer than"):
-        await api.nodes()
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 2000)
-    assert (await api.get_job("j1")).submission_id == "j1"
+        await connection.probe.nodes()
+    monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 2000)
+    assert (await connection.executor.get("j1")).remote_id == "j1"
 
 
-async def test_a_tail_that_breaks_off_is_an_error_not_the_end(fake: FakeRay, api: HttpRayApi) -> None:
-    await api.submit_job(LONG_JOB)
-    tail = api.tail_job_logs(LONG_JOB.submission_id)
+async def test_a_tail_that_breaks_off_is_an_error_not_the_end(
+    fake: FakeRay, connection: HttpConnection
+) -> None:
+    await connection.executor.start(LONG_JOB)
+    tail = connection.executor.follow_log(LONG_JOB.remote_id)
     await anext(tail)
     await fake.go_dark()
     with pytest.raises(ClusterBadAnswer):
         await anext(tail)
 
 
-async def test_one_hanging_cluster_does_not_delay_another(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_one_hanging_cluster_does_not_delay_another(fake: FakeRay, connection: HttpConnection) -> None:
     fake.hang()
-    stuck = [asyncio.create_task(api.list_jobs()) for _ in range(150)]
-    async with FakeRay(name="b") as other, HttpRayApi(other.spec()) as other_api:
-        assert (await other_api.list_jobs()).jobs == ()
+    stuck = [asyncio.create_task(connection.executor.inventory()) for _ in range(150)]
+    async with FakeRay(name="b") as other, HttpConnection(other.spec()) as other_connection:
+        assert (await other_connection.executor.inventory()).sightings == ()
     assert not any(task.done() for task in stuck)
     fake.resume()
-    assert [listing.jobs for listing in await asyncio.gather(*stuck)] == [()] * 150
+    assert [inventory.sightings for inventory in await asyncio.gather(*stuck)] == [()] * 150
 
 
-async def test_a_refused_submit_shows_no_secret_and_no_traceback(fake: FakeRay, api: HttpRayApi) -> None:
+async def test_a_refused_submit_shows_no_secret_and_no_traceback(
+    fake: FakeRay, connection: HttpConnection
+) -> None:
     secret = "hunter2-and-more"
-    request = RemoteSubmit(
-        submission_id=f"a/{secret}", entrypoint="echo", runtime_env={"env_vars": {"PASSWORD": secret}}
+    request = StartRequest(
+        remote_id=f"a/{secret}", entrypoint="echo", runtime_env={"env_vars": {"PASSWORD": secret}}
     )
     with pytest.raises(ClusterRefused) as error:
-        await api.submit_job(request)
+        await connection.executor.start(request)
     shown = f"{error.value} {error.value!r} {error.value.body}"
     assert secret not in shown
     assert "Traceback" not in shown
@@ -399,8 +420,8 @@ async def test_a_refused_submit_shows_no_secret_and_no_traceback(fake: FakeRay, 
 
 
 async def test_a_closed_client_makes_no_calls(fake: FakeRay) -> None:
-    api = HttpRayApi(fake.spec())
-    await api.version()
-    await api.close()
+    connection = HttpConnection(fake.spec())
+    await connection.probe.version()
+    await connection.close()
     with pytest.raises(ClusterUnreachable, match="closed, and nothing was sent"):
-        await api.version()
+        await connection.probe.version()

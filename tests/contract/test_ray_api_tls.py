@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from tests.builders import a_cluster
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
-from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.ray_api import HttpConnection
 
 
 def write_certificate(path: Path) -> None:
@@ -62,8 +62,8 @@ async def tls_server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
 
 async def test_the_certificate_in_tls_ca_is_trusted(tls_server: tuple[str, str]) -> None:
     address, certificate = tls_server
-    async with HttpRayApi(a_cluster(dashboard=address, tls_ca=certificate)) as api:
-        assert (await api.version()).ray_version == "2.60.0"
+    async with HttpConnection(a_cluster(dashboard=address, tls_ca=certificate)) as connection:
+        assert (await connection.probe.version()).ray_version == "2.60.0"
 
 
 async def test_an_unknown_certificate_is_refused_before_anything_is_sent(
@@ -72,7 +72,9 @@ async def test_an_unknown_certificate_is_refused_before_anything_is_sent(
     address, _ = tls_server
     write_certificate(tmp_path / "other.pem")
     for tls_ca in (None, str(tmp_path / "other.pem")):
-        async with HttpRayApi(a_cluster(dashboard=address, tls_ca=tls_ca), token="secret-token") as api:
+        async with HttpConnection(
+            a_cluster(dashboard=address, tls_ca=tls_ca), token="secret-token"
+        ) as connection:
             with pytest.raises(ClusterUnreachable, match="tls_ca") as error:
-                await api.version()
+                await connection.probe.version()
         assert not error.value.refused

@@ -19,7 +19,7 @@ from tests.e2e.processes import specific_servers
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
-from ray_multicluster_scheduler.ray_api.state import StateApi
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection
 
 #: A loaded machine needs its time.
 PATIENCE_S = 240.0
@@ -97,8 +97,8 @@ class World:
         until(lambda: not asyncio.run(self._used_cpus(name)))
 
     async def _used_cpus(self, name: str) -> float:
-        async with StateApi(a_cluster(name, dashboard=self.head(name).dashboard)) as api:
-            return ((await api.usage()).used or {}).get("CPU", 0.0)
+        async with HttpConnection(a_cluster(name, dashboard=self.head(name).dashboard)) as connection:
+            return ((await connection.probe.usage()).used or {}).get("CPU", 0.0)
 
     def note(self, name: str) -> Path:
         return self.folder / name

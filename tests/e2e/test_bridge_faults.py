@@ -18,7 +18,7 @@ from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, a_world, finish, un
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
-from ray_multicluster_scheduler.ray_api.state import StateApi
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -42,10 +42,10 @@ def world(sandbox: Sandbox, tmp_path: Path) -> Iterator[World]:
 
 async def actors(world: World, cluster: str, beginning: str) -> dict[str, int]:
     """The living actors of ours on a cluster: name and pid."""
-    async with StateApi(
+    async with HttpConnection(
         a_cluster(cluster, dashboard=world.head(cluster).dashboard), request_timeout_s=30
-    ) as api:
-        found = await api.actors()
+    ) as connection:
+        found = await connection.state.actors()
     return {actor.name: actor.pid or 0 for actor in found if actor.name.startswith(beginning)}
 
 

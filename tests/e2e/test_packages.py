@@ -12,9 +12,9 @@ from tests.builders import a_cluster
 from tests.unit.packages.trees import a_store, make_tree
 
 from ray_multicluster_scheduler.local import Head
-from ray_multicluster_scheduler.model.remote import RemoteStatus, RemoteSubmit
+from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
 from ray_multicluster_scheduler.packages import Uploader, localise, package_names
-from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.ray_api import HttpConnection
 
 pytestmark = pytest.mark.ray
 
@@ -23,21 +23,21 @@ PATIENT_S = 60.0
 
 
 @pytest.fixture
-async def api(real_head: Head) -> AsyncIterator[HttpRayApi]:
+async def connection(real_head: Head) -> AsyncIterator[HttpConnection]:
     spec = a_cluster("real", dashboard=real_head.dashboard)
-    async with HttpRayApi(spec, request_timeout_s=PATIENT_S) as opened:
+    async with HttpConnection(spec, request_timeout_s=PATIENT_S) as opened:
         yield opened
 
 
-async def run(api: HttpRayApi, entrypoint: str, runtime_env: dict[str, Any]) -> Any:
+async def run(connection: HttpConnection, entrypoint: str, runtime_env: dict[str, Any]) -> Any:
     """Run a job that prints one JSON line with `answer:` before it, and return that."""
-    request = RemoteSubmit(
-        submission_id=f"packages-{uuid.uuid4().hex[:12]}", entrypoint=entrypoint, runtime_env=runtime_env
+    request = StartRequest(
+        remote_id=f"packages-{uuid.uuid4().hex[:12]}", entrypoint=entrypoint, runtime_env=runtime_env
     )
-    await api.submit_job(request)
-    log = "".join([piece async for piece in api.tail_job_logs(request.submission_id)])
-    job = await api.get_job(request.submission_id)
-    assert job.status is RemoteStatus.SUCCEEDED, f"{job.message}\n{log}"
+    await connection.executor.start(request)
+    log = "".join([piece async for piece in connection.executor.follow_log(request.remote_id)])
+    job = await connection.executor.get(request.remote_id)
+    assert job.status is AttemptStatus.SUCCEEDED, f"{job.message}\n{log}"
     (answer,) = (line for line in log.splitlines() if line.startswith("answer:"))
     return json.loads(answer.removeprefix("answer:"))
 
@@ -51,7 +51,7 @@ print("answer:" + json.dumps({"found": found, "executable": os.access("bin/run.s
 
 
 async def test_a_working_dir_is_shipped_once_and_without_what_was_excluded(
-    api: HttpRayApi, tmp_path: Path
+    connection: HttpConnection, tmp_path: Path
 ) -> None:
     root = make_tree(
         tmp_path / "code",
@@ -71,10 +71,10 @@ async def test_a_working_dir_is_shipped_once_and_without_what_was_excluded(
     store = a_store(tmp_path)
     wanted = {"working_dir": str(root), "excludes": ["*.log", "data/"]}
     env = localise(wanted, store, cwd=tmp_path)
-    uploader = Uploader(api, store)
+    uploader = Uploader(connection.packages, store)
 
     assert await uploader.ensure(package_names(env)) > 0
-    answer = await run(api, "python main.py", env)
+    answer = await run(connection, "python main.py", env)
     assert answer == {
         "found": [".gitignore", "bin/", "bin/run.sh", "main.py", "out/", "unique.txt"],
         "executable": True,
@@ -113,7 +113,7 @@ print("answer:" + json.dumps(ray.get(on_a_worker.remote())))
 
 
 async def test_py_modules_can_be_imported_by_the_job_and_by_its_workers(
-    api: HttpRayApi, tmp_path: Path
+    connection: HttpConnection, tmp_path: Path
 ) -> None:
     make_tree(
         tmp_path,
@@ -126,15 +126,17 @@ async def test_py_modules_can_be_imported_by_the_job_and_by_its_workers(
     wheel = a_wheel(tmp_path, "a_wheel", "WHO = 'a wheel'")
     store = a_store(tmp_path)
     env = localise({"py_modules": ["libs/a_package", "libs/a_file.py", str(wheel)]}, store, cwd=tmp_path)
-    await Uploader(api, store).ensure(package_names(env))
+    await Uploader(connection.packages, store).ensure(package_names(env))
 
-    assert await run(api, IMPORT_EVERYTHING, env) == ["a package", "a file", "a wheel"]
+    assert await run(connection, IMPORT_EVERYTHING, env) == ["a package", "a file", "a wheel"]
 
 
 async def test_an_empty_working_dir_is_an_empty_directory_on_the_cluster(
-    api: HttpRayApi, tmp_path: Path
+    connection: HttpConnection, tmp_path: Path
 ) -> None:
     store = a_store(tmp_path)
     env = localise({"working_dir": str(make_tree(tmp_path / "empty", {}))}, store, cwd=tmp_path)
-    await Uploader(api, store).ensure(package_names(env))
-    assert await run(api, """python -c 'import os; print("answer:%d" % len(os.listdir()))'""", env) == 0
+    await Uploader(connection.packages, store).ensure(package_names(env))
+    assert (
+        await run(connection, """python -c 'import os; print("answer:%d" % len(os.listdir()))'""", env) == 0
+    )

@@ -92,7 +92,7 @@ def send_before_writing() -> None:
                 spec, clusters = context.store.get(move.submission_id).spec, context.config.clusters
                 number = move.attempt + 1
                 request = compose_submit(move.submission_id, spec, number, target, clusters, origin=origin)
-                await context.apis[target.name].submit_job(request)
+                await context.connections[target.name].executor.start(request)
                 context.crash_point("send:after-post")
         return await apply(self, moves, **more)
 

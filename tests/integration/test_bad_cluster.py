@@ -15,11 +15,12 @@ from tests.system import System, fake
 
 from ray_multicluster_scheduler.engine.look import Looker
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import store as package_store
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ray_api.client import HttpRayApi
+from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection
 
 HUGE = 10**400
 
@@ -111,14 +112,14 @@ async def test_a_bug_in_the_work_on_one_cluster_is_loud_and_leaves_the_others_al
 async def test_a_bug_in_reading_one_cluster_makes_only_that_one_unhealthy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true_nodes = HttpRayApi.nodes
+    true_nodes = HttpClusterProbe.nodes
 
-    async def broken(self: HttpRayApi) -> Any:
-        if self._spec.name == "bad":
+    async def broken(self: HttpClusterProbe) -> Any:
+        if self._http.spec.name == "bad":
             raise ZeroDivisionError
         return await true_nodes(self)
 
-    monkeypatch.setattr(HttpRayApi, "nodes", broken)
+    monkeypatch.setattr(HttpClusterProbe, "nodes", broken)
     async with System(tmp_path, fake("good"), fake("bad")) as system:
         ours = await system.submit("sleep 0.1", preferred_cluster="bad")
         assert (await system.finished(ours))[ours].state is JobState.SUCCEEDED
@@ -126,7 +127,7 @@ async def test_a_bug_in_reading_one_cluster_makes_only_that_one_unhealthy(
         problem = system.scheduler.store.load_snapshots()["bad"].problem
         assert problem is not None
         assert "ZeroDivisionError" in problem
-        monkeypatch.setattr(HttpRayApi, "nodes", true_nodes)
+        monkeypatch.setattr(HttpClusterProbe, "nodes", true_nodes)
         await eventually(lambda: system.scheduler.store.load_snapshots()["bad"].health is Health.HEALTHY)
 
 
@@ -180,8 +181,8 @@ async def test_a_full_disk_while_the_overlay_is_packed_ends_nothing(
 
 async def test_ended_jobs_are_deleted_on_the_cluster_once_their_result_is_kept(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a", cpus=20), ended_jobs_on_cluster=3) as system:
-        async with HttpRayApi(system.ray["a"].spec()) as api:
-            await api.submit_job(RemoteSubmit(submission_id="not-ours", entrypoint="echo"))
+        async with HttpConnection(system.ray["a"].spec()) as connection:
+            await connection.executor.start(StartRequest(remote_id="not-ours", entrypoint="echo"))
         jobs = [await system.submit("echo hello", submission_id=f"job-{number}") for number in range(8)]
         ended = await system.finished(*jobs)
         assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}

@@ -11,9 +11,9 @@ from tests.builders import a_cluster
 from tests.integration.raymc import environment, in_terminal, raymc, screen, write_config
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.ray_api.client import HttpRayApi
+from ray_multicluster_scheduler.ray_api.connection import HttpConnection
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
 from ray_multicluster_scheduler.testing.runners import ScriptedRunner
 
@@ -26,8 +26,8 @@ async def a_good_one(stack: AsyncExitStack, **changes: Any) -> ClusterSpec:
     fake = FakeRay(name="good", cpus=8, memory=16 * GIB, runner=ScriptedRunner())
     await stack.enter_async_context(fake)
     fake.use({"CPU": 6.0})
-    async with HttpRayApi(fake.spec()) as api:
-        await api.submit_job(RemoteSubmit(submission_id="j1", entrypoint="sleep 1000"))
+    async with HttpConnection(fake.spec()) as connection:
+        await connection.executor.start(StartRequest(remote_id="j1", entrypoint="sleep 1000"))
     return fake.spec(**changes)
 
 

@@ -13,10 +13,11 @@ from tests.system import System, fake
 
 from ray_multicluster_scheduler.engine.send import Sender
 from ray_multicluster_scheduler.errors import ClusterTimeout
+from ray_multicluster_scheduler.model.cluster import RemoteVersion
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteSubmit, RemoteVersion
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ray_api.client import HttpRayApi
+from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
 
 
 def broken_letters(system: System, job_id: str) -> set[str]:
@@ -28,9 +29,9 @@ async def test_sending_again_under_a_new_id_is_noticed(
 ) -> None:
     packed, numbers = Sender._packed, itertools.count(100)
 
-    async def another_id(self: Sender, request: RemoteSubmit) -> RemoteSubmit:
-        name = f"{request.submission_id}--r{next(numbers)}"
-        return replace(await packed(self, request), submission_id=name)
+    async def another_id(self: Sender, request: StartRequest) -> StartRequest:
+        name = f"{request.remote_id}--r{next(numbers)}"
+        return replace(await packed(self, request), remote_id=name)
 
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo the first probe is over"))
@@ -42,15 +43,15 @@ async def test_sending_again_under_a_new_id_is_noticed(
 
 
 async def test_ignoring_a_new_session_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    version_of = HttpRayApi.version
+    version_of = HttpClusterProbe.version
 
-    async def no_session(self: HttpRayApi) -> RemoteVersion:
+    async def no_session(self: HttpClusterProbe) -> RemoteVersion:
         return replace(await version_of(self), session_name=None)
 
     async with System(tmp_path, fake("a")) as system:
         job_id = await system.submit("sleep 1000")
         await system.until(job_id, JobState.RUNNING)
-        monkeypatch.setattr(HttpRayApi, "version", no_session)
+        monkeypatch.setattr(HttpClusterProbe, "version", no_session)
         await system.ray["a"].restart()
         await system.until(job_id, JobState.FAILED)
         assert "I3" in broken_letters(system, job_id)
@@ -61,7 +62,7 @@ async def test_starting_elsewhere_after_a_mere_time_out_is_noticed(
 ) -> None:
     send = Sender._send
 
-    async def give_up(self: Sender, job: Job, fresh: RemoteSubmit | None) -> None:
+    async def give_up(self: Sender, job: Job, fresh: StartRequest | None) -> None:
         try:
             await send(self, job, fresh)
         except ClusterTimeout:

@@ -12,10 +12,10 @@ from tests.unit.packages.trees import a_store, make_tree
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import PackageStore, Uploader, localise, package_names
-from ray_multicluster_scheduler.ray_api import HttpRayApi
+from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.testing import FakeRay
 
 PACKAGE_ROUTE = "/api/packages/{protocol}/{name}"
@@ -35,8 +35,8 @@ async def test_twenty_dispatches_at_once_upload_once_to_each_cluster(tmp_path: P
     name, size = a_package(store, tmp_path)
     async with FakeRay(name="a") as a, FakeRay(name="b") as b:
         for fake in (a, b):
-            async with HttpRayApi(fake.spec()) as api:
-                uploader = Uploader(api, store)
+            async with HttpConnection(fake.spec()) as connection:
+                uploader = Uploader(connection.packages, store)
                 sent = await asyncio.gather(*(uploader.ensure([name]) for _ in range(20)))
             assert sorted(sent) == [0] * 19 + [size]
             assert fake.calls[f"PUT {PACKAGE_ROUTE}"] == 1
@@ -45,8 +45,8 @@ async def test_twenty_dispatches_at_once_upload_once_to_each_cluster(tmp_path: P
 async def test_every_dispatch_asks_so_that_ray_keeps_the_package(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     name, _ = a_package(store, tmp_path)
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        uploader = Uploader(api, store)
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        uploader = Uploader(connection.packages, store)
         await asyncio.gather(*(uploader.ensure([name]) for _ in range(5)))
         assert fake.calls[f"GET {PACKAGE_ROUTE}"] == 5
 
@@ -54,8 +54,8 @@ async def test_every_dispatch_asks_so_that_ray_keeps_the_package(tmp_path: Path)
 async def test_a_cluster_that_was_restarted_gets_the_package_again(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     name, size = a_package(store, tmp_path)
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        uploader = Uploader(api, store)
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        uploader = Uploader(connection.packages, store)
         assert await uploader.ensure([name]) == size
         assert await uploader.ensure([name]) == 0
         await fake.restart()
@@ -65,8 +65,8 @@ async def test_a_cluster_that_was_restarted_gets_the_package_again(tmp_path: Pat
 async def test_one_failed_upload_does_not_block_the_next(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     name, size = a_package(store, tmp_path)
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        uploader = Uploader(api, store)
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        uploader = Uploader(connection.packages, store)
         fake.fail(500, times=1, only="/api/packages/")
         results = await asyncio.gather(*(uploader.ensure([name]) for _ in range(3)), return_exceptions=True)
         assert [type(result) for result in results if isinstance(result, Exception)] == [ClusterRefused]
@@ -74,29 +74,29 @@ async def test_one_failed_upload_does_not_block_the_next(tmp_path: Path) -> None
 
 
 async def test_bytes_that_are_nowhere_are_a_clear_error(tmp_path: Path) -> None:
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
         with pytest.raises(PackageProblem, match=r"gcs://gone\.zip is neither on the cluster nor kept here"):
-            await Uploader(api, a_store(tmp_path)).ensure(["gone.zip"])
+            await Uploader(connection.packages, a_store(tmp_path)).ensure(["gone.zip"])
 
 
 async def test_a_package_that_the_cluster_has_from_elsewhere_is_fine(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.zip"
     foreign.write_bytes(b"theirs")
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        await api.put_package("foreign.zip", foreign)
-        assert await Uploader(api, a_store(tmp_path)).ensure(["foreign.zip"]) == 0
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        await connection.packages.put_package("foreign.zip", foreign)
+        assert await Uploader(connection.packages, a_store(tmp_path)).ensure(["foreign.zip"]) == 0
 
 
 async def test_the_job_runs_in_the_directory_that_was_packed(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     root = make_tree(tmp_path / "code", {"hello.txt": "from the directory", "left.log": "behind"})
     env = localise({"working_dir": str(root), "excludes": ["*.log"]}, store, cwd=tmp_path)
-    async with FakeRay() as fake, HttpRayApi(fake.spec()) as api:
-        await Uploader(api, store).ensure(package_names(env))
-        await api.submit_job(
-            RemoteSubmit(submission_id="job", entrypoint="cat hello.txt; ls", runtime_env=env)
+    async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
+        await Uploader(connection.packages, store).ensure(package_names(env))
+        await connection.executor.start(
+            StartRequest(remote_id="job", entrypoint="cat hello.txt; ls", runtime_env=env)
         )
-        log = "".join([piece async for piece in api.tail_job_logs("job")])
+        log = "".join([piece async for piece in connection.executor.follow_log("job")])
     assert "from the directory" in log
     assert "left.log" not in log
 

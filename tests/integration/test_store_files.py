@@ -311,10 +311,12 @@ def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path:
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directory: Path) -> None:
     store = open_store(directory)
-    store.add([("old", a_spec(name="nightly"))], now=NOW)
+    store.add([("old", a_spec(name="nightly")), ("tried", a_spec())], now=NOW)
+    Leader(store).move("tried", JobState.PLACED)
     store.close()
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
+        connection.execute("ALTER TABLE attempts DROP COLUMN executor")
         connection.execute("ALTER TABLE meta DROP COLUMN job_key")
         connection.execute("DROP INDEX ix_jobs_parent")
         connection.execute("ALTER TABLE jobs DROP COLUMN parent")
@@ -338,6 +340,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
     assert [job.submission_id for job in store.list_jobs(states=[JobState.QUEUED])] == ["old"]
     assert [job.submission_id for job in store.list_jobs(name="nightly")] == ["old"]
     assert len(store.access.job_key()) == 32
+    assert [attempt.executor for attempt in store.attempts("tried")] == ["ray-jobs"]
     store.close()
     assert schema(directory / "jobs.db") == wanted
 

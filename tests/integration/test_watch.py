@@ -13,9 +13,9 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.ray_api.client import open_ray_api
+from ray_multicluster_scheduler.ray_api.connection import open_connection
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
 from ray_multicluster_scheduler.testing.runners import ScriptedRunner
 
@@ -30,13 +30,13 @@ async def watching(
 ) -> AsyncIterator[ClusterWatch]:
     """Start fakes and a watch over them."""
     async with AsyncExitStack() as stack:
-        apis = {}
+        connections = {}
         for fake in fakes:
             await stack.enter_async_context(fake)
             token = fake.environ if environ is None else environ
-            apis[fake.name] = await stack.enter_async_context(open_ray_api(fake.spec(), token))
+            connections[fake.name] = await stack.enter_async_context(open_connection(fake.spec(), token))
         yield ClusterWatch(
-            apis,
+            connections,
             clock=SystemClock(),
             settings=Settings(probe_timeout_s=deadline_s, **settings),
             jitter=lambda: 0.5,
@@ -63,8 +63,8 @@ async def test_a_snapshot_has_what_the_cluster_says_with_either_autoscaler(autos
 
 async def test_a_probe_does_not_depend_on_how_many_jobs_a_cluster_remembers() -> None:
     fake = FakeRay(name="a", runner=ScriptedRunner())
-    async with watching(fake) as watch, open_ray_api(fake.spec(), {}) as api:
-        await api.submit_job(RemoteSubmit(submission_id="j1", entrypoint="sleep 100"))
+    async with watching(fake) as watch, open_connection(fake.spec(), {}) as connection:
+        await connection.executor.start(StartRequest(remote_id="j1", entrypoint="sleep 100"))
         await watch.probe("a")
         assert watch.snapshots()["a"].health is Health.HEALTHY
     assert fake.calls["GET /api/jobs/"] == 0

@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.execution import Inventory
-from ray_multicluster_scheduler.ports import Clock, ClusterConnection
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection, Connections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class ClusterWatch:
 
     def __init__(
         self,
-        connections: Mapping[str, ClusterConnection],
+        connections: Connections,
         *,
         clock: Clock,
         settings: Settings,

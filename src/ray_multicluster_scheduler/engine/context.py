@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import Clock, ClusterConnection, JobStore
+from ray_multicluster_scheduler.ports import Clock, Connections, JobStore
 
 
 def nothing_happens(point: str) -> None:
@@ -24,7 +24,7 @@ class EngineContext:
     config: Config
     store: JobStore
     packages: PackageStore
-    connections: Mapping[str, ClusterConnection]
+    connections: Connections
     watch: ClusterWatch
     clock: Clock
     #: `await offload(function, ...)` runs a store call on the store's own thread.

@@ -28,7 +28,7 @@ _MADE_HERE = re.compile(r"sub_[0-9a-f]{32}(--r[0-9]+)?")
 
 
 class Forgetter:
-    """What ended on one cluster, oldest first, by Ray's ids."""
+    """What ended on one cluster, oldest first, by remote id."""
 
     def __init__(self, context: EngineContext, cluster: str, executor: Executor) -> None:
         self._context = context

@@ -37,7 +37,7 @@ MOST_EXAMINED = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep has found, by Ray's ids."""
+    """What a sweep has found, by remote id."""
 
     #: Open jobs of ours that are not known to live here.
     suspects: frozenset[str]

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.leader import Engine
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class EngineThread:
             ) from failure
 
     def begin(
-        self, function: Callable[[Mapping[str, ClusterConnection]], Coroutine[Any, Any, T]]
+        self, function: Callable[[Connections], Coroutine[Any, Any, T]]
     ) -> concurrent.futures.Future[T]:
         """Run a coroutine that talks to clusters on the engine's loop."""
         loop, _, _ = self._ready.result()
@@ -139,10 +139,8 @@ class EngineThread:
     async def _lead(self, loop: asyncio.AbstractEventLoop, context: EngineContext) -> None:
         """Run an engine until it is told to stop."""
         # Host names are looked up on these threads: one that hangs must not keep the others waiting.
-        former, self._threads = (
-            self._threads,
-            ThreadPoolExecutor(2 * len(context.connections) + SPARE_THREADS),
-        )
+        threads = ThreadPoolExecutor(2 * len(context.connections) + SPARE_THREADS)
+        former, self._threads = self._threads, threads
         loop.set_default_executor(self._threads)
         if former is not None:
             former.shutdown(wait=False)
@@ -168,7 +166,7 @@ class LiveConnections(Mapping[str, ClusterConnection]):
     """The clusters of now, for what outlives a change of the configuration."""
 
     def __init__(self) -> None:
-        self.now: Mapping[str, ClusterConnection] = {}
+        self.now: Connections = {}
 
     def __getitem__(self, name: str) -> ClusterConnection:
         return self.now[name]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.ports import Connections
 
 T = TypeVar("T")
 
-Connections = Mapping[str, ClusterConnection]
 Connect = Callable[[], Connections]
 
 

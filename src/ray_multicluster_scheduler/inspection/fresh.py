@@ -10,9 +10,9 @@ from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.flow.start_limit import first_limit
-from ray_multicluster_scheduler.inspection.apart import Connect, Connections, begin_apart
+from ray_multicluster_scheduler.inspection.apart import Connect, begin_apart
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ports import Clock, Connections
 
 #: Questions about many jobs, one after the other, share a look.
 GOOD_FOR_S = 2.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Annotated, cast
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.ports import Connections
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.http_metrics import CountRequests, HttpMetrics
@@ -72,7 +71,7 @@ class Metrics:
         """Measure the loop of the engine, again if it is a new one."""
         if self._engine_lag is None or self._engine_lag.done():
 
-            async def watch(_: Mapping[str, ClusterConnection]) -> None:
+            async def watch(_: Connections) -> None:
                 await self._watch_lag("engine")
 
             self._engine_lag = self._scheduler.begin(watch)

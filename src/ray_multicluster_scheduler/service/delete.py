@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from ray_multicluster_scheduler.asyncio_tools import together
@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.access import AuditEntry
 from ray_multicluster_scheduler.model.job import Attempt, Job
-from ray_multicluster_scheduler.ports import ClusterConnection, Executor, JobStore
+from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
 from ray_multicluster_scheduler.service.tail import Reach
 
 
@@ -27,9 +27,7 @@ def delete(reach: Reach, store: JobStore, submission_ids: Sequence[str], *, audi
     store.delete(submission_ids, audit=audit)
 
 
-async def _forget_all(
-    connections: Mapping[str, ClusterConnection], tried: Sequence[tuple[Job, Attempt]], *, origin: str
-) -> None:
+async def _forget_all(connections: Connections, tried: Sequence[tuple[Job, Attempt]], *, origin: str) -> None:
     await together(
         _forget(connections[attempt.cluster].executor, job, attempt.remote_id, origin=origin)
         for job, attempt in tried

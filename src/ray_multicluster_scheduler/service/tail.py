@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from typing import Any
@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.errors import ClusterError, JobNotFound
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import ClusterConnection, Executor, JobStore
+from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
 from ray_multicluster_scheduler.service.hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import LogPipe
 from ray_multicluster_scheduler.service.shared_log import SharedLogs
@@ -26,7 +26,7 @@ PIECE_CHARS = 2**16
 ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
 
 #: Runs a coroutine that talks to clusters, on the loop that has connections to them.
-Reach = Callable[[Callable[[Mapping[str, ClusterConnection]], Coroutine[Any, Any, Any]]], "Future[Any]"]
+Reach = Callable[[Callable[[Connections], Coroutine[Any, Any, Any]]], "Future[Any]"]
 
 
 def next_attempt(number: int) -> str:
@@ -103,7 +103,7 @@ class _Follower:
         self,
         submission_id: str,
         store: JobStore,
-        connections: Mapping[str, ClusterConnection],
+        connections: Connections,
         logs: SharedLogs,
         pipe: LogPipe,
     ) -> None:

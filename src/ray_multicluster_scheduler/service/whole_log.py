@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import ClusterConnection, JobStore
+from ray_multicluster_scheduler.ports import Connections, JobStore
 from ray_multicluster_scheduler.service.tail import ON_CLUSTER, Reach, next_attempt
 
 
@@ -29,7 +28,7 @@ async def whole_log(reach: Reach, store: JobStore, job: Job) -> str:
 
 
 async def _read(reach: Reach, job: Job) -> str:
-    async def read(connections: Mapping[str, ClusterConnection]) -> str:
+    async def read(connections: Connections) -> str:
         connection = connections.get(job.cluster or "")  # None: it is no longer in clusters.yaml
         if connection is None or job.remote_id is None:
             return ""

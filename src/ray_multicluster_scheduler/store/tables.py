@@ -178,7 +178,6 @@ attempts = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("cluster", Text, nullable=False),
     Column("remote_id", Text, nullable=False),
-    Column("executor", Text, nullable=False, server_default=RAY_JOBS),
     Column("session_name", Text),
     Column("entrypoint", Text, nullable=False),
     Column("runtime_env", JSON, nullable=False),
@@ -188,6 +187,7 @@ attempts = Table(
     Column("ended_at", Float),
     Column("outcome", Text),  # NULL while it lives
     Column("reason", Text, nullable=False),
+    Column("executor", Text, nullable=False, server_default=RAY_JOBS),
     Index("uq_attempts_remote", "cluster", "remote_id", unique=True),
     _partial_index("ix_attempts_live", "cluster", where="outcome IS NULL"),
 )

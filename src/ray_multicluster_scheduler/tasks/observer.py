@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.ray_api.connection import HttpConnection, open_c
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Connections = Mapping[str, HttpConnection]
+HttpConnections = Mapping[str, HttpConnection]
 STOP_TIMEOUT_S = 5.0
 
 
@@ -41,7 +41,7 @@ class ClusterObserver:
         _result(running.first_look)
         return running.watch.snapshots()
 
-    def call(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> T:
+    def call(self, function: Callable[[HttpConnections], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine with the connections to the clusters on the thread, and return its result."""
         running = self._running()
         try:
@@ -119,7 +119,7 @@ class _Observing:
     """The state of a running thread."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, connections: Connections, watch: ClusterWatch
+        self, loop: asyncio.AbstractEventLoop, connections: HttpConnections, watch: ClusterWatch
     ) -> None:
         self.loop = loop
         self.connections = connections

@@ -88,7 +88,12 @@ def test_a_placement_starts_an_attempt(store: JobStore, leader: Leader) -> None:
         now=NOW + 1,
         cluster="mac",
         session_name="s1",
-        attempt_changes={"entrypoint": "python x.py", "runtime_env": {"pip": ["x"]}, "decision": {"why": 1}},
+        attempt_changes={
+            "executor": "other",
+            "entrypoint": "python x.py",
+            "runtime_env": {"pip": ["x"]},
+            "decision": {"why": 1},
+        },
     )
 
     assert (job.attempt, job.cluster, job.remote_id, job.session_name) == (1, "mac", "job", "s1")
@@ -100,6 +105,7 @@ def test_a_placement_starts_an_attempt(store: JobStore, leader: Leader) -> None:
         "job",
         "s1",
     )
+    assert attempt.executor == "other"
     assert (attempt.entrypoint, attempt.runtime_env) == ("python x.py", {"pip": ["x"]})
     assert (attempt.decision, attempt.placed_at) == ({"why": 1}, NOW + 1)
     assert (attempt.outcome, attempt.ended_at) == (None, None)

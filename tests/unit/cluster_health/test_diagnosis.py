@@ -21,8 +21,7 @@ from ray_multicluster_scheduler.errors import (
     ClusterTimeout,
     ClusterUnreachable,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
-from ray_multicluster_scheduler.model.remote import RemoteVersion
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, RemoteVersion
 
 VERSION = RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s")
 WANTS_TOKEN = ClusterAuthFailed("a", "it wants a token")

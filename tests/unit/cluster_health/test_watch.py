@@ -10,16 +10,16 @@ from ray_multicluster_scheduler.cluster_health.probe import NO_JOB
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch, Probed
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable, RemoteJobNotFound
-from ray_multicluster_scheduler.model.cluster import Health, Node, Usage
-from ray_multicluster_scheduler.model.remote import Listing, RemoteJob, RemoteStatus, RemoteVersion
+from ray_multicluster_scheduler.model.cluster import Health, Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, Sighting
 
 INTERVAL_S = 5.0
 REFUSED = ClusterUnreachable("a", "connection refused", refused=True)
 HANG = asyncio.Event  # an answer that never comes
 
 
-def a_job() -> RemoteJob:
-    return RemoteJob(submission_id="j1", status=RemoteStatus.RUNNING, entrypoint="python a.py")
+def an_attempt() -> Sighting:
+    return Sighting(remote_id="j1", status=AttemptStatus.RUNNING)
 
 
 class ManualClock:
@@ -36,19 +36,20 @@ class ManualClock:
         self.passed_s += seconds
 
 
-class ScriptedApi:
-    """Answers with its attributes; an exception is raised, `HANG` never answers."""
+class ScriptedCluster:
+    """All ports of a cluster. Answers with its attributes; an exception is raised, `HANG` never answers."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = {
             "version": RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s1"),
             "nodes": (a_node(),),
             "jobs": RemoteJobNotFound("a", "no such job", status=404),
-            "list": Listing(jobs=(a_job(),), remembered=7),
+            "list": Inventory(sightings=(an_attempt(),), remembered=7),
             "usage": Usage(total={"CPU": 4.0}, used={"CPU": 1.0}, pending=()),
             "python": "3.11.7",
             **answers,
         }
+        self.probe = self.executor = self
         self.looks = 0
         self.open_requests = 0
 
@@ -74,11 +75,11 @@ class ScriptedApi:
     async def nodes(self) -> Any:
         return await self._answer("nodes")
 
-    async def get_job(self, submission_id: str) -> Any:
-        assert submission_id == NO_JOB
+    async def get(self, remote_id: str) -> Any:
+        assert remote_id == NO_JOB
         return await self._answer("jobs")
 
-    async def list_jobs(self, keep: object) -> Any:
+    async def inventory(self, keep: object) -> Any:
         assert keep
         return await self._answer("list")
 
@@ -100,11 +101,11 @@ def watching(
     deadline_s: float = 60.0,
     jitter: Callable[[], float] = lambda: 0.5,
     lists_jobs: bool = False,
-    **apis: ScriptedApi,
+    **clusters: ScriptedCluster,
 ) -> ClusterWatch:
     settings = Settings(probe_interval_s=INTERVAL_S, probe_timeout_s=deadline_s, breaker_failures=3)
     return ClusterWatch(
-        apis,  # type: ignore[arg-type]
+        clusters,  # type: ignore[arg-type]
         clock=clock or ManualClock(),
         settings=settings,
         jitter=jitter,
@@ -113,31 +114,31 @@ def watching(
 
 
 async def test_before_the_first_probe_nothing_is_known() -> None:
-    watch = watching(a=ScriptedApi())
+    watch = watching(a=ScriptedCluster())
     assert watch.snapshots()["a"].health is Health.UNKNOWN
     assert watch.snapshots()["a"].total is None
-    assert watch.listing("a") is None
+    assert watch.inventory("a") is None
 
 
 async def test_a_good_probe_fills_the_snapshot() -> None:
     clock = ManualClock()
-    watch = watching(clock, a=ScriptedApi(list=AssertionError("nobody needs it")))
+    watch = watching(clock, a=ScriptedCluster(list=AssertionError("nobody needs it")))
     seen = await watch.probe("a")
     assert (seen.health, seen.problem) == (Health.HEALTHY, None)
     assert (seen.total, seen.used, seen.pending) == ({"CPU": 4.0}, {"CPU": 1.0}, ())
     assert (seen.ray_version, seen.python_version, seen.session_name) == ("2.60.0", "3.11.7", "s1")
     assert (seen.nodes, seen.latency_s, seen.observed_at) == ((a_node(),), 0.0, clock.now())
-    assert watch.listing("a") is None
+    assert watch.inventory("a") is None
     assert watch.snapshots() == {"a": seen}
 
 
 @pytest.mark.parametrize(
-    "answer", [Listing(jobs=(a_job(),), remembered=7), HANG, ClusterBadAnswer("a", "long")]
+    "answer", [Inventory(sightings=(an_attempt(),), remembered=7), HANG, ClusterBadAnswer("a", "long")]
 )
 async def test_a_list_of_jobs_is_welcome_where_it_is_shown_but_never_needed(answer: Any) -> None:
-    watch = watching(deadline_s=0.2, lists_jobs=True, a=ScriptedApi(list=answer))
+    watch = watching(deadline_s=0.2, lists_jobs=True, a=ScriptedCluster(list=answer))
     assert (await watch.probe("a")).health is Health.HEALTHY
-    assert watch.listing("a") == (answer if isinstance(answer, Listing) else None)
+    assert watch.inventory("a") == (answer if isinstance(answer, Inventory) else None)
 
 
 @pytest.mark.parametrize("needed", ["version", "nodes", "jobs"])
@@ -151,7 +152,7 @@ async def test_a_list_of_jobs_is_welcome_where_it_is_shown_but_never_needed(answ
 async def test_a_cluster_is_not_healthy_unless_version_nodes_and_jobs_all_answer(
     needed: str, trouble: Any, problem: str
 ) -> None:
-    seen = await watching(deadline_s=0.1, a=ScriptedApi(**{needed: trouble})).probe("a")
+    seen = await watching(deadline_s=0.1, a=ScriptedCluster(**{needed: trouble})).probe("a")
     assert (seen.health, seen.problem) == (Health.UNHEALTHY, problem)
     assert (seen.total, seen.observed_at) == (None, None)
 
@@ -161,19 +162,19 @@ async def test_without_usage_the_use_is_unknown_and_the_totals_come_from_the_liv
     trouble: Any,
 ) -> None:
     nodes = (a_node(), a_node(node_id="n2", is_head=False), a_node(node_id="n3", alive=False))
-    api = ScriptedApi(usage=trouble, python=trouble, nodes=nodes)
-    seen = await watching(deadline_s=0.1, a=api).probe("a")
+    cluster = ScriptedCluster(usage=trouble, python=trouble, nodes=nodes)
+    seen = await watching(deadline_s=0.1, a=cluster).probe("a")
     assert seen.health is Health.HEALTHY
     assert (seen.used, seen.pending, seen.python_version) == (None, None, None)
     assert seen.total == {"CPU": 4.0}
 
 
 async def test_a_failed_probe_keeps_the_last_known_values_with_their_age() -> None:
-    clock, api = ManualClock(), ScriptedApi()
-    watch = watching(clock, a=api)
+    clock, cluster = ManualClock(), ScriptedCluster()
+    watch = watching(clock, a=cluster)
     good = await watch.probe("a")
     clock.advance(7)
-    api.answers["nodes"] = REFUSED
+    cluster.answers["nodes"] = REFUSED
     seen = await watch.probe("a")
     assert (seen.health, seen.problem) == (Health.UNHEALTHY, "connection refused")
     assert (seen.total, seen.used, seen.session_name) == (good.total, good.used, good.session_name)
@@ -182,23 +183,23 @@ async def test_a_failed_probe_keeps_the_last_known_values_with_their_age() -> No
 
 
 async def test_a_dead_head_is_unhealthy_but_its_nodes_and_jobs_are_news() -> None:
-    api = ScriptedApi(nodes=(a_node(alive=False),))
-    watch = watching(a=api)
+    cluster = ScriptedCluster(nodes=(a_node(alive=False),))
+    watch = watching(a=cluster)
     seen = await watch.probe("a")
     assert seen.health is Health.UNHEALTHY
     assert seen.nodes == (a_node(alive=False),)
 
 
 async def test_nothing_that_was_asked_outlives_its_probe() -> None:
-    api = ScriptedApi(nodes=HANG, usage=HANG, jobs=HANG)
-    await watching(deadline_s=0.1, a=api).probe("a")
-    assert api.open_requests == 0
+    cluster = ScriptedCluster(nodes=HANG, usage=HANG, jobs=HANG)
+    await watching(deadline_s=0.1, a=cluster).probe("a")
+    assert cluster.open_requests == 0
 
 
 async def test_a_hanging_cluster_does_not_hold_up_another_one() -> None:
-    stuck, release = ScriptedApi(), asyncio.Event()
+    stuck, release = ScriptedCluster(), asyncio.Event()
     stuck.answers["nodes"] = release
-    watch = watching(stuck=stuck, fine=ScriptedApi())
+    watch = watching(stuck=stuck, fine=ScriptedCluster())
     told: asyncio.Queue[str] = asyncio.Queue()
     watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
     step = asyncio.create_task(watch.step())
@@ -210,7 +211,7 @@ async def test_a_hanging_cluster_does_not_hold_up_another_one() -> None:
 
 async def test_a_cluster_that_is_being_probed_is_not_asked_again_by_the_next_round() -> None:
     clock, release = ManualClock(), asyncio.Event()
-    stuck, fine = ScriptedApi(nodes=release), ScriptedApi()
+    stuck, fine = ScriptedCluster(nodes=release), ScriptedCluster()
     watch = watching(clock, stuck=stuck, fine=fine)
     told: asyncio.Queue[str] = asyncio.Queue()
     watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
@@ -225,85 +226,85 @@ async def test_a_cluster_that_is_being_probed_is_not_asked_again_by_the_next_rou
 
 async def test_a_second_caller_joins_the_probe_that_is_under_way() -> None:
     release = asyncio.Event()
-    api = ScriptedApi(jobs=release)
-    watch = watching(a=api)
+    cluster = ScriptedCluster(jobs=release)
+    watch = watching(a=cluster)
     both = [asyncio.create_task(watch.probe("a")) for _ in range(2)]
     await asyncio.sleep(0)
     release.set()
     one, other = await asyncio.gather(*both)
     assert one is other
-    assert api.looks == 1
+    assert cluster.looks == 1
 
 
 async def test_a_refresh_asks_only_what_the_cluster_uses() -> None:
-    clock, api = ManualClock(), ScriptedApi()
-    watch = watching(clock, a=api)
+    clock, cluster = ManualClock(), ScriptedCluster()
+    watch = watching(clock, a=cluster)
     before = await watch.probe("a")
     told: list[Probed] = []
     watch.subscribe(told.append)
     clock.advance(1)
-    api.answers |= {"usage": Usage(total={"CPU": 4.0}, used={"CPU": 3.0}, pending=()), "jobs": REFUSED}
+    cluster.answers |= {"usage": Usage(total={"CPU": 4.0}, used={"CPU": 3.0}, pending=()), "jobs": REFUSED}
     await watch.refresh("a")
     after = watch.snapshots()["a"]
     assert (after.used, after.observed_at) == ({"CPU": 3.0}, (before.observed_at or 0.0) + 1)
-    assert (api.looks, after.health) == (1, before.health)
+    assert (cluster.looks, after.health) == (1, before.health)
     assert [(each.snapshot, each.changed) for each in told] == [(after, False)]
 
 
 @pytest.mark.parametrize("answer", [REFUSED, HANG])
 async def test_a_refresh_without_an_answer_changes_nothing(answer: object) -> None:
-    api = ScriptedApi()
-    watch = watching(deadline_s=0.1, a=api)
+    cluster = ScriptedCluster()
+    watch = watching(deadline_s=0.1, a=cluster)
     before = await watch.probe("a")
-    api.answers["usage"] = answer
+    cluster.answers["usage"] = answer
     await watch.refresh("a")
     assert watch.snapshots()["a"] == before
 
 
 async def test_the_probe_that_is_under_way_is_refresh_enough_but_a_refresh_is_no_probe() -> None:
     release = asyncio.Event()
-    api = ScriptedApi(jobs=release)
-    watch = watching(a=api)
+    cluster = ScriptedCluster(jobs=release)
+    watch = watching(a=cluster)
     probing, refreshing = asyncio.create_task(watch.probe("a")), asyncio.create_task(watch.refresh("a"))
     await asyncio.sleep(0)
-    api.answers["usage"] = REFUSED
+    cluster.answers["usage"] = REFUSED
     release.set()
     await asyncio.gather(probing, refreshing)
     await watch.refresh("a")
     await watch.probe("a")
-    assert api.looks == 2
+    assert cluster.looks == 2
 
 
 async def test_a_step_probes_only_what_is_due() -> None:
-    clock, api = ManualClock(), ScriptedApi()
-    watch = watching(clock, a=api)
+    clock, cluster = ManualClock(), ScriptedCluster()
+    watch = watching(clock, a=cluster)
     await watch.step()
     clock.advance(INTERVAL_S - 0.1)
     await watch.step()
-    assert api.looks == 1
+    assert cluster.looks == 1
     clock.advance(0.1)
     await watch.step()
-    assert api.looks == 2
+    assert cluster.looks == 2
 
 
 async def test_a_dead_cluster_is_asked_ever_more_rarely_and_comes_back_after_two_good_probes() -> None:
-    clock, api = ManualClock(), ScriptedApi(nodes=REFUSED)
-    watch = watching(clock, jitter=lambda: 1.0, a=api)
+    clock, cluster = ManualClock(), ScriptedCluster(nodes=REFUSED)
+    watch = watching(clock, jitter=lambda: 1.0, a=cluster)
     asked_at: list[float] = []
     watch.subscribe(lambda _: asked_at.append(clock.monotonic()))
     for _ in range(120):
         await watch.step()
         clock.advance(1)
     assert asked_at == [0, 5, 10, 20, 40, 80]
-    api.answers["nodes"] = (a_node(),)
+    cluster.answers["nodes"] = (a_node(),)
     await watch.probe("a")
     assert watch.snapshots()["a"].health is Health.UNHEALTHY
     assert (await watch.probe("a")).health is Health.HEALTHY
 
 
 async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
-    api, heard = ScriptedApi(), list[Probed]()
-    watch = watching(a=api)
+    cluster, heard = ScriptedCluster(), list[Probed]()
+    watch = watching(a=cluster)
     watch.subscribe(heard.append)
     changes: list[dict[str, Any]] = [
         {},  # the first answer: health and totals are new
@@ -313,14 +314,16 @@ async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
         {"nodes": REFUSED},
     ]
     for change in changes:
-        api.answers |= change
+        cluster.answers |= change
         await watch.probe("a")
     assert [probed.changed for probed in heard] == [True, False, True, True, True]
 
 
 async def test_the_first_look_is_over_when_every_cluster_was_looked_at() -> None:
     release = asyncio.Event()
-    watch = watching(slow=ScriptedApi(nodes=release), fine=ScriptedApi(), dead=ScriptedApi(nodes=REFUSED))
+    watch = watching(
+        slow=ScriptedCluster(nodes=release), fine=ScriptedCluster(), dead=ScriptedCluster(nodes=REFUSED)
+    )
     told: asyncio.Queue[str] = asyncio.Queue()
     watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
     look = asyncio.create_task(watch.first_look())
@@ -337,8 +340,8 @@ async def test_the_first_look_goes_on_without_a_cluster_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ray_multicluster_scheduler.cluster_health.watch.FIRST_LOOK_S", 0.05)
-    stuck = ScriptedApi(nodes=HANG)
-    watch = watching(stuck=stuck, fine=ScriptedApi())
+    stuck = ScriptedCluster(nodes=HANG)
+    watch = watching(stuck=stuck, fine=ScriptedCluster())
     await watch.first_look()
     assert {name: (seen.health, seen.awaited) for name, seen in watch.snapshots().items()} == {
         "stuck": (Health.UNKNOWN, False),
@@ -349,13 +352,13 @@ async def test_the_first_look_goes_on_without_a_cluster_that_does_not_answer(
 
 async def test_what_was_seen_long_ago_is_looked_at_again_before_it_counts() -> None:
     clock, release = ManualClock(), asyncio.Event()
-    api = ScriptedApi()
-    watch = watching(clock, a=api)
+    cluster = ScriptedCluster()
+    watch = watching(clock, a=cluster)
     before = await watch.probe("a")
     watch.expect_first_look()
     assert watch.snapshots()["a"] == before  # that is fresh
     clock.advance(INTERVAL_S)
-    api.answers["jobs"] = release
+    cluster.answers["jobs"] = release
     look = asyncio.create_task(watch.first_look())
     await asyncio.sleep(0)
     seen = watch.snapshots()["a"]
@@ -366,17 +369,17 @@ async def test_what_was_seen_long_ago_is_looked_at_again_before_it_counts() -> N
 
 
 async def test_a_cluster_without_a_living_node_is_as_large_as_it_was() -> None:
-    api = ScriptedApi(usage=Usage(total={}, used={}, pending=()), nodes=(a_node(alive=False),))
-    watch = watching(a=api)
+    cluster = ScriptedCluster(usage=Usage(total={}, used={}, pending=()), nodes=(a_node(alive=False),))
+    watch = watching(a=cluster)
     assert (await watch.probe("a")).total is None  # unknown, which is not nothing
-    api.answers |= {"usage": Usage(total={"CPU": 4.0}), "nodes": (a_node(),)}
+    cluster.answers |= {"usage": Usage(total={"CPU": 4.0}), "nodes": (a_node(),)}
     assert (await watch.probe("a")).total == {"CPU": 4.0}
-    api.answers |= {"usage": Usage(total={}, used={}, pending=()), "nodes": (a_node(alive=False),)}
+    cluster.answers |= {"usage": Usage(total={}, used={}, pending=()), "nodes": (a_node(alive=False),)}
     assert (await watch.probe("a")).total == {"CPU": 4.0}
 
 
 async def test_a_listener_may_leave_while_it_is_called() -> None:
-    watch, heard = watching(a=ScriptedApi()), list[str]()
+    watch, heard = watching(a=ScriptedCluster()), list[str]()
     leave = watch.subscribe(lambda _: (heard.append("one"), leave()))  # type: ignore[func-returns-value]
     watch.subscribe(lambda _: heard.append("other"))
     await watch.probe("a")
@@ -384,7 +387,7 @@ async def test_a_listener_may_leave_while_it_is_called() -> None:
 
 
 async def test_a_listener_can_leave() -> None:
-    watch, heard = watching(a=ScriptedApi()), list[Probed]()
+    watch, heard = watching(a=ScriptedCluster()), list[Probed]()
     leave = watch.subscribe(heard.append)
     await watch.probe("a")
     leave()
@@ -393,21 +396,25 @@ async def test_a_listener_can_leave() -> None:
 
 
 async def test_run_follows_every_cluster_until_cancelled() -> None:
-    apis = {"a": ScriptedApi(), "b": ScriptedApi(nodes=HANG), "c": ScriptedApi(version=REFUSED)}
-    watch = watching(deadline_s=0.1, **apis)
+    clusters = {
+        "a": ScriptedCluster(),
+        "b": ScriptedCluster(nodes=HANG),
+        "c": ScriptedCluster(version=REFUSED),
+    }
+    watch = watching(deadline_s=0.1, **clusters)
     told: asyncio.Queue[str] = asyncio.Queue()
     watch.subscribe(lambda probed: told.put_nowait(probed.snapshot.name))
     running = asyncio.create_task(watch.run())
-    assert {await told.get() for _ in apis} == set(apis)
+    assert {await told.get() for _ in clusters} == set(clusters)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert apis["b"].open_requests == 0
+    assert clusters["b"].open_requests == 0
 
 
 async def test_a_bug_with_one_cluster_is_loud_and_concerns_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    api = ScriptedApi(nodes=KeyError("nodeId"))
-    watch = watching(a=api, b=ScriptedApi())
+    cluster = ScriptedCluster(nodes=KeyError("nodeId"))
+    watch = watching(a=cluster, b=ScriptedCluster())
     for _ in range(3):
         await watch.probe("a")
     await watch.probe("b")
@@ -415,5 +422,5 @@ async def test_a_bug_with_one_cluster_is_loud_and_concerns_no_other(caplog: pyte
     assert (seen["a"].health, seen["b"].health) == (Health.UNHEALTHY, Health.HEALTHY)
     assert "KeyError" in (seen["a"].problem or "")
     assert [record.exc_info is not None for record in caplog.records] == [True]
-    api.answers["nodes"] = (a_node(),)
+    cluster.answers["nodes"] = (a_node(),)
     assert (await watch.probe("a")).health is Health.HEALTHY

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from ray_multicluster_scheduler.inspection.apart import begin_apart
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import ClusterConnection
 
 
-class Api:
+class Connection:
     """Knows only whether it was closed."""
 
     def __init__(self) -> None:
@@ -23,51 +23,51 @@ class Api:
 
 
 @pytest.fixture
-def api() -> Api:
-    return Api()
+def connection() -> Connection:
+    return Connection()
 
 
-def opened(api: Api) -> Mapping[str, RayApi]:
-    return {"a": cast("RayApi", api)}
+def opened(connection: Connection) -> Mapping[str, ClusterConnection]:
+    return {"a": cast("ClusterConnection", connection)}
 
 
-def test_the_answer_comes_and_the_connection_is_closed(api: Api) -> None:
-    async def ask(apis: Mapping[str, RayApi]) -> list[str]:
-        return list(apis)
+def test_the_answer_comes_and_the_connection_is_closed(connection: Connection) -> None:
+    async def ask(connections: Mapping[str, ClusterConnection]) -> list[str]:
+        return list(connections)
 
-    assert begin_apart(lambda: opened(api), ask).result(60) == ["a"]
-    assert api.closed.is_set()
+    assert begin_apart(lambda: opened(connection), ask).result(60) == ["a"]
+    assert connection.closed.is_set()
 
 
-def test_it_works_inside_a_running_loop(api: Api) -> None:
-    async def ask(_: Mapping[str, RayApi]) -> int:
+def test_it_works_inside_a_running_loop(connection: Connection) -> None:
+    async def ask(_: Mapping[str, ClusterConnection]) -> int:
         return 7
 
     async def inside() -> int:
-        return begin_apart(lambda: opened(api), ask).result(60)
+        return begin_apart(lambda: opened(connection), ask).result(60)
 
     assert asyncio.run(inside()) == 7
 
 
-def test_what_goes_wrong_reaches_the_caller(api: Api) -> None:
-    async def ask(_: Mapping[str, RayApi]) -> Any:
+def test_what_goes_wrong_reaches_the_caller(connection: Connection) -> None:
+    async def ask(_: Mapping[str, ClusterConnection]) -> Any:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        begin_apart(lambda: opened(api), ask).result(60)
-    assert api.closed.is_set()
+        begin_apart(lambda: opened(connection), ask).result(60)
+    assert connection.closed.is_set()
 
 
-def test_a_question_that_is_given_up_ends_and_closes_its_connection(api: Api) -> None:
+def test_a_question_that_is_given_up_ends_and_closes_its_connection(connection: Connection) -> None:
     asked = threading.Event()
 
-    async def ask(_: Mapping[str, RayApi]) -> None:
+    async def ask(_: Mapping[str, ClusterConnection]) -> None:
         asked.set()
         await asyncio.sleep(3600)
 
-    running = begin_apart(lambda: opened(api), ask)
+    running = begin_apart(lambda: opened(connection), ask)
     assert asked.wait(60)
     running.cancel()
     with pytest.raises(CancelledError):
         running.result(60)
-    assert api.closed.wait(60)
+    assert connection.closed.wait(60)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.model.cluster import Node, Usage
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus, RemoteVersion
+from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
 from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
@@ -201,33 +202,46 @@ def test_empty_json_of_autoscaler_v2_is_unknown_not_zero() -> None:
 
 
 def test_job_times_are_seconds() -> None:
-    assert parse.job(JOB_ROW) == RemoteJob(
-        submission_id="full_1",
-        status=RemoteStatus.FAILED,
-        entrypoint="echo before; exit 7",
+    assert parse.sighting(JOB_ROW) == Sighting(
+        remote_id="full_1",
+        status=AttemptStatus.FAILED,
         message="Job entrypoint command failed with exit code 7, last available logs",
+        failure=FailureKind.USER,
         error_type="JOB_ENTRYPOINT_COMMAND_ERROR",
-        start_time=1794765801.586,
-        end_time=1794765802.943,
+        exit_code=7,
+        started_at=1794765801.586,
+        ended_at=1794765802.943,
+        node_id=NODE_ID,
         metadata={"a": "b"},
-        runtime_env={"env_vars": {"K": "v"}},
-        driver_node_id=NODE_ID,
-        driver_exit_code=7,
     )
 
 
 def test_what_ray_leaves_out_of_a_job_is_unknown() -> None:
-    job = parse.job(PENDING_ROW)
-    assert (job.end_time, job.driver_node_id, job.driver_exit_code, job.metadata) == (None, None, None, {})
+    found = parse.sighting(PENDING_ROW)
+    assert (found.ended_at, found.node_id, found.exit_code, found.metadata) == (None, None, None, {})
+    assert found.failure is None
+
+
+def test_of_an_environment_that_failed_the_words_that_matter_are_told() -> None:
+    message = (
+        "runtime_env setup failed: Failed to set up.\nTraceback (most recent call last):\n"
+        '  File "x.py", line 1, in f\nValueError: Could not find Conda executable at conda.\n'
+    )
+    found = parse.sighting({**JOB_ROW, "error_type": "RUNTIME_ENV_SETUP_FAILURE", "message": message})
+    assert found.failure is FailureKind.NO_ENVIRONMENT
+    assert found.message == "ValueError: Could not find Conda executable at conda."
 
 
 def test_plain_drivers_are_left_out_of_the_list() -> None:
-    assert [job.submission_id for job in parse.jobs([JOB_ROW, DRIVER_ROW])] == ["full_1"]
+    assert parse.inventory_row(DRIVER_ROW) is None
+    assert parse.inventory_row(JOB_ROW) == InventoryRow("full_1", AttemptStatus.FAILED, {"a": "b"})
 
 
-def test_one_bad_row_spoils_the_list_because_a_job_left_out_would_look_lost() -> None:
+def test_an_unknown_status_is_malformed_but_no_reason_to_leave_the_row_out() -> None:
+    row = {**JOB_ROW, "status": "DANCING"}
+    assert parse.inventory_row(row) == InventoryRow("full_1", None, {"a": "b"})
     with pytest.raises(MalformedAnswer, match="unknown job status 'DANCING'"):
-        parse.jobs([JOB_ROW, {**JOB_ROW, "status": "DANCING"}])
+        parse.sighting(row)
 
 
 #: Numbers that neither 64 bits nor a float can hold, and characters that no file can.
@@ -243,7 +257,7 @@ PARSERS: list[tuple[Callable[[Any], object], dict[str, Any]]] = [
     (parse.python_version, METADATA),
     (parse.nodes, nodes_answer(NODE_ROW)),
     (parse.usage, STATUS),
-    (parse.job, JOB_ROW),
+    (parse.sighting, JOB_ROW),
     (lambda answer: parse_usage_text(parse.status_text(answer)), {"data": {"clusterStatus": STATUS_TEXT}}),
     (lambda answer: parse.flag(answer, "stopped"), {"stopped": True}),
 ]
@@ -274,8 +288,8 @@ def changed(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 
 def test_numbers_that_no_column_can_hold_are_unknown() -> None:
     row = {**JOB_ROW, "driver_exit_code": 2**70, "start_time": 10**400, "end_time": 253_402_300_800_000}
-    job = parse.job(row)
-    assert (job.driver_exit_code, job.start_time, job.end_time) == (None, None, None)
+    found = parse.sighting(row)
+    assert (found.exit_code, found.started_at, found.ended_at) == (None, None, None)
     (node,) = parse.nodes(nodes_answer({**NODE_ROW, "resources_total": {"CPU": 10**400, "GPU": 1}}))
     assert node.resources == {"GPU": 1.0}
 
@@ -291,7 +305,7 @@ def test_names_of_resources_and_labels_are_cleaned_and_bounded() -> None:
 
 
 def test_an_overlong_message_keeps_its_beginning_and_its_end() -> None:
-    message = parse.job({**JOB_ROW, "message": "begin" + "x" * 10_000_000 + "end"}).message
+    message = parse.sighting({**JOB_ROW, "message": "begin" + "x" * 10_000_000 + "end"}).message
     assert (len(message) < 200_000, message[:5], message[-3:]) == (True, "begin", "end")
 
 

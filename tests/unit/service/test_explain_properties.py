@@ -31,6 +31,7 @@ from ray_multicluster_scheduler.model.decision import ClusterView, Waiting
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
@@ -197,8 +198,9 @@ class Scene:
                 clock=StandingClock(),
                 jitter=lambda: 0.5,
                 offload=offload,
+                connections={spec.name: HttpConnection(spec) for spec in self.config.clusters},
                 # Placing asks none of these.
-                **cast(Any, {"packages": None, "apis": {}, "watch": None, "job_token": None}),
+                **cast(Any, {"packages": None, "watch": None, "job_token": None}),
             )
             waiting = WaitingJobs(context)
             board = Board(context, self.leader.lease, moved=waiting.moved)

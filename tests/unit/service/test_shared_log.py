@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
-from ray_multicluster_scheduler.ports import RayApi
+from ray_multicluster_scheduler.ports import Executor
 from ray_multicluster_scheduler.service.shared_log import KEPT_CHARS, MOST_CHARS, SHORT_CHARS, SharedLogs
 
 LENGTHS = [1, 9, SHORT_CHARS, KEPT_CHARS, MOST_CHARS]
@@ -40,7 +40,7 @@ class Cluster:
         self._grown.set()
         self._grown = asyncio.Event()
 
-    async def tail_job_logs(self, remote_id: str) -> AsyncGenerator[str, None]:
+    async def follow_log(self, remote_id: str) -> AsyncGenerator[str, None]:
         assert remote_id == "job"
         cuts, sent = self._cuts, 0
         self.opened += 1
@@ -62,7 +62,7 @@ class Reader:
     """Reads when it is told to."""
 
     def __init__(self, logs: SharedLogs, cluster: Any, place: int = 0) -> None:
-        self.pieces = logs.pieces(cast(RayApi, cluster), "job", place)
+        self.pieces = logs.pieces(cast(Executor, cluster), "job", place)
         self.text = ""
 
     async def read_to(self, length: int) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,13 +27,13 @@ class Chatty:
     def __init__(self) -> None:
         self.read = 0
 
-    async def tail_job_logs(self, _: str) -> AsyncIterator[str]:
+    async def follow_log(self, _: str) -> AsyncIterator[str]:
         while True:
             await asyncio.sleep(0)
             self.read += 1
             yield _piece(self.read)
 
-    async def job_logs(self, _: str) -> str:
+    async def log(self, _: str) -> str:
         return "".join(_piece(number) for number in range(1, self.read + 3))
 
 
@@ -43,24 +44,24 @@ def _piece(number: int) -> str:
 class Ended:
     """A cluster that has the long log of a job that has ended."""
 
-    log = "".join(f"{number:>99}\n" for number in range(80_000))
+    text = "".join(f"{number:>99}\n" for number in range(80_000))
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.read = 0
         self._refuses = refuses
 
-    async def job_logs(self, _: str) -> str:
+    async def log(self, _: str) -> str:
         self.read += 1
         await asyncio.sleep(0)
         if self._refuses:
             raise ClusterUnreachable("a", "nobody there")
-        return self.log
+        return self.text
 
 
 class Broken:
     """A cluster whose answer is a bug of ours."""
 
-    async def tail_job_logs(self, _: str) -> AsyncIterator[str]:
+    async def follow_log(self, _: str) -> AsyncIterator[str]:
         raise ZeroDivisionError("a bug")
         yield ""
 
@@ -79,10 +80,11 @@ def hub(store: SqlStore) -> Iterator[EventHub]:
     opened.close()
 
 
-def reaching(api: Any) -> Reach:
+def reaching(executor: Any) -> Reach:
     """Let the test's own loop talk to the cluster `a`."""
     loop = asyncio.get_running_loop()
-    return lambda function: asyncio.run_coroutine_threadsafe(function({"a": api}), loop)
+    connection: Any = SimpleNamespace(executor=executor)
+    return lambda function: asyncio.run_coroutine_threadsafe(function({"a": connection}), loop)
 
 
 async def stands_still(cluster: Chatty) -> int:
@@ -117,7 +119,7 @@ async def test_a_job_that_ends_while_its_reader_is_slow_ends_the_tail(store: Sql
         await stands_still(cluster)
         leader.move("job", S.STOPPED)
         text += "".join([piece async for piece in pieces])
-        assert text == await cluster.job_logs("job")
+        assert text == await cluster.log("job")
 
 
 async def test_a_reader_in_a_thread_is_waited_for_as_well(store: SqlStore, hub: EventHub) -> None:
@@ -144,8 +146,8 @@ async def test_the_long_log_of_an_ended_job_is_read_once_for_all_and_comes_in_pi
         async def whole() -> str:
             return "".join([piece async for piece in tails.tail_async("job")])
 
-        assert set(await asyncio.gather(*(whole() for _ in range(20)))) == {cluster.log}
-        assert first + "".join([piece async for piece in slow]) == cluster.log
+        assert set(await asyncio.gather(*(whole() for _ in range(20)))) == {cluster.text}
+        assert first + "".join([piece async for piece in slow]) == cluster.text
     assert cluster.read == 1
     assert not tails._logs._ended, "it is still in memory"
 

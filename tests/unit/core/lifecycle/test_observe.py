@@ -14,9 +14,9 @@ from ray_multicluster_scheduler.core.lifecycle.observe import (
     ObserveRules,
     interpret,
 )
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
 
 RULES = ObserveRules(unreachable_after_s=20, lost_after_refused_s=90, stop_grace_s=30)
@@ -41,13 +41,19 @@ def a_placed(**changes: Any) -> Job:
     return a_running(**{"state": JobState.PLACED, "seen_at": None, "started_at": None, **changes})
 
 
-def a_remote(status: RemoteStatus = RemoteStatus.RUNNING, **changes: Any) -> RemoteJob:
-    return RemoteJob(
+def a_sighting(
+    status: AttemptStatus = AttemptStatus.RUNNING,
+    *,
+    failure: FailureKind = FailureKind.SUPERVISOR,
+    **changes: Any,
+) -> Sighting:
+    """An attempt on node-1; `failure` is why, where its status is FAILED."""
+    return Sighting(
         **{
-            "submission_id": "job-1",
+            "remote_id": "job-1",
             "status": status,
-            "entrypoint": "x",
-            "driver_node_id": "node-1",
+            "failure": failure if status is AttemptStatus.FAILED else None,
+            "node_id": "node-1",
             **changes,
         }
     )
@@ -100,13 +106,13 @@ def test_refusing_for_longer_than_a_job_outlives_its_head_is_evidence(refused_s:
 
 
 def test_running_is_not_believed_when_the_drivers_node_is_dead() -> None:
-    conclusion = concluded(a_running(), remote=a_remote(), dead_nodes=frozenset({"node-1"}))
+    conclusion = concluded(a_running(), sighting=a_sighting(), dead_nodes=frozenset({"node-1"}))
     assert conclusion.failure is FailureKind.LOST
 
 
 def test_a_result_is_believed_although_the_node_died_afterwards() -> None:
-    done = a_remote(RemoteStatus.SUCCEEDED)
-    assert concluded(a_running(), remote=done, dead_nodes=frozenset({"node-1"})).state is JobState.SUCCEEDED
+    done = a_sighting(AttemptStatus.SUCCEEDED)
+    assert concluded(a_running(), sighting=done, dead_nodes=frozenset({"node-1"})).state is JobState.SUCCEEDED
 
 
 def test_a_new_session_without_the_job_is_a_loss_once_confirmed() -> None:
@@ -136,54 +142,56 @@ def test_an_unknown_session_is_no_evidence_of_a_restart() -> None:
 
 
 def test_a_surprising_failure_is_read_twice() -> None:
-    died = a_remote(RemoteStatus.FAILED, error_type="JOB_SUPERVISOR_ACTOR_DIED")
-    assert concluded(a_running(), remote=died).act is Act.CONFIRM
-    assert concluded(a_running(), remote=died, confirmed=True).failure is FailureKind.SUPERVISOR
+    died = a_sighting(AttemptStatus.FAILED, failure=FailureKind.SUPERVISOR)
+    assert concluded(a_running(), sighting=died).act is Act.CONFIRM
+    assert concluded(a_running(), sighting=died, confirmed=True).failure is FailureKind.SUPERVISOR
 
 
 def test_a_programs_own_exit_is_believed_at_once() -> None:
-    remote = a_remote(RemoteStatus.FAILED, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", driver_exit_code=3)
-    conclusion = concluded(a_running(), remote=remote)
+    failed = a_sighting(
+        AttemptStatus.FAILED, failure=FailureKind.USER, error_type="COMMAND_ERROR", exit_code=3
+    )
+    conclusion = concluded(a_running(), sighting=failed)
     assert (conclusion.failure, conclusion.reason) == (FailureKind.USER, "its program ended with exit code 3")
-    assert conclusion.changes["exit_code"] == 3
+    assert (conclusion.changes["exit_code"], conclusion.changes["error_type"]) == (3, "COMMAND_ERROR")
 
 
 def test_a_stop_that_nobody_here_asked_for_is_said_to_be_somebody_elses() -> None:
-    conclusion = concluded(a_running(), remote=a_remote(RemoteStatus.STOPPED))
+    conclusion = concluded(a_running(), sighting=a_sighting(AttemptStatus.STOPPED))
     assert (conclusion.state, "somebody else" in conclusion.reason) == (JobState.STOPPED, True)
 
 
 def test_a_job_that_ran_too_long_has_failed_not_been_stopped() -> None:
     job = a_running(spec=a_spec(timeout_s=30))
-    assert concluded(job, remote=a_remote(RemoteStatus.STOPPED)).failure is FailureKind.TIMED_OUT
+    assert concluded(job, sighting=a_sighting(AttemptStatus.STOPPED)).failure is FailureKind.TIMED_OUT
 
 
 @pytest.mark.parametrize(("stopping_s", "act"), [(None, Act.KEEP), (29, Act.KEEP), (31, Act.MOVE)])
 def test_a_job_that_ray_neither_starts_nor_stops_is_let_go(stopping_s: float | None, act: Act) -> None:
     job = a_running(state=JobState.SUBMITTED, target=Target.STOPPED, changed_at=NOW - 3600)
-    pending = a_remote(RemoteStatus.PENDING, driver_node_id=None)
-    assert concluded(job, remote=pending, stopping_s=stopping_s).act is act
+    pending = a_sighting(AttemptStatus.PENDING, node_id=None)
+    assert concluded(job, sighting=pending, stopping_s=stopping_s).act is act
 
 
 def test_a_cluster_that_is_back_tells_how_the_job_is() -> None:
     job = a_running(state=JobState.UNREACHABLE)
-    assert concluded(job, remote=a_remote()).state is JobState.RUNNING
-    assert concluded(job, remote=a_remote(RemoteStatus.SUCCEEDED)).state is JobState.SUCCEEDED
+    assert concluded(job, sighting=a_sighting()).state is JobState.RUNNING
+    assert concluded(job, sighting=a_sighting(AttemptStatus.SUCCEEDED)).state is JobState.SUCCEEDED
 
 
 def test_a_running_job_that_runs_changes_nothing() -> None:
-    assert concluded(a_running(), remote=a_remote()).act is Act.KEEP
+    assert concluded(a_running(), sighting=a_sighting()).act is Act.KEEP
 
 
 observations = st.builds(
     Observation,
     answered=st.booleans(),
-    remote=st.none()
+    sighting=st.none()
     | st.builds(
-        a_remote,
-        st.sampled_from(RemoteStatus),
-        error_type=st.sampled_from([None, "RUNTIME_ENV_SETUP_FAILURE", "JOB_ENTRYPOINT_COMMAND_ERROR"]),
-        driver_exit_code=st.sampled_from([None, 0, 1]),
+        a_sighting,
+        st.sampled_from(AttemptStatus),
+        failure=st.sampled_from(FailureKind),
+        exit_code=st.sampled_from([None, 0, 1]),
     ),
     session_name=st.sampled_from([None, "session_1", "session_2"]),
     dead_nodes=st.sampled_from([frozenset(), frozenset({"node-1"})]),
@@ -226,8 +234,8 @@ def test_success_is_only_what_ray_called_success(job: Job, observation: Observat
     conclusion = interpret(job, observation, rules=RULES, now=NOW)
     if conclusion.state is JobState.SUCCEEDED:
         assert observation.answered
-        assert observation.remote is not None
-        assert observation.remote.status is RemoteStatus.SUCCEEDED
+        assert observation.sighting is not None
+        assert observation.sighting.status is AttemptStatus.SUCCEEDED
 
 
 @given(jobs, observations)
@@ -240,16 +248,16 @@ def test_a_confirmed_observation_asks_for_no_further_confirmation(job: Job, obse
 
 def ended(job: Job, code: int = 0, **observation: Any) -> Any:
     """Return when a job had begun by the look that finds it ended."""
-    status = RemoteStatus.SUCCEEDED if code == 0 else RemoteStatus.FAILED
-    remote = a_remote(status, driver_exit_code=code, start_time=NOW - 8, end_time=NOW)
-    return concluded(job, remote=remote, **observation).changes.get("started_at")
+    status = AttemptStatus.SUCCEEDED if code == 0 else AttemptStatus.FAILED
+    found = a_sighting(status, failure=FailureKind.USER, exit_code=code, started_at=NOW - 8, ended_at=NOW)
+    return concluded(job, sighting=found, **observation).changes.get("started_at")
 
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_program_that_was_never_seen_running_began_after_the_last_look_that_found_it_waiting(
     code: int,
 ) -> None:
-    """Ray's start_time is that of the submit: `true` would have run for eight seconds."""
+    """Ray's start is that of the submission: `true` would have run for eight seconds."""
     waiting = a_running(state=JobState.SUBMITTED, seen_at=NOW - 8, started_at=None)
     assert ended(waiting, code, pending_at=NOW - 0.5) == NOW - 0.5
     assert ended(a_running(state=JobState.SUBMITTED, seen_at=NOW - 1, started_at=None), code) == NOW - 1

@@ -5,15 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import a_job, a_spec
 
-from ray_multicluster_scheduler.core.lifecycle.retry import (
-    RetryDecision,
-    RetryRules,
-    decide_retry,
-    failure_kind,
-)
+from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, RetryRules, decide_retry
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.remote import RemoteJob, RemoteStatus
 from ray_multicluster_scheduler.model.states import JobState
 
 RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
@@ -22,37 +16,6 @@ USERS_OWN = {FailureKind.USER, FailureKind.TIMED_OUT}
 
 def a_failed_attempt(**changes: object) -> Job:
     return a_job(**{"state": JobState.RUNNING, "attempt": 1, "cluster": "a", "remote_id": "job-1", **changes})
-
-
-def a_failed_remote(**changes: object) -> RemoteJob:
-    return RemoteJob(**{"submission_id": "x", "status": RemoteStatus.FAILED, "entrypoint": "x", **changes})
-
-
-@pytest.mark.parametrize(
-    ("remote", "kind"),
-    [
-        (a_failed_remote(error_type="RUNTIME_ENV_SETUP_FAILURE"), FailureKind.ENVIRONMENT),
-        (a_failed_remote(error_type="JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE"), FailureKind.UNSCHEDULABLE),
-        (a_failed_remote(error_type="JOB_SUPERVISOR_ACTOR_DIED"), FailureKind.SUPERVISOR),
-        (a_failed_remote(error_type="JOB_ENTRYPOINT_COMMAND_ERROR"), FailureKind.USER),
-        (a_failed_remote(error_type="SOMETHING_NEW"), FailureKind.SUPERVISOR),
-        (a_failed_remote(driver_exit_code=1), FailureKind.USER),
-        (a_failed_remote(message="runtime_env setup failed: no such package"), FailureKind.ENVIRONMENT),
-        (
-            a_failed_remote(message="runtime_env setup failed: ERROR: No matching distribution found for x"),
-            FailureKind.NO_ENVIRONMENT,
-        ),
-        (
-            a_failed_remote(
-                error_type="RUNTIME_ENV_SETUP_FAILURE", message="ValueError: Could not find Conda executable"
-            ),
-            FailureKind.NO_ENVIRONMENT,
-        ),
-        (a_failed_remote(), FailureKind.SUPERVISOR),
-    ],
-)
-def test_the_kind_follows_rays_own_words(remote: RemoteJob, kind: FailureKind) -> None:
-    assert failure_kind(remote) is kind
 
 
 def test_a_users_failure_is_not_retried_unless_asked_for() -> None:

@@ -16,9 +16,9 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
     replace_silent,
     without_cluster,
 )
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
-from ray_multicluster_scheduler.model.remote import RemoteSubmit
 from ray_multicluster_scheduler.model.states import JobState, may_move
 
 RULES = RetryRules(max_infra_retries=3, delay_s=2, max_delay_s=60)
@@ -149,17 +149,24 @@ def test_a_program_that_ran_unseen_leaves_no_start_time_in_the_queue() -> None:
 
 
 def test_a_placed_job_has_its_place_and_its_attempt_all_that_is_sent() -> None:
-    request = RemoteSubmit(
-        submission_id="job-1", entrypoint="python x.py", runtime_env={"pip": ["x"]}, metadata={}
+    request = StartRequest(
+        remote_id="job-1", entrypoint="python x.py", runtime_env={"pip": ["x"]}, metadata={}
     )
     transition = placed(
-        a_job(), request, "room", cluster="a", session_name="s1", decision={"sentence": "room"}
+        a_job(),
+        request,
+        "room",
+        cluster="a",
+        executor="other",
+        session_name="s1",
+        decision={"sentence": "room"},
     )
     made = apply_transition(a_job(), transition, now=NOW)
     assert (made.after.state, made.after.cluster, made.after.session_name) == (JobState.PLACED, "a", "s1")
     attempt = made.new_attempt
     assert attempt is not None
-    assert (attempt.entrypoint, attempt.runtime_env) == ("python x.py", {"pip": ["x"]})
+    assert (attempt.executor, attempt.entrypoint) == ("other", "python x.py")
+    assert attempt.runtime_env == {"pip": ["x"]}
     assert (attempt.decision, attempt.reason) == ({"sentence": "room"}, "room")
 
 
