@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.offload import Offload
+from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, RemoteVersion, Usage
@@ -122,8 +122,7 @@ def start_engine(
             connections=connections,
             watch=ClusterWatch(connections, clock=clock, settings=known, jitter=random.random),
             clock=clock,
-            jitter=random.random,
-            offload=Offload(),
+            offload=StoreThread(),
             job_token=lambda _: "",
         )
 

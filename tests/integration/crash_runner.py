@@ -16,10 +16,11 @@ from typing import Any
 
 from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import load_config
+from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
-from ray_multicluster_scheduler.engine.board import Board
+from ray_multicluster_scheduler.engine.move_writer import MoveWriter
 from ray_multicluster_scheduler.errors import DuplicateSubmission
-from ray_multicluster_scheduler.model.job import Job, Transition
+from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -82,11 +83,11 @@ def crash_while_packing(crash_point: CrashPoint) -> None:
 
 def send_before_writing() -> None:
     """Plant a bug: a job is sent first, and where it was sent is written down afterwards."""
-    apply = Board.apply
+    apply = MoveWriter._apply
 
-    async def send_and_apply(self: Board, moves: Sequence[Transition], **more: Any) -> tuple[Job, ...]:
+    async def send_and_apply(self: MoveWriter, batch: Sequence[WriteMoves]) -> tuple[Job, ...]:
         context = self._context
-        for move in moves:
+        for move in [move for wanted in batch for move in wanted.moves]:
             if move.new is JobState.PLACED:
                 target, origin = context.config.cluster(move.changes["cluster"]), context.store.store_id
                 spec, clusters = context.store.get(move.submission_id).spec, context.config.clusters
@@ -94,9 +95,9 @@ def send_before_writing() -> None:
                 request = compose_submit(move.submission_id, spec, number, target, clusters, origin=origin)
                 await context.connections[target.name].executor.start(request)
                 context.crash_point("send:after-post")
-        return await apply(self, moves, **more)
+        return await apply(self, batch)
 
-    Board.apply = send_and_apply
+    MoveWriter._apply = send_and_apply
 
 
 def main(orders: Orders, said: Connection) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.oracle import eventually
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.engine.look import Looker
+from ray_multicluster_scheduler.engine.cluster_io import ClusterIO
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
@@ -86,15 +86,15 @@ async def test_no_number_and_no_character_of_one_cluster_ends_the_engine(tmp_pat
 async def test_a_bug_in_the_work_on_one_cluster_is_loud_and_leaves_the_others_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    true_look = Looker.look
+    true_look = ClusterIO._observe
 
-    async def broken(self: Looker, jobs: Any) -> Any:
+    async def broken(self: ClusterIO, wanted: Any) -> Any:
         if self._spec.name == "bad":
             raise KeyError("a bug")
-        return await true_look(self, jobs)
+        return await true_look(self, wanted)
 
     async with System(tmp_path, fake("good"), fake("bad")) as system:
-        monkeypatch.setattr(Looker, "look", broken)
+        monkeypatch.setattr(ClusterIO, "_observe", broken)
         theirs = await system.submit("sleep 0.1", preferred_cluster="bad")
         await system.until(theirs, JobState.SUBMITTED)
         await eventually(lambda: system.scheduler.store.load_snapshots()["bad"].problem)
@@ -102,7 +102,7 @@ async def test_a_bug_in_the_work_on_one_cluster_is_loud_and_leaves_the_others_al
         ours = [await system.submit("sleep 0.1") for _ in range(4)]
         ended = await system.finished(*ours)
         assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
-        monkeypatch.setattr(Looker, "look", true_look)
+        monkeypatch.setattr(ClusterIO, "_observe", true_look)
         assert (await system.finished(theirs))[theirs].state is JobState.SUCCEEDED
     told = [record for record in caplog.records if "a bug" in record.getMessage()]
     assert len(told) == 1

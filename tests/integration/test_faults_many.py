@@ -8,7 +8,7 @@ import pytest
 from tests.oracle import broken_promises, eventually, overlaps, runs_of
 from tests.system import System, fake
 
-from ray_multicluster_scheduler.core.flow.quarantine import ThrottleRules
+from ray_multicluster_scheduler.core.flow.quarantine import QuarantineRules
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import Event
 from ray_multicluster_scheduler.model.states import JobState
@@ -20,8 +20,8 @@ SUBMIT = "POST /api/jobs/"
 async def test_a_cluster_on_which_jobs_die_gets_less_then_nothing_until_a_probe_job_does_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = ThrottleRules(pause_s=1.0)
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.engine.ThrottleRules", lambda: rules)
+    rules = QuarantineRules(pause_s=1.0)
+    monkeypatch.setattr("ray_multicluster_scheduler.config.scheduler_rules.QuarantineRules", lambda: rules)
     async with System(tmp_path, fake("hole", 64), fake("good", 2), max_infra_retries=20) as system:
         hole = system.ray["hole"]
         hole.fail_starts("JOB_SUPERVISOR_ACTOR_START_FAILURE")

@@ -11,11 +11,12 @@ import pytest
 from tests.oracle import broken_promises, eventually, runs_of
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.core.instructions import SendAttempt
+from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult
 from ray_multicluster_scheduler.engine.send import Sender
 from ray_multicluster_scheduler.errors import ClusterTimeout
 from ray_multicluster_scheduler.model.cluster import RemoteVersion
 from ray_multicluster_scheduler.model.execution import StartRequest
-from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
 
@@ -62,11 +63,11 @@ async def test_starting_elsewhere_after_a_mere_time_out_is_noticed(
 ) -> None:
     send = Sender._send
 
-    async def give_up(self: Sender, job: Job, fresh: StartRequest | None) -> None:
+    async def give_up(self: Sender, wanted: SendAttempt) -> SendOutcome:
         try:
-            await send(self, job, fresh)
+            return await send(self, wanted)
         except ClusterTimeout:
-            await self._back(job, "no answer: try another cluster", delay_s=0.0)
+            return SendOutcome(result=SendResult.ID_TAKEN, detail="no answer: try another cluster")
 
     monkeypatch.setattr(Sender, "_send", give_up)
     impatient = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}

@@ -62,7 +62,7 @@ async def test_a_queue_that_takes_longer_to_read_than_the_lease_lasts_has_one_le
 
     async with System(tmp_path, fake("a", 16), lease_ttl_s=1.0) as system:
         await asyncio.to_thread(system.scheduler.stop)
-        monkeypatch.setattr("ray_multicluster_scheduler.engine.waiting.PAGE", 1)
+        monkeypatch.setattr("ray_multicluster_scheduler.engine.store_reader.PAGE", 1)
         monkeypatch.setattr(SqlStore, "arrivals", slow_arrivals)
         system.scheduler, rival = system.another_scheduler(), system.another_scheduler()
         store, clock = system.scheduler.store, system.scheduler.clock

@@ -104,7 +104,7 @@ async def test_the_job_runs_in_the_directory_that_was_packed(tmp_path: Path) -> 
 async def test_old_packages_go_unless_a_waiting_job_or_a_running_one_needs_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.waiting.PAGE", 1)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.store_reader.PAGE", 1)
     async with System(tmp_path, fake("a", 1)) as system:
         store = PackageStore(tmp_path / "state" / "packages")
         names = [a_package(store, tmp_path, f"print({number})")[0] for number in range(4)]

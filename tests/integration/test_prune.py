@@ -34,8 +34,8 @@ def fill(store: SqlStore, count: int = 60, log: str = "x" * 50_000) -> None:
 async def test_a_leader_prunes_by_itself_and_runs_jobs_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.prune.FIRST_AFTER_S", 0.0)
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.prune.EVERY_S", 0.2)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.housekeeping.FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.housekeeping.EVERY_S", 0.2)
     async with System(tmp_path, fake("a", 8), keep_jobs=3) as system:
         ids = await system.submit_many([{"entrypoint": "echo"}] * 12)
         running = await system.submit("sleep 1000")

@@ -1,11 +1,12 @@
 """Store calls run one after another on a thread of their own, which is known as such."""
 
 import pytest
-from ray_multicluster_scheduler.engine.offload import Offload
+
+from ray_multicluster_scheduler.engine.store_thread import StoreThread
 
 
 async def test_calls_run_in_order_and_return_their_results() -> None:
-    offload, seen = Offload(), list[int]()
+    offload, seen = StoreThread(), list[int]()
     for number in range(3):
         await offload(seen.append, number)
     assert seen == [0, 1, 2]
@@ -15,7 +16,7 @@ async def test_calls_run_in_order_and_return_their_results() -> None:
 
 
 async def test_a_function_can_tell_that_it_runs_on_the_thread() -> None:
-    offload, other = Offload(), Offload()
+    offload, other = StoreThread(), StoreThread()
     assert await offload(offload.is_here)
     assert not await other(offload.is_here)
     assert not offload.is_here()

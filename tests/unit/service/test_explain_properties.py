@@ -1,7 +1,6 @@
 """`explain` and the dry run say before a pass of the leader what the pass then does, in any state."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,24 +13,20 @@ from tests.contract.store.leader import WAY, Leader
 from tests.strategies import CLUSTERS, THOROUGH, mostly, resources, views
 
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views, held_by_user
+from ray_multicluster_scheduler.config.scheduler_rules import plan_rules, scheduler_rules
+from ray_multicluster_scheduler.core import events
+from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, WriteMoves
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
-from ray_multicluster_scheduler.engine.board import Board
-from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.offload import Offload
-from ray_multicluster_scheduler.engine.paces import Paces
-from ray_multicluster_scheduler.engine.place import Placer
-from ray_multicluster_scheduler.engine.rules import plan_rules
-from ray_multicluster_scheduler.engine.waiting import WaitingJobs
+from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.environment.failed_setups import setup_digest
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Waiting
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
@@ -140,16 +135,6 @@ def put_all(store: SqlStore, leader: Leader, drawn: list[Put]) -> list[str]:
     return [job.submission_id for job in store.list_jobs(states=[S.QUEUED], limit=None)]
 
 
-class PublishedOutlook:
-    """What this leader decides by, and has published."""
-
-    def __init__(self, snapshots: Mapping[str, ClusterSnapshot]) -> None:
-        self._snapshots = dict(snapshots)
-
-    def snapshots(self) -> dict[str, ClusterSnapshot]:
-        return self._snapshots
-
-
 class Scene:
     """A store with one leader's clusters and jobs in it."""
 
@@ -171,7 +156,7 @@ class Scene:
         world = World(
             specs=self.config.clusters,
             snapshots=self.snapshots,
-            live=self.store.live(),
+            live=LiveJobs(self.store.live()),
             drains=self.store.drained(),
             now=NOW,
         )
@@ -182,34 +167,42 @@ class Scene:
             cluster_views(world),
             now=NOW,
             rules=RULES,
-            in_use=held_by_user(world.live),
+            in_use=world.live.held_by_user(),
         )
         return {each.submission_id: (causes_of(each), each.position) for each in planned.waiting}
 
     def one_pass(self) -> None:
-        """Let the engine's own placing do one step."""
-        asyncio.run(self._one_pass())
+        """Let the leader's own state read the store and do one pass."""
+        store = self.store
+        state = SchedulerState(
+            self.config.clusters,
+            scheduler_rules(Settings()),
+            origin=store.store_id,
+            executors={spec.name: "none" for spec in self.config.clusters},
+            live=store.live(),
+        )
+        # By what it has published: the state itself would have to live through all that led to it.
+        cast(Any, state.clusters).snapshots = lambda *, now: self.snapshots
+        arrived = events.JobsAccepted(jobs=store.arrivals(after=0, limit=1000))
+        drains = events.DrainsRead(drains=store.drained())
+        blocked = events.JobsBlocked(jobs=store.blocked(now=NOW))
+        for event in (arrived, drains, blocked, events.Tick(), events.Tick()):
+            self._carry_out(state, state.handle(event, now=NOW))
 
-    async def _one_pass(self) -> None:
-        with closing(Offload()) as offload:
-            context = EngineContext(
-                config=self.config,
-                store=self.store,
-                clock=StandingClock(),
-                jitter=lambda: 0.5,
-                offload=offload,
-                connections={spec.name: HttpConnection(spec) for spec in self.config.clusters},
-                # Placing asks none of these.
-                **cast(Any, {"packages": None, "watch": None, "job_token": None}),
-            )
-            waiting = WaitingJobs(context)
-            board = Board(context, self.leader.lease, moved=waiting.moved)
-            await board.load()
-            await waiting.refresh()
-            paces = Paces([spec.name for spec in self.config.clusters], StandingClock(), most=1000)
-            outlook = cast(Any, PublishedOutlook(self.snapshots))
-            await Placer(context, board, waiting, outlook, paces, RULES).step()
-            await board.close()
+    def _carry_out(self, state: SchedulerState, wanted: Sequence[Instruction]) -> None:
+        """Read and write as the engine does, and do nothing else."""
+        for instruction in wanted:
+            answer: events.Event | None = None
+            if isinstance(instruction, ReadJobs):
+                jobs = self.store.get_many(instruction.submission_ids)
+                waiting = {name: job for name, job in jobs.items() if job.state is S.QUEUED}
+                answer = events.JobsRead(asked=instruction, jobs=waiting)
+            elif isinstance(instruction, WriteMoves):
+                epoch = self.leader.lease.epoch
+                moved = self.store.apply(instruction.moves, epoch=epoch, now=NOW, known=instruction.known)
+                answer = events.MovesWritten(asked=[instruction], moved=moved)
+            if answer is not None:
+                self._carry_out(state, state.handle(answer, now=NOW))
 
 
 def causes_of(waiting: Waiting) -> dict[str, str]:
