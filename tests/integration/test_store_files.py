@@ -21,9 +21,9 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import SqlStore, open_store
-from ray_multicluster_scheduler.store.database import Database
-from ray_multicluster_scheduler.store.migrate import MIGRATIONS
-from ray_multicluster_scheduler.store.tables import REVISION, metadata
+from ray_multicluster_scheduler.store.schema.migrate import MIGRATIONS
+from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata
+from ray_multicluster_scheduler.store.sqlite.database import Database
 
 
 @pytest.fixture

@@ -18,26 +18,26 @@ from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, L
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import (
-    accept,
-    apply,
-    blocked,
-    clocks,
-    clusters,
-    history,
-    leadership,
-    queue,
-    retention,
-    space,
+from ray_multicluster_scheduler.store.group_commit import GroupCommit
+from ray_multicluster_scheduler.store.operations import (
+    accept_jobs,
+    blocked_jobs,
+    clock_steps,
+    cluster_records,
+    job_history,
+    job_reads,
+    job_retention,
+    leases,
+    write_transitions,
 )
-from ray_multicluster_scheduler.store.access import SqlAccess, write_audit
-from ray_multicluster_scheduler.store.bell import Bell
-from ray_multicluster_scheduler.store.database import Database
-from ray_multicluster_scheduler.store.group import GroupCommit
-from ray_multicluster_scheduler.store.holders import Holders
-from ray_multicluster_scheduler.store.prepared import Fixed
-from ray_multicluster_scheduler.store.tables import meta
-from ray_multicluster_scheduler.store.version import require_current
+from ray_multicluster_scheduler.store.schema.prepared import Fixed
+from ray_multicluster_scheduler.store.schema.revision import require_current
+from ray_multicluster_scheduler.store.schema.tables import meta
+from ray_multicluster_scheduler.store.sql_access import SqlAccess, write_audit
+from ray_multicluster_scheduler.store.sqlite import disk_space
+from ray_multicluster_scheduler.store.sqlite.change_notifier import Bell
+from ray_multicluster_scheduler.store.sqlite.database import Database
+from ray_multicluster_scheduler.store.sqlite.lease_holders import Holders
 
 #: Given back in one transaction, which keeps nobody waiting for long.
 SHRINK_BYTES = 8 * 2**20
@@ -82,17 +82,17 @@ class SqlStore:
         self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = FREELY
     ) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event."""
-        return self._add(accept.Call(requests=jobs, now=now, terms=terms))
+        return self._add(accept_jobs.Call(requests=jobs, now=now, terms=terms))
 
     def get(self, submission_id: str) -> Job:
         """Return one job or raise `JobNotFound`."""
         with self._database.read() as tx:
-            return queue.get(tx, submission_id)
+            return job_reads.get(tx, submission_id)
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, Job]:
         """Return the known ones among these ids."""
         with self._database.read() as tx:
-            return queue.get_many(tx, submission_ids)
+            return job_reads.get_many(tx, submission_ids)
 
     def list_jobs(
         self,
@@ -112,49 +112,49 @@ class SqlStore:
         """Return jobs, newest first, that match every given filter."""
         equal = {"user": user, "cluster": cluster, "name": name, "group": group, "parent": parent}
         with self._database.read() as tx:
-            return queue.list_jobs(
+            return job_reads.list_jobs(
                 tx, states=states, equal=equal, tag=tag, since=since, before=before, text=text, limit=limit
             )
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return submission ids that begin so, in their order."""
         with self._database.read() as tx:
-            return queue.ids_beginning(tx, prefix, limit=limit)
+            return job_reads.ids_beginning(tx, prefix, limit=limit)
 
     def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
         """Return how many jobs are in each of these states; states without any are left out."""
         with self._database.read() as tx:
-            return queue.counts(tx, states, user=user)
+            return job_reads.counts(tx, states, user=user)
 
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
         with self._database.read() as tx:
-            return queue.runnable(tx, now=now, limit=limit)
+            return job_reads.runnable(tx, now=now, limit=limit)
 
     def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
         """Return QUEUED jobs with a `seq` beyond `after`, in that order, and what each still waits for."""
         with self._database.read() as tx:
-            return queue.arrivals(tx, after=after, limit=limit)
+            return job_reads.arrivals(tx, after=after, limit=limit)
 
     def live(self) -> tuple[Job, ...]:
         """Return all jobs that hold an attempt on a cluster (PLACED to LOST)."""
         with self._database.read() as tx:
-            return queue.live(tx)
+            return job_reads.live(tx)
 
     def stopping(self) -> tuple[Job, ...]:
         """Return those of the live jobs that somebody wants stopped."""
         with self._database.read() as tx:
-            return queue.stopping(tx)
+            return job_reads.stopping(tx)
 
     def blocked(self, *, now: float) -> tuple[tuple[Job, str], ...]:
         """Return QUEUED jobs that must end now, each with its reason."""
         with self._database.read() as tx:
-            return blocked.blocked(tx, now=now)
+            return blocked_jobs.blocked(tx, now=now)
 
     def next_due(self, *, now: float) -> float | None:
         """Return when the next QUEUED job's `not_before` or queue time-out passes; None: never."""
         with self._database.read() as tx:
-            return queue.next_due(tx, now=now)
+            return job_reads.next_due(tx, now=now)
 
     def apply(
         self,
@@ -169,71 +169,71 @@ class SqlStore:
         for transition in transitions:
             check(transition)
         with self._write(epoch=epoch) as tx:
-            history.save_logs(tx, logs)
-            return apply.apply(tx, transitions, now=now, known=known)
+            job_history.save_logs(tx, logs)
+            return write_transitions.apply(tx, transitions, now=now, known=known)
 
     def request_stop(
         self, submission_ids: Sequence[str], *, now: float, reason: str, audit: AuditEntry | None = None
     ) -> tuple[Job, ...]:
         """Set the target of these jobs to STOPPED; an unknown id is `JobNotFound`, and none is stopped."""
         with self._write(audit=audit) as tx:
-            return queue.request_stop(tx, submission_ids, now=now, reason=reason)
+            return job_reads.request_stop(tx, submission_ids, now=now, reason=reason)
 
     # History
 
     def attempts(self, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
         """Return the attempts of a job, oldest first: all of them, or so many of the last."""
         with self._database.read() as tx:
-            return history.list_attempts(tx, submission_id, last=last)
+            return job_history.list_attempts(tx, submission_id, last=last)
 
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
         """Return Ray submission ids of the attempts that live on a cluster now."""
         with self._database.read() as tx:
-            return history.live_remote_ids(tx, cluster)
+            return job_history.live_remote_ids(tx, cluster)
 
     def mark_attempt(
         self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
     ) -> None:
         """Record what became of a former attempt (such as SUPERSEDED), with an event; the job stays."""
         with self._write(epoch=epoch) as tx:
-            history.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
+            job_history.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000, user: str | None = None
     ) -> tuple[Event, ...]:
         """Return events in order, of one job, of one user's jobs, or of all."""
         with self._database.read() as tx:
-            return history.list_events(tx, submission_id, after=after, limit=limit, user=user)
+            return job_history.list_events(tx, submission_id, after=after, limit=limit, user=user)
 
     def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
         """Return the newest event, and which of these jobs those after `after` are about."""
         with self._database.read() as tx:
-            return history.changed_since(tx, submission_ids, after=after)
+            return job_history.changed_since(tx, submission_ids, after=after)
 
     def moves_since(self, after: int, *, limit: int) -> tuple[int, tuple[PastMove, ...]]:
         """Return changes of state after an event, in order, and after which event to go on."""
         with self._database.read() as tx:
-            return history.moves_since(tx, after=after, limit=limit)
+            return job_history.moves_since(tx, after=after, limit=limit)
 
     def last_event(self) -> int:
         """Return the `id` of the newest event; 0: there is none."""
         with self._database.read() as tx:
-            return history.last_event(tx)
+            return job_history.last_event(tx)
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""
         with self._database.read() as tx:
-            return history.load_log(tx, submission_id, attempt)
+            return job_history.load_log(tx, submission_id, attempt)
 
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
         """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
         with self._database.read() as tx:
-            return history.kept_ends(tx, remote_ids)
+            return job_history.kept_ends(tx, remote_ids)
 
     def delete(self, submission_ids: Sequence[str], *, audit: AuditEntry | None = None) -> None:
         """Remove ended jobs with their attempts, events and logs, all or none; their ids are free again."""
         with self._write(audit=audit) as tx:
-            retention.delete_jobs(tx, submission_ids)
+            job_retention.delete_jobs(tx, submission_ids)
 
     # Clusters
 
@@ -242,49 +242,49 @@ class SqlStore:
     ) -> None:
         """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
         with self._write(audit=audit) as tx:
-            clusters.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
+            cluster_records.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
 
     def drained(self) -> dict[str, tuple[bool, str]]:
         """Return the marks made with `set_drained` by cluster name: (drained, reason)."""
         with self._database.read() as tx:
-            return clusters.list_drained(tx)
+            return cluster_records.list_drained(tx)
 
     def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
         """Publish what the leader sees. Rings no bell: it happens all the time, and the leader knows."""
         with self._write(epoch=epoch, news=False) as tx:
-            clusters.save_snapshots(tx, snapshots)
+            cluster_records.save_snapshots(tx, snapshots)
 
     def load_snapshots(self, names: Sequence[str] | None = None) -> dict[str, ClusterSnapshot]:
         """Return the last published snapshots by cluster name: of these clusters, or of all."""
         with self._database.read() as tx:
-            return clusters.load_snapshots(tx, names)
+            return cluster_records.load_snapshots(tx, names)
 
     # Retention
 
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
         """Take one small step in removing what need not be kept."""
         with self._write(epoch=epoch, news=False) as tx:
-            return retention.prune(tx, keep, now=now, limit=limit)
+            return job_retention.prune(tx, keep, now=now, limit=limit)
 
     def prunable(self, keep: Keep, *, now: float) -> Pruned:
         """Count what the rules about age and number would remove."""
         with self._database.read() as tx:
-            return retention.prunable(tx, keep, now=now)
+            return job_retention.prunable(tx, keep, now=now)
 
     def space(self) -> Space:
         """Return what the store takes on the disk."""
         with self._database.read() as tx:
-            return space.space(tx)
+            return disk_space.space(tx)
 
     def shrink(self, *, most_bytes: int) -> bool:
         """Give some of the free space back to the file system; tell whether there is more to give."""
         with self._write(news=False) as tx:
-            return space.shrink(tx, most_bytes=most_bytes)
+            return disk_space.shrink(tx, most_bytes=most_bytes)
 
     def compact(self, *, rewrite: bool) -> bool:
         """Give all free space back; False: only a rewrite can, because an older version made this store."""
         with self._database.read() as tx:
-            in_place = space.can_shrink(tx)
+            in_place = disk_space.can_shrink(tx)
         if rewrite and not in_place:
             self._database.rewrite()
             return True
@@ -301,7 +301,7 @@ class SqlStore:
         lease = None
         try:
             with self._write(news=False) as tx:
-                lease = leadership.acquire(tx, holder, ttl_s=ttl_s, now=now, is_dead=self._holders.is_dead)
+                lease = leases.acquire(tx, holder, ttl_s=ttl_s, now=now, is_dead=self._holders.is_dead)
         finally:
             if lease is None:
                 self._holders.withdraw(holder)
@@ -312,25 +312,25 @@ class SqlStore:
     def renew_lease(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
         """Extend the lease, or raise `LeaseLost`."""
         with self._write(news=False) as tx:
-            return leadership.renew(tx, lease, ttl_s=ttl_s, now=now)
+            return leases.renew(tx, lease, ttl_s=ttl_s, now=now)
 
     def release_lease(self, lease: Lease) -> None:
         """Give the lease up if it is still ours; who waits for it is woken."""
         try:
             with self._write() as tx:
-                leadership.release(tx, lease)
+                leases.release(tx, lease)
         finally:
             self._holders.withdraw(lease.holder)
 
     def leader(self, *, now: float) -> Lease | None:
         """Return who leads now, if anybody."""
         with self._database.read() as tx:
-            return leadership.leader(tx, now=now, is_dead=self._holders.is_dead)
+            return leases.leader(tx, now=now, is_dead=self._holders.is_dead)
 
     def settle_clock(self, *, boot: str, offset: float, epoch: int, now: float) -> float:
         """Note how time and uptime relate; move the times of open jobs if the clock was set meanwhile."""
         with self._write(epoch=epoch) as tx:
-            return clocks.settle(tx, boot=boot, offset=offset, now=now)
+            return clock_steps.settle(tx, boot=boot, offset=offset, now=now)
 
     # News
 
@@ -368,9 +368,9 @@ class SqlStore:
             mark: int = _CHANGES.run(tx).scalar_one()
             return mark
 
-    def _add_calls(self, calls: Sequence[accept.Call]) -> list[tuple[Job, ...] | SchedulerError]:
+    def _add_calls(self, calls: Sequence[accept_jobs.Call]) -> list[tuple[Job, ...] | SchedulerError]:
         with self._write(news=False) as tx:
-            outcomes = accept.add_calls(tx, calls)
+            outcomes = accept_jobs.add_calls(tx, calls)
             accepted = any(isinstance(outcome, tuple) for outcome in outcomes)
             if accepted:
                 _COUNT_CHANGE.run(tx)
@@ -386,7 +386,7 @@ class SqlStore:
         with self._database.write() as tx:
             require_current(tx)
             if epoch is not None:
-                leadership.require(tx, epoch)
+                leases.require(tx, epoch)
             yield tx
             if audit is not None:
                 write_audit(tx, [audit])

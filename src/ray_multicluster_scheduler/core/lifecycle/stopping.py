@@ -5,7 +5,7 @@ A job is to be stopped when somebody asks for it (its target is STOPPED) or when
 
 | `Presence`      | noticed by                                | asked for | too long | neither |
 |-----------------|-------------------------------------------|-----------|----------|---------|
-| QUEUED          | `store/blocked.py`, before each placement | END       | NOTHING  | NOTHING |
+| QUEUED          | `blocked_jobs.py`, before each placement  | END       | NOTHING  | NOTHING |
 | NOT_SENT        | `engine/cluster_worker.py`, before a send | END       | NOTHING  | NOTHING |
 | NOT_RECEIVED    | `engine/cluster_worker.py`, after a look  | END       | NOTHING  | NOTHING |
 | UNKNOWN         | nobody, until a look tells more           | NOTHING   | NOTHING  | NOTHING |

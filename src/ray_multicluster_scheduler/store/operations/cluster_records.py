@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, insert, select
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.store.rows import snapshot_from
-from ray_multicluster_scheduler.store.tables import drained_clusters, snapshots
+from ray_multicluster_scheduler.store.schema.rows import snapshot_from
+from ray_multicluster_scheduler.store.schema.tables import drained_clusters, snapshots
 
 _DRAINED = select(drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
 

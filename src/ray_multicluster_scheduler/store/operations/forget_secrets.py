@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, select, update
 
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
-from ray_multicluster_scheduler.store.prepared import Prepared, chunks
-from ray_multicluster_scheduler.store.tables import attempts, events, jobs
+from ray_multicluster_scheduler.store.schema.prepared import Prepared, chunks
+from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs
 
 Row = Mapping[Any, Any]
 

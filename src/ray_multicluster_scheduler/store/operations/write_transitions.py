@@ -11,10 +11,10 @@ from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, app
 from ray_multicluster_scheduler.errors import StaleTransition
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
-from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get_changed
-from ray_multicluster_scheduler.store.rows import attempt_row, changed_values, move_event_row
-from ray_multicluster_scheduler.store.tables import attempts, dependencies, jobs
+from ray_multicluster_scheduler.store.operations.job_reads import WRITE_EVENTS, get_changed
+from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
+from ray_multicluster_scheduler.store.schema.rows import attempt_row, changed_values, move_event_row
+from ray_multicluster_scheduler.store.schema.tables import attempts, dependencies, jobs
 
 _MOVE_JOB = Prepared(
     update(jobs).where(

@@ -10,11 +10,19 @@ from sqlalchemy import Column, Connection, Table, delete, exists, func, select, 
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.store.access import prune_audit
-from ray_multicluster_scheduler.store.prepared import ForIds
-from ray_multicluster_scheduler.store.secrets import forget_secrets
-from ray_multicluster_scheduler.store.space import used_bytes
-from ray_multicluster_scheduler.store.tables import attempts, dependencies, events, jobs, logs, tags, upkeep
+from ray_multicluster_scheduler.store.operations.forget_secrets import forget_secrets
+from ray_multicluster_scheduler.store.schema.prepared import ForIds
+from ray_multicluster_scheduler.store.schema.tables import (
+    attempts,
+    dependencies,
+    events,
+    jobs,
+    logs,
+    tags,
+    upkeep,
+)
+from ray_multicluster_scheduler.store.sql_access import prune_audit
+from ray_multicluster_scheduler.store.sqlite.disk_space import used_bytes
 
 
 def _delete_from(table: Table) -> ForIds:

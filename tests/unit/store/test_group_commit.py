@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ray_multicluster_scheduler.errors import DuplicateSubmission, SchedulerError, StoreError
-from ray_multicluster_scheduler.store.group import MOST_AT_ONCE, GroupCommit
+from ray_multicluster_scheduler.store.group_commit import MOST_AT_ONCE, GroupCommit
 
 Outcome = int | SchedulerError
 

@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from ray_multicluster_scheduler.store.version import newer_schema
+from ray_multicluster_scheduler.store.schema.revision import newer_schema
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

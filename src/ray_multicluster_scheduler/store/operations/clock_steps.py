@@ -8,7 +8,7 @@ from sqlalchemy import Column, Connection, case, select, update
 
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
-from ray_multicluster_scheduler.store.tables import attempts, jobs, upkeep
+from ray_multicluster_scheduler.store.schema.tables import attempts, jobs, upkeep
 
 _OPEN = jobs.c.state.in_(sorted(state.value for state in JobState if state not in FINAL))
 _TIMES = (jobs.c.accepted_at, jobs.c.placed_at, jobs.c.seen_at, jobs.c.started_at, jobs.c.changed_at)

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import psycopg
 
-from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
+from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
 
 things = Table(
     "things",

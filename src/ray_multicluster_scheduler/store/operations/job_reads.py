@@ -29,9 +29,9 @@ from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.store.prepared import ForIds, Prepared
-from ray_multicluster_scheduler.store.rows import JOB_FIELDS, claim_from, event_row, job_from, note
-from ray_multicluster_scheduler.store.tables import dependencies, events, jobs, tags
+from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
+from ray_multicluster_scheduler.store.schema.rows import JOB_FIELDS, claim_from, event_row, job_from, note
+from ray_multicluster_scheduler.store.schema.tables import dependencies, events, jobs, tags
 
 #: Written out as in the index: SQLite uses a partial one only where its condition stands in the statement.
 TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, select
 
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.store.prepared import Fixed
-from ray_multicluster_scheduler.store.tables import REVISION
+from ray_multicluster_scheduler.store.schema.prepared import Fixed
+from ray_multicluster_scheduler.store.schema.tables import REVISION
 
 #: As Alembic makes it.
 _table = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))

@@ -10,14 +10,14 @@ from sqlalchemy import Connection, bindparam, func, select
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, stop_step
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.store.queue import (
+from ray_multicluster_scheduler.store.operations.job_reads import (
     DEPENDENCY_FAILED,
     JOB_COLUMNS,
     TARGET_STOPPED,
     get_many,
     read_jobs,
 )
-from ray_multicluster_scheduler.store.tables import dependencies, jobs
+from ray_multicluster_scheduler.store.schema.tables import dependencies, jobs
 
 #: How far back a chain of failed dependencies is followed, and how long its sentence may get.
 MAX_LINKS = 8

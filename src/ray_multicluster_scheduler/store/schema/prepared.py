@@ -26,7 +26,7 @@ from sqlalchemy import (
     bindparam,
 )
 
-from ray_multicluster_scheduler.store.rows import to_json
+from ray_multicluster_scheduler.store.schema.rows import to_json
 
 Row = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ import contextlib
 from pathlib import Path
 from urllib.parse import quote
 
-from ray_multicluster_scheduler.store.locks import FileLock, is_held
+from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock, is_held
 
 _SUFFIX = ".lock"
 

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert
 from ray_multicluster_scheduler.model.job import Attempt, Event
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.store.prepared import Fixed, ForIds, Prepared
-from ray_multicluster_scheduler.store.queue import WRITE_EVENTS, get, require
-from ray_multicluster_scheduler.store.rows import attempt_from, event_from, event_row, note
-from ray_multicluster_scheduler.store.tables import attempts, events, jobs, logs
+from ray_multicluster_scheduler.store.operations.job_reads import WRITE_EVENTS, get, require
+from ray_multicluster_scheduler.store.schema.prepared import Fixed, ForIds, Prepared
+from ray_multicluster_scheduler.store.schema.rows import attempt_from, event_from, event_row, note
+from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs, logs
 
 _FORGET_LOG = Prepared(
     delete(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))

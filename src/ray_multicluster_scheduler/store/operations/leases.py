@@ -9,9 +9,9 @@ from sqlalchemy import Connection, select, update
 
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Lease
-from ray_multicluster_scheduler.store.prepared import Fixed
-from ray_multicluster_scheduler.store.rows import lease_from
-from ray_multicluster_scheduler.store.tables import lease as table
+from ray_multicluster_scheduler.store.schema.prepared import Fixed
+from ray_multicluster_scheduler.store.schema.rows import lease_from
+from ray_multicluster_scheduler.store.schema.tables import lease as table
 
 #: No lease is this long: one that ends later was written before the clock was set back.
 LONGEST_LEASE_S = 3600.0

@@ -17,9 +17,9 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
-from ray_multicluster_scheduler.store import forks
-from ray_multicluster_scheduler.store.files import SAVE_LOG, log_files
-from ray_multicluster_scheduler.store.rows import to_json
+from ray_multicluster_scheduler.store.schema.rows import to_json
+from ray_multicluster_scheduler.store.sqlite import forks
+from ray_multicluster_scheduler.store.sqlite.database_files import SAVE_LOG, log_files
 
 BUSY_TIMEOUT_S = 30
 _WRITE = {"raymc_write": True}

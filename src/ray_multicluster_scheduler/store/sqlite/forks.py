@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from ray_multicluster_scheduler.store import files
+from ray_multicluster_scheduler.store.sqlite import database_files
 
 #: How long a fork waits for the transactions of other threads. Most take milliseconds.
 _PATIENCE_S = 10.0
@@ -67,7 +67,7 @@ class _Forks:
             directories = set(self._databases.values())
         for directory in directories:
             with contextlib.suppress(OSError):
-                self._open_locks.enter_context(files.opening(directory))
+                self._open_locks.enter_context(database_files.opening(directory))
         with self._changed:
             self._forking = True
             if not self._changed.wait_for(lambda: self._transactions == 0, timeout=_PATIENCE_S):

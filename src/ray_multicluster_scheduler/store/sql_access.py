@@ -10,8 +10,8 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.access import AuditEntry, Token
-from ray_multicluster_scheduler.store.prepared import Prepared
-from ray_multicluster_scheduler.store.tables import audit_trail, meta, tokens
+from ray_multicluster_scheduler.store.schema.prepared import Prepared
+from ray_multicluster_scheduler.store.schema.tables import audit_trail, meta, tokens
 
 _TOKEN_COLUMNS = tuple(tokens.c[field.name] for field in fields(Token))
 _AUDIT_COLUMNS = tuple(audit_trail.c[field.name] for field in fields(AuditEntry))

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from ray_multicluster_scheduler.store import files
+from ray_multicluster_scheduler.store.sqlite import database_files
 
 _NEWEST = 'SELECT submission_id, state, "group" FROM jobs ORDER BY seq DESC LIMIT ?'
 #: Nobody waits longer for a TAB.
@@ -15,7 +15,7 @@ _BUSY_S = 0.2
 
 def newest(directory: Path, *, limit: int) -> list[tuple[str, str, str | None]]:
     """Return id, state and group of the newest jobs; none where there is no store or it cannot be read."""
-    path = directory / files.DATABASE
+    path = directory / database_files.DATABASE
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)) as database:
             return database.execute(_NEWEST, (limit,)).fetchall()

@@ -14,13 +14,13 @@ from pathlib import Path
 from sqlalchemy import Connection, insert, inspect, select
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
-from ray_multicluster_scheduler.store import files
-from ray_multicluster_scheduler.store.bell import FALLBACK_S, Bell
-from ray_multicluster_scheduler.store.database import Database
-from ray_multicluster_scheduler.store.holders import Holders
+from ray_multicluster_scheduler.store.schema.revision import read_revision, write_revision
+from ray_multicluster_scheduler.store.schema.tables import REVISION, lease, meta, metadata, upkeep
 from ray_multicluster_scheduler.store.sql_store import SqlStore
-from ray_multicluster_scheduler.store.tables import REVISION, lease, meta, metadata, upkeep
-from ray_multicluster_scheduler.store.version import read_revision, write_revision
+from ray_multicluster_scheduler.store.sqlite import database_files
+from ray_multicluster_scheduler.store.sqlite.change_notifier import FALLBACK_S, Bell
+from ray_multicluster_scheduler.store.sqlite.database import Database
+from ray_multicluster_scheduler.store.sqlite.lease_holders import Holders
 
 _BELLS = "bells"
 _HOLDERS = "holders"
@@ -36,11 +36,15 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
     does not know. `bell_fallback_s` is how late a change by another process is noticed at worst.
     """
     try:
-        if not create and not (directory / files.DATABASE).exists() and files.read_marker(directory) is None:
+        if (
+            not create
+            and not (directory / database_files.DATABASE).exists()
+            and database_files.read_marker(directory) is None
+        ):
             raise StoreError(f"there is no job store in {directory}; the first submitted job makes one")
-        files.make_private_directory(directory)
-        with files.opening(directory):
-            in_use = files.enter(directory)
+        database_files.make_private_directory(directory)
+        with database_files.opening(directory):
+            in_use = database_files.enter(directory)
             try:
                 database = _open_database(directory)
             except BaseException:
@@ -55,7 +59,7 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
         database,
         partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s),
         Holders(directory / _HOLDERS),
-        leaving=partial(files.leaving, directory, in_use),
+        leaving=partial(database_files.leaving, directory, in_use),
     )
 
 
@@ -71,14 +75,14 @@ def open_memory_store() -> SqlStore:
 
 
 def _open_database(directory: Path) -> Database:
-    path = directory / files.DATABASE
-    expected = files.read_marker(directory)
+    path = directory / database_files.DATABASE
+    expected = database_files.read_marker(directory)
     if expected is not None and not (path.exists() and path.stat().st_size):
         raise ForeignStore(
-            f"the job database {path} is gone, but {directory / files.MARKER} says that it was here, and its "
-            f"jobs may still be running. Put it back from a backup; {_FRESH_START}"
+            f"the job database {path} is gone, but {directory / database_files.MARKER} says that it was "
+            f"here, and its jobs may still be running. Put it back from a backup; {_FRESH_START}"
         )
-    files.make_private_file(path)
+    database_files.make_private_file(path)
     database = Database(path)
     try:
         with database.read() as tx:
@@ -90,7 +94,7 @@ def _open_database(directory: Path) -> Database:
             _bring_up_to_date(database, revision)
         if expected is None:
             with database.read() as tx:
-                files.write_marker(directory, tx.execute(select(meta.c.store_id)).scalar_one())
+                database_files.write_marker(directory, tx.execute(select(meta.c.store_id)).scalar_one())
     except BaseException:
         database.close()
         raise
@@ -110,15 +114,15 @@ def _check_identity(tx: Connection, path: Path, expected: str | None) -> None:
     if expected is not None and found != expected:
         raise ForeignStore(
             f"the job database {path} is another one than before (it is {found}, "
-            f"{path.parent / files.MARKER} says {expected}): jobs may be running that it does not know. "
-            f"Put the right one back; {_FRESH_START}"
+            f"{path.parent / database_files.MARKER} says {expected}): jobs may be running that it does not "
+            f"know. Put the right one back; {_FRESH_START}"
         )
 
 
 def _bring_up_to_date(database: Database, revision: str | None) -> None:
     with _quiet_alembic(), database.write() as tx:
         # Alembic takes 0.2 s to import, which a store that is up to date need not cost.
-        from ray_multicluster_scheduler.store.migrate import upgrade  # noqa: PLC0415
+        from ray_multicluster_scheduler.store.schema.migrate import upgrade  # noqa: PLC0415
 
         upgrade(tx, revision=revision)
         if revision is None:

@@ -10,7 +10,7 @@ from tests.builders import NOW, a_job, a_snapshot
 
 from ray_multicluster_scheduler.model.cluster import Health, Node
 from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.store.rows import (
+from ray_multicluster_scheduler.store.schema.rows import (
     JOB_FIELDS,
     changed_values,
     job_from,

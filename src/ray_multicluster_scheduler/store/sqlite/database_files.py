@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.store.locks import FileLock, is_held
+from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock, is_held
 
 DATABASE = "jobs.db"
 MARKER = "store.id"
