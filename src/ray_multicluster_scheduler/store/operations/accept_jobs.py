@@ -23,11 +23,12 @@ from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Quota, T
 from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.store.operations.job_reads import WRITE_EVENTS, get_many, open_jobs
+from ray_multicluster_scheduler.store.operations.audit_trail import write_audit
+from ray_multicluster_scheduler.store.operations.job_events import WRITE_EVENTS
+from ray_multicluster_scheduler.store.operations.job_reads import get_many, open_jobs
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared, chunks
 from ray_multicluster_scheduler.store.schema.rows import ACCEPTED, event_row, new_job, new_job_row
 from ray_multicluster_scheduler.store.schema.tables import dependencies, jobs, tags
-from ray_multicluster_scheduler.store.sql_access import write_audit
 
 #: What `remote_id_for` appends for further attempts: no job may look like the retry of another one.
 _RETRY_ID = re.compile(r".*--r[0-9]+")

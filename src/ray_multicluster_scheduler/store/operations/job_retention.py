@@ -10,6 +10,7 @@ from sqlalchemy import Column, Connection, Table, delete, exists, func, select, 
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.store.operations.audit_trail import prune_audit
 from ray_multicluster_scheduler.store.operations.forget_secrets import forget_secrets
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.tables import (
@@ -21,8 +22,6 @@ from ray_multicluster_scheduler.store.schema.tables import (
     tags,
     upkeep,
 )
-from ray_multicluster_scheduler.store.sql_access import prune_audit
-from ray_multicluster_scheduler.store.sqlite.disk_space import used_bytes
 
 
 def _delete_from(table: Table) -> ForIds:
@@ -43,15 +42,20 @@ _ENDS = ForIds(
 )
 
 
-def prune(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
-    """Take one step: remove one kind of thing, of about `limit` jobs."""
+def prune(
+    tx: Connection, keep: Keep, *, now: float, limit: int, used_bytes: Callable[[Connection], int]
+) -> Pruned:
+    """Take one step: remove one kind of thing, of about `limit` jobs.
+
+    `used_bytes` returns how many bytes of the database hold data.
+    """
     steps: tuple[Callable[[], Pruned], ...] = (
         lambda: _prune_secrets(tx, until=now - keep.secrets_s, limit=limit),
         lambda: _prune_logs(tx, until=now - keep.logs_s, limit=limit),
         lambda: _prune_audit(tx, keep, now=now, limit=limit),
         lambda: _prune_jobs(tx, until=now - keep.jobs_s, limit=limit),
         lambda: _prune_jobs(tx, until=now, limit=min(limit, _beyond(tx, keep.jobs))),
-        lambda: _prune_to_size(tx, keep.size_bytes, now=now, limit=limit),
+        lambda: _prune_to_size(tx, now=now, limit=limit) if used_bytes(tx) > keep.size_bytes else Pruned(),
     )
     for step in steps:
         if (pruned := step()).more:
@@ -148,9 +152,7 @@ def _remove(tx: Connection, ids: Sequence[str]) -> int:
     return texts
 
 
-def _prune_to_size(tx: Connection, size_bytes: int, *, now: float, limit: int) -> Pruned:
-    if used_bytes(tx) <= size_bytes:
-        return Pruned()
+def _prune_to_size(tx: Connection, *, now: float, limit: int) -> Pruned:
     logs_first = _prune_logs(tx, until=now, limit=limit)
     return logs_first if logs_first.more else _prune_jobs(tx, until=now, limit=limit)
 

@@ -11,7 +11,8 @@ from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, app
 from ray_multicluster_scheduler.errors import StaleTransition
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store.operations.job_reads import WRITE_EVENTS, get_changed
+from ray_multicluster_scheduler.store.operations.job_events import WRITE_EVENTS
+from ray_multicluster_scheduler.store.operations.job_reads import get_changed
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.schema.rows import attempt_row, changed_values, move_event_row
 from ray_multicluster_scheduler.store.schema.tables import attempts, dependencies, jobs

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 from alembic import command
@@ -20,9 +23,22 @@ def upgrade(connection: Connection, *, revision: str | None) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     if revision is not None and revision not in known_revisions(config):
         raise newer_schema(revision)
-    command.upgrade(config, "head")
+    with _quiet_alembic():
+        command.upgrade(config, "head")
 
 
 def known_revisions(config: Config) -> set[str]:
     """Return the revisions that this version has."""
     return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+
+
+@contextlib.contextmanager
+def _quiet_alembic() -> Iterator[None]:
+    """Keep Alembic's steps, which it logs at INFO, out of the log of a program that submits a job."""
+    logger = logging.getLogger("alembic")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -17,8 +17,9 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
+from ray_multicluster_scheduler.model.retention import Space
 from ray_multicluster_scheduler.store.schema.rows import to_json
-from ray_multicluster_scheduler.store.sqlite import forks
+from ray_multicluster_scheduler.store.sqlite import disk_space, forks
 from ray_multicluster_scheduler.store.sqlite.database_files import SAVE_LOG, log_files
 
 BUSY_TIMEOUT_S = 30
@@ -49,7 +50,7 @@ _FATAL = "disk I/O error"
 _PASSING = frozenset({"database or disk is full", "database is locked"})
 
 
-class Database:
+class SqliteDatabase:
     """One SQLite database, in a file or (without a path) in memory.
 
     Writers of one process queue up on a lock, because SQLite's own waiting between connections is a sleep
@@ -158,6 +159,22 @@ class Database:
             self._check_may_write()
             with contextlib.closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def used_bytes(self, tx: Connection) -> int:
+        """Return how many bytes of the database hold data."""
+        return disk_space.used_bytes(tx)
+
+    def space(self, tx: Connection) -> Space:
+        """Return the size of the database, and how much of it holds data."""
+        return disk_space.space(tx)
+
+    def can_shrink(self, tx: Connection) -> bool:
+        """Tell whether `shrink` can return free space. If not, only `rewrite` can."""
+        return disk_space.can_shrink(tx)
+
+    def shrink(self, tx: Connection, *, most_bytes: int) -> bool:
+        """Return some free space to the file system; tell whether there is more to return."""
+        return disk_space.shrink(tx, most_bytes=most_bytes)
 
     def close(self) -> None:
         """Close all connections; later calls raise `StoreError`."""

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import secrets
-import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import Connection, insert, inspect
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.store.operations import change_counter, store_identity
 from ray_multicluster_scheduler.store.schema.revision import read_revision, write_revision
-from ray_multicluster_scheduler.store.schema.tables import REVISION, lease, meta, metadata, upkeep
+from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata, upkeep
 from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.sqlite import database_files
-from ray_multicluster_scheduler.store.sqlite.change_notifier import FALLBACK_S, Bell
-from ray_multicluster_scheduler.store.sqlite.database import Database
-from ray_multicluster_scheduler.store.sqlite.lease_holders import Holders
+from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
+from ray_multicluster_scheduler.store.sqlite.holder_locks import HolderLocks
+from ray_multicluster_scheduler.store.sqlite.socket_notifier import FALLBACK_POLL_S, SocketNotifier
 
-_BELLS = "bells"
+#: The folder of the sockets. Processes of earlier versions look for them here too, so the name stays.
+_SOCKETS = "bells"
 _HOLDERS = "holders"
-#: As long as what the HMAC of a token puts out.
-JOB_KEY_BYTES = 32
 _FRESH_START = "to start anew with an empty queue, move the whole directory away"
 
 
-def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float = FALLBACK_S) -> SqlStore:
+def open_store(directory: Path, *, create: bool = True, fallback_poll_s: float = FALLBACK_POLL_S) -> SqlStore:
     """Open the store in `directory`, which must be on a local disk; make it there if need be.
 
     `ForeignStore` when the database is not the one that this directory has had: jobs may be running that it
-    does not know. `bell_fallback_s` is how late a change by another process is noticed at worst.
+    does not know. `fallback_poll_s` is how late a change by another process is noticed at worst.
     """
     try:
         if (
@@ -57,24 +52,33 @@ def open_store(directory: Path, *, create: bool = True, bell_fallback_s: float =
         ) from error
     return SqlStore(
         database,
-        partial(Bell, directory / _BELLS, fallback_s=bell_fallback_s),
-        Holders(directory / _HOLDERS),
-        leaving=partial(database_files.leaving, directory, in_use),
+        SocketNotifier(directory / _SOCKETS, _changes_of(database), fallback_poll_s=fallback_poll_s),
+        HolderLocks(directory / _HOLDERS),
+        closing=partial(database_files.leaving, directory, in_use),
     )
 
 
 def open_memory_store() -> SqlStore:
     """Open a store that lives as long as this object: the same code on a database in memory."""
-    database = Database(None)
+    database = SqliteDatabase(None)
     with database.write() as tx:
         metadata.create_all(tx)
         write_revision(tx)
         tx.execute(insert(upkeep).values(id=1, secrets_until=0.0))
-        _write_identity(tx)
-    return SqlStore(database, partial(Bell, None, fallback_s=FALLBACK_S), Holders(None))
+        store_identity.create_identity(tx)
+    notifier = SocketNotifier(None, _changes_of(database), fallback_poll_s=FALLBACK_POLL_S)
+    return SqlStore(database, notifier, HolderLocks(None))
 
 
-def _open_database(directory: Path) -> Database:
+def _changes_of(database: SqliteDatabase) -> Callable[[], int]:
+    def read_changes() -> int:
+        with database.read() as tx:
+            return change_counter.read_changes(tx)
+
+    return read_changes
+
+
+def _open_database(directory: Path) -> SqliteDatabase:
     path = directory / database_files.DATABASE
     expected = database_files.read_marker(directory)
     if expected is not None and not (path.exists() and path.stat().st_size):
@@ -83,7 +87,7 @@ def _open_database(directory: Path) -> Database:
             f"here, and its jobs may still be running. Put it back from a backup; {_FRESH_START}"
         )
     database_files.make_private_file(path)
-    database = Database(path)
+    database = SqliteDatabase(path)
     try:
         with database.read() as tx:
             revision = _revision(tx, path)
@@ -94,7 +98,7 @@ def _open_database(directory: Path) -> Database:
             _bring_up_to_date(database, revision)
         if expected is None:
             with database.read() as tx:
-                database_files.write_marker(directory, tx.execute(select(meta.c.store_id)).scalar_one())
+                database_files.write_marker(directory, store_identity.read_store_id(tx))
     except BaseException:
         database.close()
         raise
@@ -110,7 +114,7 @@ def _revision(tx: Connection, path: Path) -> str | None:
 
 
 def _check_identity(tx: Connection, path: Path, expected: str | None) -> None:
-    found = tx.execute(select(meta.c.store_id)).scalar_one()
+    found = store_identity.read_store_id(tx)
     if expected is not None and found != expected:
         raise ForeignStore(
             f"the job database {path} is another one than before (it is {found}, "
@@ -119,36 +123,11 @@ def _check_identity(tx: Connection, path: Path, expected: str | None) -> None:
         )
 
 
-def _bring_up_to_date(database: Database, revision: str | None) -> None:
-    with _quiet_alembic(), database.write() as tx:
+def _bring_up_to_date(database: SqliteDatabase, revision: str | None) -> None:
+    with database.write() as tx:
         # Alembic takes 0.2 s to import, which a store that is up to date need not cost.
         from ray_multicluster_scheduler.store.schema.migrate import upgrade  # noqa: PLC0415
 
         upgrade(tx, revision=revision)
         if revision is None:
-            _write_identity(tx)
-
-
-@contextlib.contextmanager
-def _quiet_alembic() -> Iterator[None]:
-    """Keep Alembic's steps, which it tells at INFO, out of the log of who submits a job."""
-    logger = logging.getLogger("alembic")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def _write_identity(tx: Connection) -> None:
-    tx.execute(
-        insert(meta).values(
-            id=1,
-            store_id=uuid.uuid4().hex,
-            created_at=time.time(),
-            changes=0,
-            job_key=secrets.token_hex(JOB_KEY_BYTES),
-        )
-    )
-    tx.execute(insert(lease).values(id=1, holder=None, epoch=0, expires_at=0.0))
+            store_identity.create_identity(tx)

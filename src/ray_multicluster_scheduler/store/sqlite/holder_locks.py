@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock, is_held
 _SUFFIX = ".lock"
 
 
-class Holders:
+class HolderLocks:
     """The locks of this process, and a look at those of others. Without a folder nothing is ever known."""
 
     def __init__(self, folder: Path | None) -> None:

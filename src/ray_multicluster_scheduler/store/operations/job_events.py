@@ -1,24 +1,31 @@
-"""What became of jobs: attempts, events and kept logs."""
+"""The events of jobs: what happened, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+)
 
-from ray_multicluster_scheduler.model.job import Attempt, Event
+from ray_multicluster_scheduler.model.job import Event
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.states import LIVE, JobState
-from ray_multicluster_scheduler.store.operations.job_reads import WRITE_EVENTS, get, require
 from ray_multicluster_scheduler.store.schema.prepared import Fixed, ForIds, Prepared
-from ray_multicluster_scheduler.store.schema.rows import attempt_from, event_from, event_row, note
-from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs, logs
-
-_FORGET_LOG = Prepared(
-    delete(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))
+from ray_multicluster_scheduler.store.schema.rows import (
+    event_from,
 )
+from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs
+
+WRITE_EVENTS = Prepared(insert(events))
 _LAST_EVENTS = ForIds(
     lambda ids: (
         select(events.c.submission_id, func.max(events.c.id))
@@ -27,19 +34,6 @@ _LAST_EVENTS = ForIds(
     )
 )
 _NEWEST = Fixed(select(func.max(events.c.id)))
-_KEEP_LOG = Prepared(insert(logs))
-_KEPT_ENDS = ForIds(
-    lambda ids: (
-        select(attempts.c.remote_id)
-        .join(
-            logs,
-            and_(logs.c.submission_id == attempts.c.submission_id, logs.c.attempt == attempts.c.number),
-        )
-        .where(attempts.c.submission_id.in_(ids), attempts.c.outcome.is_not(None))
-    )
-)
-
-
 #: A note has two times the same state: only moves from one to another are wanted.
 _IS_MOVE = or_(events.c.old.is_(None), events.c.old != events.c.new)
 _earlier = events.alias("earlier")
@@ -102,38 +96,6 @@ def _past_move(row: Any) -> PastMove:
     )
 
 
-def list_attempts(tx: Connection, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
-    """Return the attempts of a job, oldest first: all of them, or so many of the last."""
-    of_job = select(attempts).where(attempts.c.submission_id == submission_id)
-    newest = of_job.order_by(attempts.c.number.desc()).limit(last)
-    return tuple(attempt_from(row) for row in tx.execute(newest).mappings())[::-1]
-
-
-def live_remote_ids(tx: Connection, cluster: str) -> frozenset[str]:
-    """Return Ray submission ids of the attempts that live on a cluster now."""
-    living = select(attempts.c.remote_id).where(attempts.c.cluster == cluster, attempts.c.outcome.is_(None))
-    return frozenset(tx.scalars(living))
-
-
-def mark_attempt(
-    tx: Connection, submission_id: str, number: int, *, outcome: str, reason: str, now: float
-) -> None:
-    """Record what became of a former attempt, with an event; the job stays."""
-    job = get(tx, submission_id)
-    former = next((a for a in list_attempts(tx, submission_id) if a.number == number), None)
-    if former is None or (number == job.attempt and job.state in LIVE):
-        raise ValueError(
-            f"{submission_id!r} has no former attempt {number}; the current one is {job.attempt}"
-        )
-    tx.execute(
-        update(attempts)
-        .where(attempts.c.submission_id == submission_id, attempts.c.number == number)
-        .values(outcome=outcome, reason=reason)
-    )
-    event = replace(note(job, now=now, reason=reason), attempt=number, cluster=former.cluster)
-    WRITE_EVENTS.run(tx, [event_row(event)])
-
-
 def list_events(
     tx: Connection, submission_id: str | None, *, after: int, limit: int, user: str | None = None
 ) -> tuple[Event, ...]:
@@ -162,25 +124,3 @@ def changed_since(tx: Connection, submission_ids: Sequence[str], *, after: int) 
 def last_event(tx: Connection) -> int:
     """Return the id of the newest event; 0: there is none."""
     return _NEWEST.run(tx).scalar() or 0
-
-
-def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:
-    """Keep the logs of attempts, replacing what was kept."""
-    require(tx, sorted({submission_id for submission_id, _, _ in kept}))
-    _FORGET_LOG.run(tx, [{"of_job": job, "of_attempt": number} for job, number, _ in kept])
-    _KEEP_LOG.run(tx, [{"submission_id": job, "attempt": number, "text": text} for job, number, text in kept])
-
-
-def kept_ends(tx: Connection, remote_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of these attempts that have ended and whose log is kept."""
-    job_ids = {remote_id.rpartition("--r")[0] or remote_id for remote_id in remote_ids} | set(remote_ids)
-    return frozenset(remote_id for (remote_id,) in _KEPT_ENDS.rows(tx, sorted(job_ids))) & set(remote_ids)
-
-
-def load_log(tx: Connection, submission_id: str, attempt: int | None) -> str | None:
-    """Return the kept log of an attempt (of the last one by default), or None."""
-    last = select(jobs.c.attempt).where(jobs.c.submission_id == submission_id).scalar_subquery()
-    number = last if attempt is None else attempt
-    return tx.scalar(
-        select(logs.c.text).where(logs.c.submission_id == submission_id, logs.c.attempt == number)
-    )
