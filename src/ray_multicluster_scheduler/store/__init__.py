@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlStore", "open_memory_store", "open_store"]
 
-#: Imported when they are used: `newest_jobs` does without SQLAlchemy.
+#: Imported on first use: `sqlite/newest_jobs.py` must not pay for the import of SQLAlchemy.
 _HOMES = {
     "SqlStore": "sql_store",
     "open_memory_store": "sqlite.opening",

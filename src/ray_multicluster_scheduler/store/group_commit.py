@@ -1,4 +1,4 @@
-"""Threads that write at the same moment share one commit, because a commit costs a wait for the disk.
+"""Group commit: threads that write at the same moment share one commit, and so one wait for the disk.
 
 The first caller writes at once; callers that arrive during its fsync share the next commit. No call returns
 before its own data is on disk, and a single caller never waits for others.
@@ -15,18 +15,18 @@ from ray_multicluster_scheduler.errors import SchedulerError, StoreError
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-#: More in one transaction would keep other processes waiting for the lock.
+#: More requests in one transaction would keep other processes waiting for the lock.
 MOST_AT_ONCE = 256
 
 
 class _Ticket(Generic[Request, Result]):
-    """One caller's request, and what came of it."""
+    """The request of one caller, and its outcome."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.outcome: Result | BaseException | None = None
-        #: Released when there is an outcome, or when it is this caller's turn to write. A lock and not an
-        #: event, because of what an event costs when dozens of threads wake up at once.
+        #: Released when there is an outcome, or when this caller has to write. It is a lock, because an event
+        #: costs too much when dozens of threads wake up at once.
         self.turn = threading.Lock()
         self.turn.acquire()
 
@@ -34,9 +34,9 @@ class _Ticket(Generic[Request, Result]):
 class GroupCommit(Generic[Request, Result]):
     """Call it from any thread. `write_all` writes and commits several requests, in order, as one.
 
-    It returns an outcome for each: a refusal (`SchedulerError`) of one is not the others' concern. What it
-    raises means that nothing was written. A `StoreError` is about the store, so every caller of that group
-    gets it; anything else may be about one request, so each is then written alone.
+    It returns an outcome for each request, so a refusal (`SchedulerError`) reaches its own caller only. If it
+    raises, nothing was written. A `StoreError` is about the store, so every caller of the group gets it. Any
+    other exception may be about one request, so each request is then written by itself.
     """
 
     def __init__(self, write_all: Callable[[Sequence[Request]], Sequence[Result | SchedulerError]]) -> None:
@@ -46,12 +46,12 @@ class GroupCommit(Generic[Request, Result]):
         self._busy = False
 
     def __call__(self, request: Request) -> Result:
-        """Return the request's own result, or raise its own refusal."""
+        """Return the result of this request, or raise its refusal."""
         ticket: _Ticket[Request, Result] = _Ticket(request)
         with self._lock:
             self._waiting.append(ticket)
-            waits, self._busy = self._busy, True
-        if waits:
+            must_wait, self._busy = self._busy, True
+        if must_wait:
             ticket.turn.acquire()
         if ticket.outcome is None:
             self._write_for_all()
@@ -67,7 +67,7 @@ class GroupCommit(Generic[Request, Result]):
         try:
             for place, outcome in enumerate(self._outcomes([ticket.request for ticket in group])):
                 outcomes[place] = outcome
-        finally:  # also when this thread is interrupted: the others must not wait for ever
+        finally:  # also if this thread is interrupted: the other callers must not wait for ever
             for ticket, outcome in zip(group, outcomes, strict=True):
                 ticket.outcome = outcome
             with self._lock:
@@ -81,7 +81,7 @@ class GroupCommit(Generic[Request, Result]):
             return self._write_all(requests)
         except StoreError as error:
             return [error] * len(requests)
-        except Exception as error:  # noqa: BLE001 - carried to its own caller, whatever it is
+        except Exception as error:  # noqa: BLE001 - raised again in its own caller
             return [error] if len(requests) == 1 else self._one_by_one(requests)
 
     def _one_by_one(self, requests: Sequence[Request]) -> Iterator[Result | BaseException]:

@@ -1,4 +1,4 @@
-"""The job store: each method is one transaction; what it does in there is in the module beside it."""
+"""The job store: each method is one transaction around functions of `store/operations`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SqlStore:
         return self._store_id
 
     def tell_times(self, took: Callable[[str, float], None]) -> None:
-        """Call `took` with how long each "read", "write" and "commit" lasts, from the thread that does it."""
+        """Call `took` with the duration of each "read", "write" and "commit", in the thread that did it."""
         self._database.took = took
 
     # The queue
@@ -88,7 +88,7 @@ class SqlStore:
             return job_reads.get(tx, submission_id)
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, Job]:
-        """Return the known ones among these ids."""
+        """Return those of these jobs that exist."""
         with self._transactions.read() as tx:
             return job_reads.get_many(tx, submission_ids)
 
@@ -107,7 +107,7 @@ class SqlStore:
         text: str | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first, that match every given filter."""
+        """Return jobs, newest first, that match every filter."""
         equal = {"user": user, "cluster": cluster, "name": name, "group": group, "parent": parent}
         with self._transactions.read() as tx:
             return job_reads.list_jobs(
@@ -115,7 +115,7 @@ class SqlStore:
             )
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """Return submission ids that begin so, in their order."""
+        """Return submission ids with this prefix, in order."""
         with self._transactions.read() as tx:
             return job_reads.ids_beginning(tx, prefix, limit=limit)
 
@@ -130,7 +130,7 @@ class SqlStore:
             return queue_reads.runnable(tx, now=now, limit=limit)
 
     def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
-        """Return QUEUED jobs with a `seq` beyond `after`, in that order, and what each still waits for."""
+        """Return QUEUED jobs with a `seq` beyond `after`, in order, each with its open dependencies."""
         with self._transactions.read() as tx:
             return queue_reads.arrivals(tx, after=after, limit=limit)
 
@@ -140,7 +140,7 @@ class SqlStore:
             return queue_reads.live(tx)
 
     def stopping(self) -> tuple[Job, ...]:
-        """Return those of the live jobs that somebody wants stopped."""
+        """Return the live jobs with a stop request."""
         with self._transactions.read() as tx:
             return queue_reads.stopping(tx)
 
@@ -180,7 +180,7 @@ class SqlStore:
     # History
 
     def attempts(self, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
-        """Return the attempts of a job, oldest first: all of them, or so many of the last."""
+        """Return the attempts of a job, oldest first: all of them, or only the `last` ones."""
         with self._transactions.read() as tx:
             return job_attempts.list_attempts(tx, submission_id, last=last)
 
@@ -192,7 +192,7 @@ class SqlStore:
     def mark_attempt(
         self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
     ) -> None:
-        """Record what became of a former attempt (such as SUPERSEDED), with an event; the job stays."""
+        """Record the outcome of a former attempt (such as SUPERSEDED), with an event; the job stays."""
         with self._transactions.write(epoch=epoch) as tx:
             job_attempts.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
 
@@ -204,12 +204,12 @@ class SqlStore:
             return job_events.list_events(tx, submission_id, after=after, limit=limit, user=user)
 
     def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
-        """Return the newest event, and which of these jobs those after `after` are about."""
+        """Return the id of the newest event, and which of these jobs have events after `after`."""
         with self._transactions.read() as tx:
             return job_events.changed_since(tx, submission_ids, after=after)
 
     def moves_since(self, after: int, *, limit: int) -> tuple[int, tuple[PastMove, ...]]:
-        """Return changes of state after an event, in order, and after which event to go on."""
+        """Return changes of state after an event, in order, and the event to continue after."""
         with self._transactions.read() as tx:
             return job_events.moves_since(tx, after=after, limit=limit)
 
@@ -224,7 +224,7 @@ class SqlStore:
             return attempt_logs.load_log(tx, submission_id, attempt)
 
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
+        """Return the attempts among these, by their ids in Ray, whose end and log are kept here."""
         with self._transactions.read() as tx:
             return attempt_logs.kept_ends(tx, remote_ids)
 
@@ -238,7 +238,7 @@ class SqlStore:
     def set_drained(
         self, cluster: str, *, drained: bool, reason: str, now: float, audit: AuditEntry | None = None
     ) -> None:
-        """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
+        """Mark a cluster so that it gets no new jobs, or unmark it. The mark survives restarts."""
         with self._transactions.write(audit=audit) as tx:
             cluster_records.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
 
@@ -248,7 +248,7 @@ class SqlStore:
             return cluster_records.list_drained(tx)
 
     def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
-        """Publish what the leader sees. Nobody is notified: it happens all the time, and the leader knows."""
+        """Publish what the leader sees, without a notification: snapshots are written all the time."""
         with self._transactions.write(epoch=epoch, notify=False) as tx:
             cluster_records.save_snapshots(tx, snapshots)
 
@@ -260,7 +260,7 @@ class SqlStore:
     # Retention
 
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
-        """Take one small step in removing what need not be kept."""
+        """Remove one small portion of what need not be kept."""
         with self._transactions.write(epoch=epoch, notify=False) as tx:
             return job_retention.prune(tx, keep, now=now, limit=limit, used_bytes=self._database.used_bytes)
 
@@ -270,17 +270,17 @@ class SqlStore:
             return job_retention.prunable(tx, keep, now=now)
 
     def space(self) -> Space:
-        """Return what the store takes on the disk."""
+        """Return the size of the store on disk, and how much of it holds data."""
         with self._transactions.read() as tx:
             return self._database.space(tx)
 
     def shrink(self, *, most_bytes: int) -> bool:
-        """Give some of the free space back to the file system; tell whether there is more to give."""
+        """Return some free space to the file system; tell whether there is more to return."""
         with self._transactions.write(notify=False) as tx:
             return self._database.shrink(tx, most_bytes=most_bytes)
 
     def compact(self, *, rewrite: bool) -> bool:
-        """Give all free space back; False: only a rewrite can, because an older version made this store."""
+        """Return all free space to the file system. False: the store of an older version needs a rewrite."""
         with self._transactions.read() as tx:
             in_place = self._database.can_shrink(tx)
         if rewrite and not in_place:
@@ -310,7 +310,7 @@ class SqlStore:
         return self._lease.current(now=now)
 
     def settle_clock(self, *, boot: str, offset: float, epoch: int, now: float) -> float:
-        """Note how time and uptime relate; move the times of open jobs if the clock was set meanwhile."""
+        """Note how time and uptime relate; move the times of open jobs if the clock was set since."""
         with self._transactions.write(epoch=epoch) as tx:
             return clock_steps.settle(tx, boot=boot, offset=offset, now=now)
 

@@ -35,15 +35,17 @@ _KEPT_ENDS = ForIds(
 )
 
 
-def save_logs(tx: Connection, kept: Sequence[tuple[str, int, str]]) -> None:
-    """Keep the logs of attempts, replacing what was kept."""
-    require(tx, sorted({submission_id for submission_id, _, _ in kept}))
-    _FORGET_LOG.run(tx, [{"of_job": job, "of_attempt": number} for job, number, _ in kept])
-    _KEEP_LOG.run(tx, [{"submission_id": job, "attempt": number, "text": text} for job, number, text in kept])
+def save_logs(tx: Connection, texts: Sequence[tuple[str, int, str]]) -> None:
+    """Keep the logs of attempts. A log that was kept before is replaced."""
+    require(tx, sorted({submission_id for submission_id, _, _ in texts}))
+    _FORGET_LOG.run(tx, [{"of_job": job, "of_attempt": number} for job, number, _ in texts])
+    _KEEP_LOG.run(
+        tx, [{"submission_id": job, "attempt": number, "text": text} for job, number, text in texts]
+    )
 
 
 def kept_ends(tx: Connection, remote_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of these attempts that have ended and whose log is kept."""
+    """Return the attempts among these that have ended and whose log is kept."""
     job_ids = {remote_id.rpartition("--r")[0] or remote_id for remote_id in remote_ids} | set(remote_ids)
     return frozenset(remote_id for (remote_id,) in _KEPT_ENDS.rows(tx, sorted(job_ids))) & set(remote_ids)
 

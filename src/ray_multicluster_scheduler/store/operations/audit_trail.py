@@ -1,4 +1,4 @@
-"""The audit trail: who did what, written in the transaction of what it tells about."""
+"""The audit trail: who did what. Each entry is written in the transaction that it is about."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ray_multicluster_scheduler.store.schema.tables import (
 )
 
 _AUDIT_COLUMNS = tuple(audit_trail.c[field.name] for field in fields(AuditEntry))
-#: The store gives the id.
-_WRITTEN = tuple(column.name for column in _AUDIT_COLUMNS if column.name != "id")
+#: The database assigns the id.
+_WRITTEN_COLUMNS = tuple(column.name for column in _AUDIT_COLUMNS if column.name != "id")
 _WRITE_AUDIT = Prepared(insert(audit_trail))
 
 
 def write_audit(tx: Connection, entries: Sequence[AuditEntry]) -> None:
-    """Write entries in the transaction of what they tell about."""
-    _WRITE_AUDIT.run(tx, [{name: getattr(entry, name) for name in _WRITTEN} for entry in entries])
+    """Write entries in the transaction that they are about."""
+    _WRITE_AUDIT.run(tx, [{name: getattr(entry, name) for name in _WRITTEN_COLUMNS} for entry in entries])
 
 
 def prune_audit(tx: Connection, *, until: float, most: int, limit: int) -> int:
-    """Remove entries up to a time, and all but the newest `most`, so many at once; return how many went."""
+    """Remove entries up to the time `until`, and all but the newest `most`: at most `limit` at once."""
     newest = tx.scalar(select(func.max(audit_trail.c.id))) or 0
     old = (audit_trail.c.at <= until) | (audit_trail.c.id <= newest - most)
     ids = select(audit_trail.c.id).where(old).order_by(audit_trail.c.id).limit(limit)
@@ -39,7 +39,7 @@ def prune_audit(tx: Connection, *, until: float, most: int, limit: int) -> int:
 
 
 def list_audit(tx: Connection, *, user: str | None, before: int | None, limit: int) -> tuple[AuditEntry, ...]:
-    """Return entries, newest first, of all or of one user; `before` is an `id` that theirs is below."""
+    """Return entries, newest first, of all users or of one; only those with an `id` below `before`."""
     statement = select(*_AUDIT_COLUMNS).order_by(audit_trail.c.id.desc()).limit(limit)
     if user is not None:
         statement = statement.where(audit_trail.c.user == user)

@@ -1,4 +1,4 @@
-"""Times of open jobs after the clock was set: they move with it, so that no wait and no run gets longer."""
+"""Move the times of open jobs when the clock is set, so that no wait and no run seems longer than it is."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _ATTEMPT_TIMES = (attempts.c.placed_at, attempts.c.started_at)
 
 
 def settle(tx: Connection, *, boot: str, offset: float, now: float) -> float:
-    """Note how the time now relates to the machine's uptime; return by how much open jobs had to be moved.
+    """Note how the time relates to the uptime of the machine; return by how much open jobs were moved.
 
-    Within one start of the machine the difference between two notes is what the clock was set by. After
-    another start that is not known; but what seems to happen in the future must have been written before the
+    While the machine is up, the difference between two notes is the step by which the clock was set. After a
+    restart of the machine the step is unknown. But a time in the future must have been written before the
     clock was set back.
     """
-    known_boot, known_offset = tx.execute(select(upkeep.c.clock_boot, upkeep.c.clock_offset)).one()
+    last_boot, last_offset = tx.execute(select(upkeep.c.clock_boot, upkeep.c.clock_offset)).one()
     tx.execute(update(upkeep).values(clock_boot=boot, clock_offset=offset))
-    step = 0.0 if known_boot is None else offset - known_offset
+    step = 0.0 if last_boot is None else offset - last_offset
     if abs(step) < CLOCK_STEP_S:
         return 0.0
-    if boot != known_boot:
+    if boot != last_boot:
         _bring_back(tx, now=now)
         return 0.0
     _move(tx, step, now=now)
@@ -35,12 +35,12 @@ def settle(tx: Connection, *, boot: str, offset: float, now: float) -> float:
 
 
 def _move(tx: Connection, step: float, *, now: float) -> None:
-    moved: dict[Column[Any], Any] = {column: column + step for column in _TIMES}
-    moved[jobs.c.not_before] = _delayed(jobs.c.not_before + step)
-    # One that would be over was handed in by a process that has known the new time already.
+    values: dict[Column[Any], Any] = {column: column + step for column in _TIMES}
+    values[jobs.c.not_before] = _delayed(jobs.c.not_before + step)
+    # A deadline that would then be over comes from a process that used the new time already.
     deadline = jobs.c.queue_deadline
-    moved[deadline] = case((deadline + step > now, deadline + step), else_=deadline)
-    tx.execute(update(jobs).where(_OPEN).values(moved))
+    values[deadline] = case((deadline + step > now, deadline + step), else_=deadline)
+    tx.execute(update(jobs).where(_OPEN).values(values))
     tx.execute(
         update(attempts)
         .where(attempts.c.outcome.is_(None))
@@ -49,11 +49,11 @@ def _move(tx: Connection, step: float, *, now: float) -> None:
 
 
 def _bring_back(tx: Connection, *, now: float) -> None:
-    step = now - jobs.c.changed_at  # each job's own
-    moved: dict[Column[Any], Any] = {column: case((column > now, now), else_=column) for column in _TIMES}
-    moved[jobs.c.not_before] = _delayed(jobs.c.not_before + step)
-    moved[jobs.c.queue_deadline] = jobs.c.queue_deadline + step
-    tx.execute(update(jobs).where(_OPEN, jobs.c.changed_at > now).values(moved))
+    step = now - jobs.c.changed_at  # different for each job
+    values: dict[Column[Any], Any] = {column: case((column > now, now), else_=column) for column in _TIMES}
+    values[jobs.c.not_before] = _delayed(jobs.c.not_before + step)
+    values[jobs.c.queue_deadline] = jobs.c.queue_deadline + step
+    tx.execute(update(jobs).where(_OPEN, jobs.c.changed_at > now).values(values))
 
 
 def _delayed(value: Any) -> Any:

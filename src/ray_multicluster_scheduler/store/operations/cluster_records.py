@@ -1,4 +1,4 @@
-"""What is remembered about clusters: drain marks, and what the leader last saw."""
+"""Records of clusters: drain marks, and the last snapshots of the leader."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def list_drained(tx: Connection) -> dict[str, tuple[bool, str]]:
     return {cluster: (drained, reason) for cluster, drained, reason in tx.execute(_DRAINED)}
 
 
-def save_snapshots(tx: Connection, seen: Sequence[ClusterSnapshot]) -> None:
-    """Replace the snapshots of these clusters; others stay."""
-    rows = [{"cluster": snapshot.name, "snapshot": snapshot} for snapshot in seen]
+def save_snapshots(tx: Connection, new_snapshots: Sequence[ClusterSnapshot]) -> None:
+    """Replace the snapshots of these clusters; those of other clusters stay."""
+    rows = [{"cluster": snapshot.name, "snapshot": snapshot} for snapshot in new_snapshots]
     if rows:
         tx.execute(delete(snapshots).where(snapshots.c.cluster.in_([row["cluster"] for row in rows])))
         tx.execute(insert(snapshots), rows)
@@ -34,6 +34,6 @@ def save_snapshots(tx: Connection, seen: Sequence[ClusterSnapshot]) -> None:
 
 def load_snapshots(tx: Connection, names: Sequence[str] | None) -> dict[str, ClusterSnapshot]:
     """Return the last published snapshots by cluster name: of these clusters, or of all."""
-    wanted = select(snapshots.c.cluster, snapshots.c.snapshot)
-    found = tx.execute(wanted if names is None else wanted.where(snapshots.c.cluster.in_(names)))
-    return {cluster: snapshot_from(data) for cluster, data in found}
+    statement = select(snapshots.c.cluster, snapshots.c.snapshot)
+    rows = tx.execute(statement if names is None else statement.where(snapshots.c.cluster.in_(names)))
+    return {cluster: snapshot_from(data) for cluster, data in rows}

@@ -1,4 +1,4 @@
-"""Removing the secrets of ended jobs from what is kept of them: environments, and texts that quote them."""
+"""Remove the secrets of ended jobs from their rows: from environments, and from texts that quote secrets."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ _WRITE_EVENTS = Prepared(update(events).where(events.c.id == bindparam("of_event
 
 
 def forget_secrets(tx: Connection, submission_ids: Sequence[str]) -> int:
-    """Return of how many jobs something was removed. What has no secrets is not written."""
+    """Remove the secrets of these jobs; return how many jobs had any. Other jobs are not written."""
     return sum(_forget(tx, chunk) for chunk in chunks(submission_ids))
 
 
 def _forget(tx: Connection, ids: Sequence[str]) -> int:
-    tried = _by_job(_rows(tx, attempts, ids))
-    written = [
+    attempts_of = _by_job(_rows(tx, attempts, ids))
+    with_secrets = [
         row
         for row in _rows(tx, jobs, ids)
         if _has_secrets(row["spec"]["runtime_env"])
-        or any(_has_secrets(attempt["runtime_env"]) for attempt in tried.get(row["submission_id"], ()))
+        or any(_has_secrets(attempt["runtime_env"]) for attempt in attempts_of.get(row["submission_id"], ()))
     ]
-    told = _by_job(_rows(tx, events, [row["submission_id"] for row in written])) if written else {}
-    for row in written:
-        _rewrite(tx, row, tried.get(row["submission_id"], []), told.get(row["submission_id"], []))
-    return len(written)
+    events_of = (
+        _by_job(_rows(tx, events, [row["submission_id"] for row in with_secrets])) if with_secrets else {}
+    )
+    for row in with_secrets:
+        _rewrite(tx, row, attempts_of.get(row["submission_id"], []), events_of.get(row["submission_id"], []))
+    return len(with_secrets)
 
 
-def _rewrite(tx: Connection, job: Row, tried: Sequence[Row], told: Sequence[Row]) -> None:
-    envs = [job["spec"]["runtime_env"], *(attempt["runtime_env"] for attempt in tried)]
+def _rewrite(tx: Connection, job: Row, attempt_rows: Sequence[Row], event_rows: Sequence[Row]) -> None:
+    envs = [job["spec"]["runtime_env"], *(attempt["runtime_env"] for attempt in attempt_rows)]
     secrets = tuple(dict.fromkeys(secret for env in envs for secret in secrets_of(env)))
 
     def clean(text: str | None) -> str | None:
         return None if text is None else redact_text(text, secrets)
 
-    spec = {  # as it was written, with what this version does not know
+    spec = {  # the rest as it is, with fields that this version does not know
         **job["spec"],
         "runtime_env": redact_env(envs[0]),
         "entrypoint": clean(job["spec"]["entrypoint"]),
@@ -66,10 +68,12 @@ def _rewrite(tx: Connection, job: Row, tried: Sequence[Row], told: Sequence[Row]
                 "entrypoint": clean(attempt["entrypoint"]),
                 "reason": clean(attempt["reason"]),
             }
-            for attempt in tried
+            for attempt in attempt_rows
         ],
     )
-    _WRITE_EVENTS.run(tx, [{"of_event": event["id"], "reason": clean(event["reason"])} for event in told])
+    _WRITE_EVENTS.run(
+        tx, [{"of_event": event["id"], "reason": clean(event["reason"])} for event in event_rows]
+    )
 
 
 def _has_secrets(env: Mapping[str, Any]) -> bool:
@@ -81,7 +85,7 @@ def _rows(tx: Connection, table: Table, ids: Sequence[str]) -> Sequence[Row]:
 
 
 def _by_job(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_job: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["submission_id"], []).append(row)
-    return found
+        by_job.setdefault(row["submission_id"], []).append(row)
+    return by_job

@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.store.schema.tables import attempts
 
 
 def list_attempts(tx: Connection, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
-    """Return the attempts of a job, oldest first: all of them, or so many of the last."""
+    """Return the attempts of a job, oldest first: all of them, or only the `last` ones."""
     of_job = select(attempts).where(attempts.c.submission_id == submission_id)
     newest = of_job.order_by(attempts.c.number.desc()).limit(last)
     return tuple(attempt_from(row) for row in tx.execute(newest).mappings())[::-1]
@@ -40,7 +40,7 @@ def live_remote_ids(tx: Connection, cluster: str) -> frozenset[str]:
 def mark_attempt(
     tx: Connection, submission_id: str, number: int, *, outcome: str, reason: str, now: float
 ) -> None:
-    """Record what became of a former attempt, with an event; the job stays."""
+    """Record the outcome of a former attempt, with an event; the job does not change."""
     job = get(tx, submission_id)
     former = next((a for a in list_attempts(tx, submission_id) if a.number == number), None)
     if former is None or (number == job.attempt and job.state in LIVE):

@@ -34,7 +34,7 @@ _LAST_EVENTS = ForIds(
     )
 )
 _NEWEST = Fixed(select(func.max(events.c.id)))
-#: A note has two times the same state: only moves from one to another are wanted.
+#: A note has the same state twice; a move goes from one state to another.
 _IS_MOVE = or_(events.c.old.is_(None), events.c.old != events.c.new)
 _earlier = events.alias("earlier")
 _LEFT_STATE_SINCE = (
@@ -75,7 +75,7 @@ _LIVE = frozenset(state.value for state in LIVE)
 
 
 def moves_since(tx: Connection, *, after: int, limit: int) -> tuple[int, tuple[PastMove, ...]]:
-    """Return moves after an event, in order, and after which event to go on."""
+    """Return moves after an event, in order, and the event to continue after."""
     rows = tx.execute(_MOVES, {"after": after, "most": limit}).all()
     newest = rows[-1].id if len(rows) == limit else last_event(tx)
     return max(after, newest), tuple(map(_past_move, rows))
@@ -104,19 +104,19 @@ def list_events(
     if submission_id is not None:
         statement = statement.where(events.c.submission_id == submission_id)
     if user is not None:
-        mine = exists().where(jobs.c.submission_id == events.c.submission_id, jobs.c.user == user)
-        statement = statement.where(mine)
+        is_of_user = exists().where(jobs.c.submission_id == events.c.submission_id, jobs.c.user == user)
+        statement = statement.where(is_of_user)
     return tuple(event_from(row) for row in tx.execute(statement).mappings())
 
 
 def changed_since(tx: Connection, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
-    """Return the newest event, and which of these jobs those after `after` are about."""
+    """Return the id of the newest event, and which of these jobs have events after `after`."""
     newest = last_event(tx)
     if newest <= after:
         return after, frozenset()
     if newest - after <= len(submission_ids):  # fewer events than jobs
-        found = tx.scalars(select(events.c.submission_id).where(events.c.id > after))
-        return newest, frozenset(found) & frozenset(submission_ids)
+        changed_ids = tx.scalars(select(events.c.submission_id).where(events.c.id > after))
+        return newest, frozenset(changed_ids) & frozenset(submission_ids)
     last = _LAST_EVENTS.rows(tx, submission_ids)
     return newest, frozenset(submission_id for submission_id, event in last if event > after)
 

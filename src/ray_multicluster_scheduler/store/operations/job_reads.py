@@ -1,4 +1,4 @@
-"""Reading jobs: one, many, lists, counts."""
+"""Read jobs: one, many, lists and counts."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from ray_multicluster_scheduler.store.schema.rows import (
 )
 from ray_multicluster_scheduler.store.schema.tables import jobs, tags
 
-#: Written out as in the index: SQLite uses a partial one only where its condition stands in the statement.
+#: Written exactly as in the index: SQLite uses a partial index only if the statement has its condition.
 TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")
 DEPENDENCY_FAILED = text("dependencies.failed")
-#: A whole job. JSON comes as text: most of it is known (`rows.job_from`).
+#: All columns of a job. JSON is read as text, because `rows.job_from` has parsed most of it before.
 JOB_COLUMNS = tuple(
     type_coerce(column, Text).label(column.name) if isinstance(column.type, JSON) else column
     for column in (jobs.c[name] for name in JOB_FIELDS)
 )
 _JOBS = ForIds(lambda ids: select(*JOB_COLUMNS).where(jobs.c.submission_id.in_(ids)))
-_MARKS = ForIds(
+_PROGRESS = ForIds(
     lambda ids: select(jobs.c.submission_id, jobs.c.state, jobs.c.attempt, jobs.c.target).where(
         jobs.c.submission_id.in_(ids)
     )
 )
-_KNOWN_IDS = ForIds(lambda ids: select(jobs.c.submission_id).where(jobs.c.submission_id.in_(ids)))
+_EXISTING_IDS = ForIds(lambda ids: select(jobs.c.submission_id).where(jobs.c.submission_id.in_(ids)))
 
 
 def read_jobs(tx: Connection, statement: Select[Any], **values: Any) -> tuple[Job, ...]:
@@ -63,29 +63,29 @@ def get(tx: Connection, submission_id: str) -> Job:
 
 
 def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
-    """Return the known ones among these ids."""
+    """Return those of these jobs that exist."""
     return {job.submission_id: job for job in map(job_from, _JOBS.rows(tx, submission_ids))}
 
 
 def get_changed(tx: Connection, submission_ids: Collection[str], known: Mapping[str, Job]) -> dict[str, Job]:
-    """Return the same as `get_many`, but reuse `known` jobs whose state, attempt and target are unchanged.
+    """Do what `get_many` does, but reuse `known` jobs whose state, attempt and target are the same.
 
     Only the leader and `request_stop` modify a job, and a stop request changes the target.
     """
-    compared = [submission_id for submission_id in submission_ids if submission_id in known]
-    same = {
+    known_ids = [submission_id for submission_id in submission_ids if submission_id in known]
+    unchanged = {
         submission_id: job
-        for submission_id, *marks in _MARKS.rows(tx, compared)
-        if marks == [(job := known[submission_id]).state.value, job.attempt, job.target.value]
+        for submission_id, *progress in _PROGRESS.rows(tx, known_ids)
+        if progress == [(job := known[submission_id]).state.value, job.attempt, job.target.value]
     }
-    return {**same, **get_many(tx, [each for each in submission_ids if each not in same])}
+    return {**unchanged, **get_many(tx, [each for each in submission_ids if each not in unchanged])}
 
 
 def require(tx: Connection, submission_ids: Sequence[str]) -> None:
     """Raise `JobNotFound` unless all of these jobs are there."""
-    known = {submission_id for (submission_id,) in _KNOWN_IDS.rows(tx, submission_ids)}
+    existing = {submission_id for (submission_id,) in _EXISTING_IDS.rows(tx, submission_ids)}
     for submission_id in submission_ids:
-        if submission_id not in known:
+        if submission_id not in existing:
             raise JobNotFound(submission_id)
 
 
@@ -100,7 +100,7 @@ def list_jobs(
     text: str | None,
     limit: int | None,
 ) -> tuple[Job, ...]:
-    """Return jobs, newest first, that match every given filter; `equal` is by column, None for any."""
+    """Return jobs, newest first, that match every filter. `equal` maps columns to values, None to any."""
     statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc()).limit(limit)
     for column, value in equal.items():
         if value is not None:
@@ -114,25 +114,27 @@ def list_jobs(
     if before is not None:
         statement = statement.where(jobs.c.seq < before)
     if text is not None:
-        told = (jobs.c.submission_id, jobs.c.name, jobs.c.group, jobs.c.spec["entrypoint"].as_string())
-        statement = statement.where(or_(*(column.icontains(text, autoescape=True) for column in told)))
+        searched = (jobs.c.submission_id, jobs.c.name, jobs.c.group, jobs.c.spec["entrypoint"].as_string())
+        statement = statement.where(or_(*(column.icontains(text, autoescape=True) for column in searched)))
     if states is None:
         return read_jobs(tx, statement)
-    # One state after the other: each is read from its end and no further than the limit, without sorting.
-    each = [read_jobs(tx, statement.where(jobs.c.state == state.value)) for state in dict.fromkeys(states)]
-    return tuple(sorted(chain.from_iterable(each), key=lambda job: job.seq, reverse=True)[:limit])
+    # One query for each state: it reads the index backwards, up to the limit, and need not sort.
+    by_state = [
+        read_jobs(tx, statement.where(jobs.c.state == state.value)) for state in dict.fromkeys(states)
+    ]
+    return tuple(sorted(chain.from_iterable(by_state), key=lambda job: job.seq, reverse=True)[:limit])
 
 
 def ids_beginning(tx: Connection, prefix: str, *, limit: int) -> tuple[str, ...]:
-    """Return submission ids that begin so, in their order: a range of the index."""
+    """Return submission ids with this prefix, in order: a range of the index."""
     column = jobs.c.submission_id
-    found = tx.execute(
+    rows = tx.execute(
         select(column)
         .where(column >= prefix, column < prefix + chr(sys.maxunicode))
         .order_by(column)
         .limit(limit)
     )
-    return tuple(submission_id for (submission_id,) in found)
+    return tuple(submission_id for (submission_id,) in rows)
 
 
 def counts(tx: Connection, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
@@ -156,11 +158,13 @@ class OpenJobs:
 
 
 def open_jobs(tx: Connection, user: str, *, claims: bool) -> OpenJobs:
-    """Return what a user has now; without `claims`, only how many."""
-    mine = (jobs.c.user == user, jobs.c.ended_at.is_(None))
+    """Count the open jobs of a user; with `claims`, also add up what they claim."""
+    is_open = (jobs.c.user == user, jobs.c.ended_at.is_(None))
     if not claims:
-        return OpenJobs(count=tx.scalar(select(func.count()).select_from(jobs).where(*mine)) or 0, claim={})
-    specs = tx.scalars(select(type_coerce(jobs.c.spec, Text)).where(*mine)).all()
+        return OpenJobs(
+            count=tx.scalar(select(func.count()).select_from(jobs).where(*is_open)) or 0, claim={}
+        )
+    specs = tx.scalars(select(type_coerce(jobs.c.spec, Text)).where(*is_open)).all()
     claim: dict[str, float] = {}
     for spec in specs:
         for name, amount in claim_from(spec):

@@ -1,4 +1,4 @@
-"""Removing history, in small steps: secrets of ended jobs first, then logs, then whole jobs, oldest first."""
+"""Remove history in small steps: secrets of ended jobs first, then logs, then whole jobs, oldest first."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _delete_from(table: Table) -> ForIds:
     return ForIds(lambda ids: delete(table).where(table.c.submission_id.in_(ids)))
 
 
-#: Entries of the audit trail that take no longer to remove than a job with all about it.
+#: It takes as long to remove so many audit entries as to remove one job with all its rows.
 _AUDIT_PER_JOB = 10
 _DELETE_LOGS = _delete_from(logs)
-#: In the order in which they may go: what refers to a job goes before it.
+#: In this order: rows that refer to a job are deleted before the job.
 _DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, dependencies, jobs))
 _IS_FINAL = jobs.c.state.in_(sorted(state.value for state in FINAL))
 _IS_NEEDED = exists().where(dependencies.c.needs == jobs.c.submission_id)
@@ -45,7 +45,7 @@ _ENDS = ForIds(
 def prune(
     tx: Connection, keep: Keep, *, now: float, limit: int, used_bytes: Callable[[Connection], int]
 ) -> Pruned:
-    """Take one step: remove one kind of thing, of about `limit` jobs.
+    """Take one step: remove one kind of data of about `limit` jobs.
 
     `used_bytes` returns how many bytes of the database hold data.
     """
@@ -64,13 +64,13 @@ def prune(
 
 
 def delete_jobs(tx: Connection, submission_ids: Sequence[str]) -> None:
-    """Remove jobs that have ended, with all that is kept of them; all or none."""
+    """Remove ended jobs with all their rows: all of these jobs or none."""
     ids = list(dict.fromkeys(submission_ids))
-    found = {submission_id: (state, needed) for submission_id, state, needed in _ENDS.rows(tx, ids)}
+    ends = {submission_id: (state, needed) for submission_id, state, needed in _ENDS.rows(tx, ids)}
     for submission_id in ids:
-        if submission_id not in found:
+        if submission_id not in ends:
             raise JobNotFound(submission_id)
-        state, needed = found[submission_id]
+        state, needed = ends[submission_id]
         if JobState(state) not in FINAL:
             raise InvalidRequest(
                 f"job {submission_id!r} is {state} and can be deleted when it has ended; stop it first"
@@ -120,7 +120,7 @@ def _by_end(
     limit: int,
     act: Callable[[Sequence[str]], Pruned],
 ) -> Pruned:
-    """Act on the next jobs by the time of their ends; those that ended together are not told apart."""
+    """Call `act` with the next jobs in the order of their ends. Jobs with the same end stay together."""
     after = tx.scalar(select(done_until)) or 0.0
     ends = select(jobs.c.ended_at).where(jobs.c.ended_at > after, jobs.c.ended_at <= until)
     last = tx.scalar(ends.order_by(jobs.c.ended_at).limit(1).offset(limit - 1)) or until
@@ -145,7 +145,7 @@ def _prune_jobs(tx: Connection, *, until: float, limit: int) -> Pruned:
 
 
 def _remove(tx: Connection, ids: Sequence[str]) -> int:
-    """Remove jobs with all that is kept of them; return how many logs that were."""
+    """Remove jobs with all their rows; return how many logs were removed."""
     texts = _DELETE_LOGS.run(tx, ids)
     for statement in _DELETES:
         statement.run(tx, ids)
@@ -158,9 +158,9 @@ def _prune_to_size(tx: Connection, *, now: float, limit: int) -> Pruned:
 
 
 def _beyond(tx: Connection, most: int) -> int:
-    """Return how many more than `most` jobs have ended."""
+    """Return by how many the ended jobs exceed `most`."""
     oldest, newest = tx.execute(select(func.min(jobs.c.seq), func.max(jobs.c.seq))).one()
-    if oldest is None or newest - oldest < most:  # there cannot be more: no need to count
+    if oldest is None or newest - oldest < most:  # there cannot be that many: no need to count
         return 0
     ended = tx.scalar(select(func.count()).select_from(jobs).where(jobs.c.ended_at > 0)) or 0
     return max(0, ended - most)

@@ -1,4 +1,4 @@
-"""What may be planned next, and what holds an attempt on a cluster."""
+"""Read the queue: jobs to plan next, and jobs that hold an attempt on a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.store.operations.job_reads import (
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.tables import dependencies, jobs
 
-#: Written out as in the index: SQLite uses a partial index only if its condition stands in the statement.
+#: Written exactly as in the index: SQLite uses a partial index only if the statement has its condition.
 IS_DELAYED = jobs.c.not_before > literal_column("0")
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _IS_LIVE = jobs.c.state.in_(sorted(state.value for state in LIVE))
@@ -61,13 +61,13 @@ def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...
 
 
 def arrivals(tx: Connection, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
-    """Return QUEUED jobs with a larger number than `after`, and what each still waits for."""
-    found = read_jobs(tx, _ARRIVALS, after=after, most=limit)
+    """Return QUEUED jobs with a `seq` beyond `after`, each with its open dependencies."""
+    queued = read_jobs(tx, _ARRIVALS, after=after, most=limit)
     needs: dict[str, list[str]] = {}
-    waiting = [job.submission_id for job in found if job.spec.depends_on]
-    for submission_id, need in _OPEN_NEEDS.rows(tx, waiting):
+    dependents = [job.submission_id for job in queued if job.spec.depends_on]
+    for submission_id, need in _OPEN_NEEDS.rows(tx, dependents):
         needs.setdefault(submission_id, []).append(need)
-    return tuple((job, tuple(needs.get(job.submission_id, ()))) for job in found)
+    return tuple((job, tuple(needs.get(job.submission_id, ()))) for job in queued)
 
 
 def live(tx: Connection) -> tuple[Job, ...]:
@@ -76,11 +76,11 @@ def live(tx: Connection) -> tuple[Job, ...]:
 
 
 def stopping(tx: Connection) -> tuple[Job, ...]:
-    """Return the live jobs that somebody wants stopped."""
+    """Return the live jobs with a stop request."""
     return read_jobs(tx, _STOPPING)
 
 
 def next_due(tx: Connection, *, now: float) -> float | None:
-    """Return when time alone will next change what `runnable` or `blocked` say."""
-    found = [tx.scalar(statement, {"now": now}) for statement in (_NEXT_RETRY, _NEXT_OVERDUE)]
-    return min((due for due in found if due is not None), default=None)
+    """Return the next time at which `runnable` or `blocked` change by themselves; None: never."""
+    times = [tx.scalar(statement, {"now": now}) for statement in (_NEXT_RETRY, _NEXT_OVERDUE)]
+    return min((time for time in times if time is not None), default=None)

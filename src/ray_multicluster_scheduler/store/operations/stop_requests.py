@@ -1,4 +1,4 @@
-"""Asking jobs to stop, and their children with them."""
+"""Ask jobs to stop, and their children with them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _STOP = Prepared(update(jobs).where(jobs.c.submission_id == bindparam("of_job"))
 def request_stop(
     tx: Connection, submission_ids: Sequence[str], *, now: float, reason: str
 ) -> tuple[Job, ...]:
-    """Set the target to STOPPED, with an event, where it is not yet and the job has not ended.
+    """Set the target of these jobs to STOPPED, each with an event; ended and stopping jobs stay as they are.
 
-    Jobs whose parent has asked for it are stopped with it, in the same transaction.
+    The children of a job with `stop_children` are stopped in the same transaction.
     """
-    known = get_many(tx, submission_ids)
+    requested = get_many(tx, submission_ids)
     for submission_id in submission_ids:
-        if submission_id not in known:
+        if submission_id not in requested:
             raise JobNotFound(submission_id)
     stopping = [
         (job, why)
-        for job, why in _with_children(tx, known, reason)
+        for job, why in _with_children(tx, requested, reason)
         if not job.final and job.target is not Target.STOPPED
     ]
     _STOP.run(
@@ -58,17 +58,17 @@ def request_stop(
     return tuple(changed[submission_id] for submission_id in submission_ids)
 
 
-def _with_children(tx: Connection, asked: Mapping[str, Job], reason: str) -> list[tuple[Job, str]]:
-    """Return these jobs and those that are to be stopped with them, each with its reason."""
-    found = [(job, reason) for job in asked.values()]
-    seen, parents = set(asked), asked
+def _with_children(tx: Connection, requested: Mapping[str, Job], reason: str) -> list[tuple[Job, str]]:
+    """Return the requested jobs and the children that stop with them, each with its reason."""
+    stops = [(job, reason) for job in requested.values()]
+    visited, parents = set(requested), requested
     while parents := {name: job for name, job in parents.items() if job.spec.stop_children}:
         children = [job_from(row) for row in _CHILDREN.rows(tx, list(parents))]
         parents = {
             job.submission_id: job
             for job in children
-            if job.submission_id not in seen and job.spec.user == parents[str(job.spec.parent)].spec.user
+            if job.submission_id not in visited and job.spec.user == parents[str(job.spec.parent)].spec.user
         }
-        seen |= set(parents)
-        found += [(job, f"stopped with its parent {job.spec.parent}: {reason}") for job in parents.values()]
-    return found
+        visited |= set(parents)
+        stops += [(job, f"stopped with its parent {job.spec.parent}: {reason}") for job in parents.values()]
+    return stops

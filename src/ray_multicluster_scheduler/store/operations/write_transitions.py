@@ -1,4 +1,4 @@
-"""Moving jobs by compare-and-set, each with its event and its attempt in the same transaction."""
+"""Move jobs by compare-and-set, each with its event and its attempt in the same transaction."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _CHANGE_ATTEMPT = Prepared(
         attempts.c.submission_id == bindparam("of_job"), attempts.c.number == bindparam("of_number")
     )
 )
-_FORGET_WAITS = ForIds(lambda ids: delete(dependencies).where(dependencies.c.submission_id.in_(ids)))
-_FREE_WAITING = ForIds(lambda ids: delete(dependencies).where(dependencies.c.needs.in_(ids)))
-_FAIL_WAITING = ForIds(
+_DELETE_DEPENDENCIES = ForIds(lambda ids: delete(dependencies).where(dependencies.c.submission_id.in_(ids)))
+_RELEASE_DEPENDENTS = ForIds(lambda ids: delete(dependencies).where(dependencies.c.needs.in_(ids)))
+_FAIL_DEPENDENTS = ForIds(
     lambda ids: update(dependencies).where(dependencies.c.needs.in_(ids)).values(failed=true())
 )
 
@@ -40,28 +40,28 @@ _FAIL_WAITING = ForIds(
 def apply(
     tx: Connection, transitions: Sequence[Transition], *, now: float, known: Mapping[str, Job]
 ) -> tuple[Job, ...]:
-    """Make the moves that still hold; return each moved job once, as it is after the last of its moves."""
+    """Make the moves that still hold; return each moved job once, as it is after its last move."""
     current = get_changed(tx, {transition.submission_id for transition in transitions}, known)
-    made: list[Move] = []
+    moves: list[Move] = []
     for transition in transitions:
         job = current.get(transition.submission_id)
         if job is not None and holds(job, transition):
-            made.append(apply_transition(job, transition, now=now))
-            current[job.submission_id] = made[-1].after
-    if made:
-        _write_jobs(tx, made)
-        _write_attempts(tx, made)
+            moves.append(apply_transition(job, transition, now=now))
+            current[job.submission_id] = moves[-1].after
+    if moves:
+        _write_jobs(tx, moves)
+        _write_attempts(tx, moves)
         WRITE_EVENTS.run(
-            tx, [move_event_row(move.before, move.after, now=now, reason=move.reason) for move in made]
+            tx, [move_event_row(move.before, move.after, now=now, reason=move.reason) for move in moves]
         )
-        _settle_dependencies(tx, [move.after for move in made if move.after.final])
-    return tuple({move.after.submission_id: move.after for move in made}.values())
+        _settle_dependencies(tx, [move.after for move in moves if move.after.final])
+    return tuple({move.after.submission_id: move.after for move in moves}.values())
 
 
-def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
-    """Write each job once, from where it was before the first of its moves, and only what was changed."""
+def _write_jobs(tx: Connection, moves: Sequence[Move]) -> None:
+    """Write each job once, with the changed columns of all its moves."""
     merged: dict[str, tuple[Job, Job, frozenset[str]]] = {}
-    for move in made:
+    for move in moves:
         job_id = move.before.submission_id
         before, _, changed = merged.get(job_id, (move.before, move.after, frozenset()))
         merged[job_id] = before, move.after, changed | move.changed
@@ -74,31 +74,31 @@ def _write_jobs(tx: Connection, made: Sequence[Move]) -> None:
         }
         for job_id, (before, after, changed) in merged.items()
     ]
-    if _run_alike(tx, _MOVE_JOB, rows) != len(rows):
+    if _run_by_columns(tx, _MOVE_JOB, rows) != len(rows):
         raise StaleTransition("a job was moved by somebody else while it was locked; nothing was written")
 
 
-def _write_attempts(tx: Connection, made: Sequence[Move]) -> None:
-    _START_ATTEMPT.run(tx, [attempt_row(move.new_attempt) for move in made if move.new_attempt])
+def _write_attempts(tx: Connection, moves: Sequence[Move]) -> None:
+    _START_ATTEMPT.run(tx, [attempt_row(move.new_attempt) for move in moves if move.new_attempt])
     changes: dict[tuple[str, int], dict[str, Any]] = {}
-    for move in made:
+    for move in moves:
         if move.attempt_values:
             key = move.after.submission_id, move.after.attempt
             changes.setdefault(key, {}).update(move.attempt_values)
     rows = [{"of_job": job, "of_number": number, **values} for (job, number), values in changes.items()]
-    _run_alike(tx, _CHANGE_ATTEMPT, rows)
+    _run_by_columns(tx, _CHANGE_ATTEMPT, rows)
 
 
-def _run_alike(tx: Connection, statement: Prepared, rows: Iterable[dict[str, Any]]) -> int:
-    """Run a statement for rows with different keys, those with the same ones together."""
-    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
+def _run_by_columns(tx: Connection, statement: Prepared, rows: Iterable[dict[str, Any]]) -> int:
+    """Run a statement for rows with different columns: once for each set of columns."""
+    rows_by_columns: dict[frozenset[str], list[dict[str, Any]]] = {}
     for row in rows:
-        alike.setdefault(frozenset(row), []).append(row)
-    return sum(statement.run(tx, same) for same in alike.values())
+        rows_by_columns.setdefault(frozenset(row), []).append(row)
+    return sum(statement.run(tx, same) for same in rows_by_columns.values())
 
 
 def _settle_dependencies(tx: Connection, ended: Sequence[Job]) -> None:
-    """Release jobs whose dependency succeeded, mark those where it failed, drop the ended jobs' own."""
-    _FORGET_WAITS.run(tx, [job.submission_id for job in ended if job.spec.depends_on])
-    _FREE_WAITING.run(tx, [job.submission_id for job in ended if job.state is JobState.SUCCEEDED])
-    _FAIL_WAITING.run(tx, [job.submission_id for job in ended if job.state is not JobState.SUCCEEDED])
+    """Release jobs whose dependency succeeded, mark jobs whose dependency failed."""
+    _DELETE_DEPENDENCIES.run(tx, [job.submission_id for job in ended if job.spec.depends_on])
+    _RELEASE_DEPENDENTS.run(tx, [job.submission_id for job in ended if job.state is JobState.SUCCEEDED])
+    _FAIL_DEPENDENTS.run(tx, [job.submission_id for job in ended if job.state is not JobState.SUCCEEDED])

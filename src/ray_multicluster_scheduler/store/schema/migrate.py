@@ -1,4 +1,4 @@
-"""Bring a store to the schema of this version."""
+"""Migrate a store to the schema of this version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def upgrade(connection: Connection, *, revision: str | None) -> None:
-    """Run what is missing after `revision` inside the open transaction: all of it happens, or nothing."""
+    """Run the migrations after `revision` inside the open transaction: all of them or none."""
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     if revision is not None and revision not in known_revisions(config):
@@ -28,7 +28,7 @@ def upgrade(connection: Connection, *, revision: str | None) -> None:
 
 
 def known_revisions(config: Config) -> set[str]:
-    """Return the revisions that this version has."""
+    """Return the revisions that this version knows."""
     return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
 
 

@@ -1,9 +1,8 @@
-"""Statements that are run for every job: compiled once, and their values go to the driver as they are.
+"""Statements for frequent use. They are compiled once, and their values go to the driver as they are.
 
-SQLAlchemy looks at a statement and at each value of each row anew, which takes several times as long as the
-database takes for the work. What it makes of a statement stays the same, so that is asked for once; values
-need no more than JSON written out. Still one set of statements for every database: the dialect decides on
-their text.
+SQLAlchemy processes a statement and each value of each row anew at every call, which takes several times as
+long as the database needs. The compiled text never changes, so it is made once. Values need no conversion
+except to JSON. The statements stay neutral: the dialect of the connection decides on their text.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from ray_multicluster_scheduler.store.schema.rows import to_json
 
 Row = Mapping[str, Any]
 
-#: Ids in one statement: far below SQLite's limit of values.
+#: Ids in one statement: far below SQLite's limit for parameters.
 _CHUNK = 1024
-#: Stores in use times kinds of rows for one statement: more are compiled again, which only takes time.
+#: Compiled texts to remember for each statement. Beyond that, a text is compiled again.
 _COMPILED = 32
 
 
@@ -42,7 +41,7 @@ def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class Prepared:
-    """An INSERT, UPDATE or DELETE that is run with many rows. All rows of a call have the same keys."""
+    """An INSERT, UPDATE or DELETE for many rows. All rows of a call have the same keys."""
 
     def __init__(self, statement: Insert | Update | Delete) -> None:
         self._statement = statement
@@ -52,7 +51,7 @@ class Prepared:
         self._compiled = lru_cache(maxsize=_COMPILED)(self._compile)
 
     def run(self, tx: Connection, rows: Sequence[Row]) -> int:
-        """Run it once for each row; return how many rows of the table that has touched."""
+        """Run it for each row; return how many rows of the table were changed."""
         if not rows:
             return 0
         text, values = self._compiled(tx.dialect, tuple(rows[0]))
@@ -60,48 +59,50 @@ class Prepared:
 
     def _compile(self, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, Callable[[Row], Any]]:
         compiled = self._statement.compile(dialect=dialect, column_keys=list(names), for_executemany=True)
-        placed = compiled.positiontup  # None: the driver wants values by name
-        wanted = [(name, name in self._json) for name in (compiled.binds if placed is None else placed)]
+        positions = compiled.positiontup  # None: the driver takes values by name
+        columns = [
+            (name, name in self._json) for name in (compiled.binds if positions is None else positions)
+        ]
 
         def by_name(row: Row) -> dict[str, Any]:
-            return {name: to_json(row[name]) if is_json else row[name] for name, is_json in wanted}
+            return {name: to_json(row[name]) if is_json else row[name] for name, is_json in columns}
 
-        def by_place(row: Row) -> tuple[Any, ...]:
-            return tuple([to_json(row[name]) if is_json else row[name] for name, is_json in wanted])
+        def by_position(row: Row) -> tuple[Any, ...]:
+            return tuple([to_json(row[name]) if is_json else row[name] for name, is_json in columns])
 
-        return str(compiled), by_name if placed is None else by_place
+        return str(compiled), by_name if positions is None else by_position
 
 
 class Fixed:
-    """A statement without values."""
+    """A statement without parameters."""
 
     def __init__(self, statement: Select[Any] | Update) -> None:
         self._compiled = lru_cache(maxsize=_COMPILED)(lambda dialect: str(statement.compile(dialect=dialect)))
         assert not statement.compile().binds, "literal values only"
 
     def run(self, tx: Connection) -> CursorResult[Any]:
-        """Run it; of a SELECT, return what it found."""
+        """Run it; return the result."""
         return tx.exec_driver_sql(self._compiled(tx.dialect))
 
 
 class ForIds:
-    """A statement about jobs `IN` a list of ids; it is made from the parameters that stand for them."""
+    """A statement about jobs `IN` a list of ids. `make` builds it from one parameter for each id."""
 
     def __init__(self, make: Callable[[Sequence[BindParameter[str]]], Select[Any] | Update | Delete]) -> None:
         self._make = make
         self._compiled = lru_cache(maxsize=_COMPILED)(self._compile)
 
     def run(self, tx: Connection, ids: Sequence[str]) -> int:
-        """Run an UPDATE or DELETE for all ids; return how many rows that has touched."""
+        """Run an UPDATE or DELETE for all ids; return how many rows were changed."""
         return sum(result.rowcount for result in self._results(tx, ids))
 
     def rows(self, tx: Connection, ids: Sequence[str]) -> list[Sequence[Any]]:
-        """Return all rows that a SELECT finds."""
+        """Return all rows of a SELECT."""
         return [row for result in self._results(tx, ids) for row in result.all()]
 
     def _results(self, tx: Connection, ids: Sequence[str]) -> Iterator[CursorResult[Any]]:
         for chunk in chunks(ids):
-            # Few sizes are compiled: one that is too large is filled up with an id that is there anyway.
+            # Only powers of two are compiled. A shorter list is filled up by repeating its last id.
             size = 1 << (len(chunk) - 1).bit_length()
             text, names = self._compiled(tx.dialect, size)
             values = (*chunk, *repeat(chunk[-1], size - len(chunk)))

@@ -1,4 +1,4 @@
-"""Records to rows and back. No SQL here."""
+"""Convert records to rows and back. No SQL here."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ JOB_FIELDS = tuple(field.name for field in fields(Job))
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
 _EVENT_FIELDS = tuple(field.name for field in fields(Event))
 
-#: A job is read at each of its moves and its spec never changes: the last ones are not parsed again.
-KNOWN_SPECS = 4096
+#: Parsed specs to remember: a job is read at each of its moves, and its spec never changes.
+CACHED_SPECS = 4096
 ACCEPTED = "accepted"
-#: What is kept as JSON, and the fields that it has in this version.
+#: The records that are stored as JSON, with the fields that they have in this version.
 _FIELD_NAMES: Mapping[type[Any], frozenset[str]] = {
     record: frozenset(field.name for field in fields(record))
     for record in (JobSpec, ClusterSnapshot, Node, FailedSetup)
 }
-#: The columns in which all new jobs are the same: the defaults of the record.
+#: The columns that are the same for all new jobs: the defaults of the record.
 _NEW = {
     **{field.name: field.default for field in fields(Job) if field.default is not MISSING},
     "state": JobState.QUEUED.value,
@@ -39,19 +39,19 @@ _NEW = {
 
 
 def to_json(value: Any) -> str:
-    """Write what a JSON column holds: JSON by itself, and records and mappings of any kind."""
+    """Return the text for a JSON column. Records and mappings of any kind are allowed."""
     return pydantic_core.to_json(value, fallback=dict).decode()
 
 
 def new_job(submission_id: str, spec: JobSpec, *, seq: int, now: float) -> Job:
-    """Return a job that was just accepted, with the number that the database has given it."""
+    """Return a job that was just accepted, with the `seq` that the database has assigned."""
     return Job(
         seq=seq, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now, reason=ACCEPTED
     )
 
 
 def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, Any]:
-    """Return the row of a job that is being accepted: one in the queue that nothing has happened to yet."""
+    """Return the row of a job that is being accepted."""
     return {
         **_NEW,
         "submission_id": submission_id,
@@ -69,7 +69,7 @@ def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, A
 
 
 def changed_values(before: Job, after: Job, names: Iterable[str]) -> dict[str, Any]:
-    """Return the columns that a move writes when it sets the fields of these names."""
+    """Return the columns that a move writes if it sets these fields."""
     values = {name: getattr(after, name) for name in names}
     if "state" in values:
         values["state"] = after.state.value
@@ -80,7 +80,7 @@ def changed_values(before: Job, after: Job, names: Iterable[str]) -> dict[str, A
 
 
 def job_from(row: Sequence[Any]) -> Job:
-    """Read a row of `jobs`: its `JOB_FIELDS`, with JSON still as text."""
+    """Read a row of `jobs`: the columns `JOB_FIELDS`, with JSON as text."""
     values = dict(zip(JOB_FIELDS, row, strict=True))
     values["spec"] = _spec_from(values["spec"])
     values["state"] = JobState(values["state"])
@@ -89,25 +89,25 @@ def job_from(row: Sequence[Any]) -> Job:
     return Job(**values)
 
 
-def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what a newer version has written and this one does not know: it cannot act on it anyway."""
+def _known_fields(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out fields of a newer version: this version could not use them."""
     names = _FIELD_NAMES[record]
     return {name: value for name, value in data.items() if name in names}
 
 
-@lru_cache(maxsize=KNOWN_SPECS)
+@lru_cache(maxsize=CACHED_SPECS)
 def _spec_from(text: str) -> JobSpec:
-    data = _known(JobSpec, json.loads(text))
+    data = _known_fields(JobSpec, json.loads(text))
     return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
 
 
-@lru_cache(maxsize=2 * KNOWN_SPECS)
+@lru_cache(maxsize=2 * CACHED_SPECS)
 def claim_from(text: str) -> tuple[tuple[str, float], ...]:
-    """Read what a job claims from its spec: with a quota, each submit asks for that of all open ones."""
+    """Read the claim of a job from its spec. Cached: with a quota, each submit adds up all open jobs."""
     return tuple(_spec_from(text).claim.items())
 
 
-@lru_cache(maxsize=KNOWN_SPECS)
+@lru_cache(maxsize=CACHED_SPECS)
 def _names_from(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
@@ -123,7 +123,7 @@ def attempt_from(row: RowMapping) -> Attempt:
 
 
 def note(job: Job, *, now: float, reason: str) -> Event:
-    """Return an event that says something about a job which stays where it is."""
+    """Return an event about a job that does not change its state."""
     return Event(
         id=0,
         submission_id=job.submission_id,
@@ -137,7 +137,7 @@ def note(job: Job, *, now: float, reason: str) -> Event:
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """Return the row of an event; the database gives it its `id`."""
+    """Return the row of an event. The database assigns the `id`."""
     return {
         "submission_id": event.submission_id,
         "at": event.at,
@@ -150,14 +150,15 @@ def event_row(event: Event) -> dict[str, Any]:
 
 
 def move_event_row(before: Job, after: Job, *, now: float, reason: str) -> dict[str, Any]:
-    """Return the row of the event that tells of a move."""
+    """Return the row of the event of a move."""
     return {
         "submission_id": after.submission_id,
         "at": now,
         "old": before.state.value,
         "new": after.state.value,
         "attempt": after.attempt,
-        "cluster": after.cluster or before.cluster,  # a job that goes back to the queue says what it left
+        "cluster": after.cluster
+        or before.cluster,  # of a job that goes back to the queue, the cluster that it left
         "reason": reason,
     }
 
@@ -177,17 +178,17 @@ def lease_from(row: Sequence[Any]) -> Lease | None:
 
 
 def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:
-    """Read a published snapshot. What was unknown stays None; what a newer version added is left out."""
+    """Read a published snapshot. Unknown values stay None; fields of a newer version are left out."""
     pending, nodes = data["pending"], data["nodes"]
     return ClusterSnapshot(
         **{
-            **_known(ClusterSnapshot, data),
+            **_known_fields(ClusterSnapshot, data),
             "warm": tuple(data.get("warm", ())),
             "health": Health(data["health"]),
             "pending": None if pending is None else tuple((shape, count) for shape, count in pending),
-            "nodes": None if nodes is None else tuple(Node(**_known(Node, node)) for node in nodes),
+            "nodes": None if nodes is None else tuple(Node(**_known_fields(Node, node)) for node in nodes),
             "failed_setups": {
-                key: FailedSetup(**_known(FailedSetup, failed))
+                key: FailedSetup(**_known_fields(FailedSetup, failed))
                 for key, failed in data.get("failed_setups", {}).items()
             },
         }

@@ -1,7 +1,7 @@
-"""The schema, declared once. Migrations add up to it; a test holds that.
+"""The schema of a store. A test checks that the migrations add up to it.
 
-Rules that must never break are constraints here: one row per submission id, one job per idempotency key
-of a user, one attempt per id on a cluster, one lease, states of the table only.
+Rules that must never be broken are constraints here: one row per submission id, one job per idempotency key
+of a user, one attempt per id on a cluster, one lease, known states only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlalchemy import (
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
-#: The last migration: what a store of this version has.
+#: The last migration. A store of this version has this schema.
 REVISION = "0008_pre"
 
 metadata = MetaData(
@@ -45,7 +45,7 @@ def _one_of(column: str, words: type[Enum]) -> CheckConstraint:
 
 
 def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    # To name PostgreSQL here would import its dialect into every command. Its migrations have the condition.
+    # `postgresql_where` is left to the migrations: here it would import that dialect into every command.
     return Index(name, *columns, unique=unique, sqlite_where=text(where))
 
 
@@ -61,9 +61,9 @@ meta = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("store_id", Text, nullable=False),
     Column("created_at", Float, nullable=False),
-    # Grows with each commit that somebody may wait for; see SqlStore.wait_for_change.
+    # Grows with each commit that may be waited for; see `SqlStore.wait_for_change`.
     Column("changes", Integer, nullable=False),
-    # Proves the tokens of jobs: 32 bytes in hexadecimal digits, made with the store.
+    # Proves the tokens of jobs: 32 bytes as hexadecimal digits, made when the store is created.
     Column("job_key", Text),
     CheckConstraint("id = 1", name="one_row"),
 )
@@ -78,15 +78,15 @@ lease = Table(
     CheckConstraint("id = 1", name="one_row"),
 )
 
-#: What a leader notes for its successors.
+#: Notes of a leader for its successors.
 upkeep = Table(
     "upkeep",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    # The last start of the machine, and what had to be added to its uptime to get the time.
+    # The last boot of the machine, and the difference between the time and its uptime.
     Column("clock_boot", Text),
     Column("clock_offset", Float),
-    # Of jobs that ended before this, the secrets are removed, and the logs.
+    # The secrets, and the logs, of jobs that ended up to this time are removed.
     Column("secrets_until", Float, nullable=False),
     Column("logs_until", Float),
     CheckConstraint("id = 1", name="one_row"),
@@ -98,12 +98,12 @@ jobs = Table(
     Column("seq", Integer, primary_key=True),
     Column("submission_id", Text, nullable=False, unique=True),
     Column("spec", JSON, nullable=False),
-    # Copies of what queries need from the spec, which never changes.
+    # Copies of fields of the spec that queries need. A spec never changes.
     Column("user", Text, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("group", Text),
     Column("idempotency_key", Text),
-    # How far the job has come.
+    # The progress of the job.
     Column("state", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("stop_reason", Text),
@@ -118,7 +118,7 @@ jobs = Table(
     Column("ended_at", Float),
     Column("changed_at", Float, nullable=False),
     Column("not_before", Float, nullable=False),
-    # When the stay in the queue becomes too long; NULL without a limit and outside the queue.
+    # When the job will have waited too long; NULL without a limit and outside the queue.
     Column("queue_deadline", Float),
     Column("reason", Text, nullable=False),
     Column("error_type", Text),
@@ -126,7 +126,7 @@ jobs = Table(
     Column("infra_failures", Integer, nullable=False),
     Column("user_failures", Integer, nullable=False),
     Column("avoid", JSON, nullable=False),
-    # One more copy from the spec, the user's `job_id`; later columns stand at the end of an existing table.
+    # Copies of the spec too. Migrations can add columns only at the end of a table. `name` is the `job_id`.
     Column("name", Text),
     Column("parent", Text),
     _one_of("state", JobState),
@@ -135,23 +135,23 @@ jobs = Table(
     _partial_index(
         "uq_jobs_idempotency", "user", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True
     ),
-    # By age within one name or group: SQLite keeps the row's number, `seq`, in every index.
+    # They sort by age within one name or group too: SQLite has `seq`, its row number, in every index.
     _partial_index("ix_jobs_name", "name", where="name IS NOT NULL"),
     _partial_index("ix_jobs_group", "group", where='"group" IS NOT NULL'),
     _partial_index("ix_jobs_parent", "parent", where="parent IS NOT NULL"),
-    # With both columns, so that SQLite prefers it to the one above.
+    # With both columns, so that SQLite prefers it to `ix_jobs_state`.
     _partial_index("ix_jobs_stopping", "state", "target", where="target = 'STOPPED'"),
     _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
     _partial_index("ix_jobs_ended", "ended_at", where="ended_at IS NOT NULL"),
     _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
-    # One user's jobs by age, and those of them that have not ended: lists, counts and quotas.
+    # The jobs of one user by age, and the open ones: for lists, counts and quotas.
     Index("ix_jobs_user", "user"),
     _partial_index("ix_jobs_open", "user", "state", where="ended_at IS NULL"),
     sqlite_autoincrement=True,
 )
 
-#: What queued jobs still wait for: a row goes when the needed job succeeds or the waiting one ends.
-#: The full list stays in the spec. Keeping only open ones makes the cost follow what changes, not history.
+#: Open dependencies of queued jobs. A row is deleted when the needed job succeeds or the waiting job ends.
+#: The full list stays in the spec. So the cost of a query depends on open dependencies, not on history.
 dependencies = Table(
     "dependencies",
     metadata,
@@ -229,7 +229,7 @@ snapshots = Table(
     Column("snapshot", JSON, nullable=False),
 )
 
-#: Who may use the server. A row is never removed: where one is, callers must show a token.
+#: Who may use the server. A row is never removed: if there is one, callers must show a token.
 tokens = Table(
     "tokens",
     metadata,

@@ -1,4 +1,4 @@
-"""Connections and transactions on SQLite: the one place that begins, commits and translates errors."""
+"""Connections and transactions on SQLite. All transactions begin and end here, and errors are translated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, Stor
 from ray_multicluster_scheduler.model.retention import Space
 from ray_multicluster_scheduler.store.schema.rows import to_json
 from ray_multicluster_scheduler.store.sqlite import disk_space, forks
-from ray_multicluster_scheduler.store.sqlite.database_files import SAVE_LOG, log_files
+from ray_multicluster_scheduler.store.sqlite.database_files import HOW_TO_SAVE_WAL, wal_files
 
 BUSY_TIMEOUT_S = 30
 _WRITE = {"raymc_write": True}
 
-#: SQLite's own words (its result codes reach Python only from 3.11 on), and what they mean for the user.
+#: What SQLite's messages mean for the user. (Its result codes reach Python only from 3.11 on.)
 _EXPLANATIONS = {
     "database or disk is full": "the disk is full; nothing was written. Free some space and try again",
     "database is locked": (
@@ -41,53 +41,58 @@ _EXPLANATIONS = {
     "attempt to write a readonly database": "it cannot be written; check owner and modes of the files",
     "unable to open database file": "it cannot be opened; check owner and modes of the files",
 }
-#: What the driver says of a value of a type that SQLite does not have.
-_ABOUT_A_VALUE = "Error binding parameter"
-_CAN_SHRINK = "PRAGMA auto_vacuum=INCREMENTAL"
-#: A log that was longer for a while is cut to this.
-_LOG_BYTES = 64 * 2**20
+#: Begins the message of the driver about a value of a type that SQLite does not have.
+_BAD_VALUE = "Error binding parameter"
+_ENABLE_SHRINKING = "PRAGMA auto_vacuum=INCREMENTAL"
+#: A write-ahead log that has grown longer is cut to this size.
+_WAL_BYTES = 64 * 2**20
 _FATAL = "disk I/O error"
-_PASSING = frozenset({"database or disk is full", "database is locked"})
+_TEMPORARY = frozenset({"database or disk is full", "database is locked"})
 
 
 class SqliteDatabase:
-    """One SQLite database, in a file or (without a path) in memory.
+    """`backend.Database` on SQLite, in a file or (without a path) in memory.
 
-    Writers of one process queue up on a lock, because SQLite's own waiting between connections is a sleep
-    that grows; writers of other processes wait for each other in SQLite. Readers of a file wait for nobody.
+    Writers of one process wait on a lock, because SQLite itself would sleep for longer and longer times.
+    Writers of different processes wait for each other in SQLite. Readers of a file never wait.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._writing = threading.Lock()
-        #: In memory all threads share one connection, so that readers have to take turns too.
+        #: In memory all threads share one connection, so readers have to take turns too.
         self._reading = self._writing if path is None else contextlib.nullcontext()
-        #: The files that are in use, as they were when they were opened.
+        #: The identities of the files when they were opened.
         self._files = {} if path is None else {path: _identity(path)}
-        #: Why nothing may be written any more: after a failed fsync nobody knows what is on the disk.
+        #: Set after a failed fsync: the disk may hold anything, so nothing may be written any more.
         self._broken: StoreError | None = None
         self._closed = False
-        #: Told how long each read, each write (with its wait for other writers) and each commit took.
-        self.took: Callable[[str, float], None] = _tell_nobody
+        #: Called with the duration of each read, write (including the wait for other writers) and commit.
+        self.took: Callable[[str, float], None] = _measure_nothing
         self._engine = _new_engine(path)
-        #: Kept after a commit: writers take turns anyway, and taking one is a good part of a small write.
+        #: Kept after a commit: writers take turns anyway, and a new connection costs much of a small write.
         self._writer: Connection | None = None
         if path is not None:
-            forks.hand_over(self, path.parent)
+            forks.reconnect_at_forks(self, path.parent)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a transaction that sees one moment of the store."""
+        """Open a transaction that sees one consistent moment of the store."""
         begun = time.perf_counter()
-        with self._reading, self._translated(), self._engine.connect() as connection, connection.begin():
+        with (
+            self._reading,
+            self._translated_errors(),
+            self._engine.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
         self.took("read", time.perf_counter() - begun)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that writes: alone from its first statement, on disk when it ends."""
+        """Open a transaction that writes. It is the only writer, and its changes are on disk when it ends."""
         begun = time.perf_counter()
-        with self._writing, self._translated():
+        with self._writing, self._translated_errors():
             self._check_may_write()
             connection, self._writer = self._writer or self._engine.connect(), None
             try:
@@ -95,7 +100,7 @@ class SqliteDatabase:
                     yield connection
                     commits = time.perf_counter()
             except BaseException:
-                connection.close()  # not kept: wherever it was interrupted, nothing of it is left open
+                connection.close()  # not kept: it may have been interrupted anywhere
                 raise
             self._writer = connection
         ended = time.perf_counter()
@@ -103,15 +108,15 @@ class SqliteDatabase:
         self.took("write", ended - begun)
 
     def use_wal(self, *, new: bool) -> None:
-        """Let readers and the writer work side by side; kept in the file once it is set.
+        """Let readers and the writer work at the same time. The setting is kept in the file.
 
-        A new file learns how to shrink before its first page is written. That needs the writer's lock, for
-        which nobody who only wants to look into an old one should have to wait.
+        Shrinking must be enabled before the first page of a new file is written. It takes the writer's lock,
+        so an existing file is not touched: opening it for reading must not wait for a writer.
         """
-        with self._translated(), contextlib.closing(self._engine.raw_connection()) as connection:
+        with self._translated_errors(), contextlib.closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
             if new:
-                cursor.execute(_CAN_SHRINK)
+                cursor.execute(_ENABLE_SHRINKING)
             (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
             cursor.close()
         if mode != "wal":
@@ -120,7 +125,7 @@ class SqliteDatabase:
                 "it must be on a local disk: move it there with RAY_MULTICLUSTER_HOME"
             )
         with self.read() as tx:
-            self._open_log(tx)
+            self._open_wal(tx)
 
     def disconnect(self) -> None:
         """Close all connections until `reconnect`; call it while no transaction is open."""
@@ -130,32 +135,32 @@ class SqliteDatabase:
         self._engine.dispose()
 
     def reconnect(self) -> None:
-        """Open the log again, so that its files are there as long as the store is in use."""
+        """Open the write-ahead log again. Its files must exist as long as the store is in use."""
         if not self._closed:
             with self._engine.connect() as connection, connection.begin():
-                self._open_log(connection)
+                self._open_wal(connection)
 
-    def _open_log(self, tx: Connection) -> None:
+    def _open_wal(self, tx: Connection) -> None:
         assert self._path is not None
-        tx.exec_driver_sql("SELECT 1 FROM sqlite_master").first()  # the first transaction opens the log
-        self._files |= {path: _identity(path) for path in log_files(self._path)}
+        tx.exec_driver_sql("SELECT 1 FROM sqlite_master").first()  # the first read opens the log
+        self._files |= {path: _identity(path) for path in wal_files(self._path)}
 
     def rewrite(self) -> None:
-        """Write the whole database anew, without free space, and so that it can give back space from now on.
+        """Write the whole database anew, without free space, and enable shrinking from now on.
 
-        Nobody can write meanwhile, and it takes the same space once more until it is done.
+        Nobody can write in the meantime, and it needs the same space once more until it is done.
         """
-        with self._writing, self._translated():
+        with self._writing, self._translated_errors():
             self._check_may_write()
             with contextlib.closing(self._engine.raw_connection()) as connection:
                 cursor = connection.cursor()
-                for statement in (_CAN_SHRINK, "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                for statement in (_ENABLE_SHRINKING, "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                     cursor.execute(statement).fetchall()
                 cursor.close()
 
     def flush(self) -> None:
-        """Bring the log to the database, and both to the size that they need."""
-        with self._writing, self._translated():
+        """Copy the write-ahead log into the database, and cut both to the size that they need."""
+        with self._writing, self._translated_errors():
             self._check_may_write()
             with contextlib.closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -193,25 +198,25 @@ class SqliteDatabase:
                     f"the job store {path} was deleted or replaced while it was in use; nothing was "
                     "written. Stop all raymc processes, put the file back, then start again"
                 )
-            self._save_log(path)
+            self._save_wal(path)
             raise StoreError(
-                f"{path} was removed while the job store was in use; nothing was written. {SAVE_LOG}"
+                f"{path} was removed while the job store was in use; nothing was written. {HOW_TO_SAVE_WAL}"
             )
 
-    def _save_log(self, path: Path) -> None:
-        """Bring what was committed to the database itself, unless somebody has begun a log of his own."""
+    def _save_wal(self, path: Path) -> None:
+        """Copy what was committed into the database, unless another process has begun a new log."""
         if not path.exists():
             with contextlib.closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         if self._closed:
             raise StoreError("this job store is closed")
         try:
-            with forks.kept_out():
+            with forks.no_forks():
                 yield
-        except UnicodeEncodeError as error:  # the driver's, about a value: bytes that were not UTF-8
+        except UnicodeEncodeError as error:  # raised by the driver: the text holds bytes that were not UTF-8
             raise InvalidRequest(
                 f"{error.object[:80]!r} is not valid Unicode text, so it can neither be stored nor looked for"
             ) from None
@@ -219,18 +224,20 @@ class SqliteDatabase:
             raise _unstorable(error) from error
         except (StatementError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, StatementError) else error
-            words = str(cause)
-            if not isinstance(error, (DBAPIError, sqlite3.Error)) or _ABOUT_A_VALUE in words:
+            message = str(cause)
+            if not isinstance(error, (DBAPIError, sqlite3.Error)) or _BAD_VALUE in message:
                 raise _unstorable(cause) from error
-            kind = StoreBusy if words in _PASSING else StoreError
-            problem = kind(f"the job store {self._path or 'in memory'}: {_EXPLANATIONS.get(words, words)}")
-            if words == _FATAL:
+            kind = StoreBusy if message in _TEMPORARY else StoreError
+            problem = kind(
+                f"the job store {self._path or 'in memory'}: {_EXPLANATIONS.get(message, message)}"
+            )
+            if message == _FATAL:
                 self._broken = problem
             raise problem from error
 
 
-def _tell_nobody(kind: str, seconds: float) -> None:
-    """Measure nothing: a library that nobody watches does not pay for it."""
+def _measure_nothing(kind: str, seconds: float) -> None:
+    """The default for `took`: nothing is measured."""
 
 
 def _unstorable(cause: BaseException | None) -> InvalidRequest:
@@ -263,7 +270,7 @@ def _new_engine(path: Path | None) -> Engine:
             hide_parameters=True,
             json_serializer=to_json,
             poolclass=QueuePool,
-            pool_size=0,  # no limit: as many connections as threads work at once
+            pool_size=0,  # no limit: each thread may have its own connection
             creator=lambda: sqlite3.connect(os.fspath(path), check_same_thread=False),
         )
     event.listen(engine, "connect", _on_connect)
@@ -272,12 +279,12 @@ def _new_engine(path: Path | None) -> Engine:
 
 
 def _on_connect(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself; _on_begin does
+    connection.isolation_level = None  # the driver must not begin transactions: _on_begin does
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_S * 1000}")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+    cursor.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
     cursor.close()
 
 

@@ -1,4 +1,4 @@
-"""Locks on files: the kernel lets go of them when their process ends, however it ends."""
+"""Locks on files. The kernel releases them when their process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 class FileLock:
-    """A lock that this process holds from now until `release`, or until it ends. Forked children do not."""
+    """A lock that this process holds until `release`, or until it ends. Forked children do not hold it."""
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
-        """Wait for the lock; the file is made if need be. Raises OSError."""
+        """Wait for the lock. The file is made if it is missing. Raises OSError."""
         self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         _HELD.add(self)
         try:
@@ -22,16 +22,16 @@ class FileLock:
             raise
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
 
 def is_held(path: Path, *, shared: bool = False) -> bool | None:
-    """Tell whether somebody holds the lock of this file; None: that cannot be told.
+    """Tell whether a process holds the lock of this file; None: unknown.
 
-    Several may ask at once about a lock that is not a `shared` one: they do not see each other.
+    Several processes may ask at the same time about a lock that is not `shared`.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -52,7 +52,7 @@ _HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """Close what a forked child has got: it would keep the locks of its parent after the parent's end."""
+    """Close the inherited files in a forked child: they would keep the locks when the parent ends."""
     for lock in list(_HELD):
         lock.release()
 

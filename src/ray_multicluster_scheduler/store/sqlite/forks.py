@@ -1,8 +1,9 @@
-"""A program that forks: SQLite must have nothing open at that moment.
+"""Keep SQLite safe in programs that fork: no connection may be open at that moment.
 
-SQLite keeps in memory what each file's connections have locked. A forked child inherits that memory, but not
-the locks: it waits for ever for a writer that is not there, or believes to hold a lock that it does not have,
-so that its parent removes the log under it. So connections are closed before a fork and opened after it.
+SQLite keeps in memory which locks its connections hold on a file. A forked child inherits this memory, but
+not the locks. It may wait for ever for a writer that does not exist. Or it believes that it holds a lock, and
+the parent removes the write-ahead log that the child uses. So connections are closed before a fork and opened
+after it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Protocol
 from ray_multicluster_scheduler.store.sqlite import database_files
 
 #: How long a fork waits for the transactions of other threads. Most take milliseconds.
-_PATIENCE_S = 10.0
+_FORK_WAIT_S = 10.0
 
 
 class Connected(Protocol):
@@ -32,7 +33,7 @@ class Connected(Protocol):
 
 
 class _Forks:
-    """Keeps transactions and forks apart: any number of the first at once, or one of the second."""
+    """Keeps transactions and forks apart: any number of transactions at once, or one fork."""
 
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
@@ -47,7 +48,7 @@ class _Forks:
             self._databases[database] = directory
 
     @contextlib.contextmanager
-    def kept_out(self) -> Iterator[None]:
+    def no_forks(self) -> Iterator[None]:
         with self._changed:
             self._changed.wait_for(lambda: not self._forking)
             self._transactions += 1
@@ -61,8 +62,8 @@ class _Forks:
 
     def before(self) -> None:
         self._one_at_a_time.acquire()
-        # First of all: a thread that opens a store has this lock and has transactions to do. And for as long
-        # as the log is closed nobody may open the store, who would take it for removed.
+        # These locks come first: a thread that opens a store holds one and needs transactions. While the
+        # write-ahead log is closed, no process may open the store: it would take the log for removed.
         with self._changed:
             directories = set(self._databases.values())
         for directory in directories:
@@ -70,8 +71,8 @@ class _Forks:
                 self._open_locks.enter_context(database_files.opening(directory))
         with self._changed:
             self._forking = True
-            if not self._changed.wait_for(lambda: self._transactions == 0, timeout=_PATIENCE_S):
-                return  # a transaction that hangs, or the very one that forks
+            if not self._changed.wait_for(lambda: self._transactions == 0, timeout=_FORK_WAIT_S):
+                return  # a transaction hangs, or the fork happens inside one
             for database in list(self._databases):
                 database.disconnect()
 
@@ -90,14 +91,14 @@ class _Forks:
 _forks = _Forks()
 
 
-def hand_over(database: Connected, directory: Path) -> None:
-    """Close and open this database's connections at every fork from now on."""
+def reconnect_at_forks(database: Connected, directory: Path) -> None:
+    """Close the connections of this database before every fork, and open them again after it."""
     _forks.add(database, directory)
 
 
-def kept_out() -> contextlib.AbstractContextManager[None]:
-    """Let no fork happen in here."""
-    return _forks.kept_out()
+def no_forks() -> contextlib.AbstractContextManager[None]:
+    """Let no fork happen inside this context."""
+    return _forks.no_forks()
 
 
 def _before() -> None:
@@ -109,13 +110,13 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    # Locks and databases are the parent's; the file locks are closed by `locks`.
+    # Locks and databases belong to the parent. `file_locks` closes its own files.
     global _forks  # noqa: PLW0603
     _inherited.append(_forks)
     _forks = _Forks()
 
 
-#: Never collected: closing what the parent has open would take the parent's locks away.
+#: Never garbage-collected: closing the inherited files would release the locks of the parent.
 _inherited: list[_Forks] = []
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

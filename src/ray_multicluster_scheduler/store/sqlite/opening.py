@@ -1,4 +1,4 @@
-"""Opening a store: private files, the right identity, the schema of this version."""
+"""Open a store on SQLite: private files, the right identity, the schema of this version."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FRESH_START = "to start anew with an empty queue, move the whole directory away
 
 
 def open_store(directory: Path, *, create: bool = True, fallback_poll_s: float = FALLBACK_POLL_S) -> SqlStore:
-    """Open the store in `directory`, which must be on a local disk; make it there if need be.
+    """Open the store in `directory`, which must be on a local disk; with `create`, make it if there is none.
 
-    `ForeignStore` when the database is not the one that this directory has had: jobs may be running that it
-    does not know. `fallback_poll_s` is how late a change by another process is noticed at worst.
+    `ForeignStore` if the directory had another database before: jobs may be running that this one does not
+    know. `fallback_poll_s` is how late a change by another process is noticed at worst.
     """
     try:
         if (
@@ -59,7 +59,7 @@ def open_store(directory: Path, *, create: bool = True, fallback_poll_s: float =
 
 
 def open_memory_store() -> SqlStore:
-    """Open a store that lives as long as this object: the same code on a database in memory."""
+    """Open a store in memory, which lives as long as this object."""
     database = SqliteDatabase(None)
     with database.write() as tx:
         metadata.create_all(tx)
@@ -95,7 +95,7 @@ def _open_database(directory: Path) -> SqliteDatabase:
                 _check_identity(tx, path, expected)
         database.use_wal(new=revision is None)
         if revision != REVISION:
-            _bring_up_to_date(database, revision)
+            _migrate(database, revision)
         if expected is None:
             with database.read() as tx:
                 database_files.write_marker(directory, store_identity.read_store_id(tx))
@@ -106,7 +106,7 @@ def _open_database(directory: Path) -> SqliteDatabase:
 
 
 def _revision(tx: Connection, path: Path) -> str | None:
-    """Return the schema of the database; None: it is empty."""
+    """Return the schema revision of the database; None: it is empty."""
     revision = read_revision(tx)
     if revision is None and inspect(tx).get_table_names():
         raise ForeignStore(f"{path} is a database, but not a job store; {_FRESH_START}")
@@ -114,18 +114,18 @@ def _revision(tx: Connection, path: Path) -> str | None:
 
 
 def _check_identity(tx: Connection, path: Path, expected: str | None) -> None:
-    found = store_identity.read_store_id(tx)
-    if expected is not None and found != expected:
+    store_id = store_identity.read_store_id(tx)
+    if expected is not None and store_id != expected:
         raise ForeignStore(
-            f"the job database {path} is another one than before (it is {found}, "
+            f"the job database {path} is another one than before (it is {store_id}, "
             f"{path.parent / database_files.MARKER} says {expected}): jobs may be running that it does not "
             f"know. Put the right one back; {_FRESH_START}"
         )
 
 
-def _bring_up_to_date(database: SqliteDatabase, revision: str | None) -> None:
+def _migrate(database: SqliteDatabase, revision: str | None) -> None:
     with database.write() as tx:
-        # Alembic takes 0.2 s to import, which a store that is up to date need not cost.
+        # Imported here because it takes 0.2 s, and most stores need no migration.
         from ray_multicluster_scheduler.store.schema.migrate import upgrade  # noqa: PLC0415
 
         upgrade(tx, revision=revision)

@@ -1,4 +1,4 @@
-"""Runs inside Alembic: use the connection, and the transaction, that the store has open."""
+"""Run by Alembic: uses the open connection and transaction of the store."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Pre: jobs of one state by age, for lists of them. The index that it replaces served no loop any more."""
+"""Pre: an index of jobs by state and age, for lists. The index that it replaces was no longer used."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,10 +8,10 @@ down_revision = "0001_pre"
 
 
 def upgrade() -> None:
-    """Replace an index by one that costs the same with each move of a job."""
+    """Replace an index. The new one costs the same at each move of a job."""
     op.drop_index("ix_jobs_queue", "jobs")
     op.create_index("ix_jobs_state", "jobs", ["state", "seq"])
-    # SQLite must prefer this one where it is about stopped jobs: it does when both columns are in it.
+    # SQLite must prefer this index for stopped jobs, which it does if both columns are in it.
     stopped = sa.text("target = 'STOPPED'")
     op.drop_index("ix_jobs_stopping", "jobs")
     op.create_index(

@@ -8,7 +8,7 @@ down_revision = "0002_pre"
 
 
 def upgrade() -> None:
-    """Copy the names out of the specs, which never change, and make them an index."""
+    """Copy the names from the specs, which never change, and index them."""
     op.add_column("jobs", sa.Column("name", sa.Text))
     jobs = sa.table("jobs", sa.column("name", sa.Text), sa.column("spec", sa.JSON))
     op.execute(sa.update(jobs).values(name=jobs.c.spec["name"].as_string()))

@@ -1,4 +1,4 @@
-"""Pre: what a leader notes for its successors, and ended jobs by age."""
+"""Pre: notes of a leader for its successors, and an index of ended jobs by age."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Pre: until when the logs of ended jobs are removed."""
+"""Pre: a mark up to which the logs of ended jobs are removed."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "0004_pre"
 
 
 def upgrade() -> None:
-    """Add the mark beside that of the secrets."""
+    """Add the mark beside the one for secrets."""
     op.add_column("upkeep", sa.Column("logs_until", sa.Float()))

@@ -1,4 +1,4 @@
-"""Pre: tokens, the audit trail, and one user's jobs."""
+"""Pre: tokens, the audit trail, and indexes of jobs by user."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0005_pre"
 
 
 def upgrade() -> None:
-    """Create both tables, and the indexes that lists and quotas of one user need."""
+    """Create both tables, and the indexes for the lists and quotas of a user."""
     op.create_table(
         "tokens",
         sa.Column("id", sa.Text(), nullable=False),

@@ -1,4 +1,4 @@
-"""Pre: jobs by the job whose program has submitted them."""
+"""Pre: the parent of a job, which is the job that submitted it."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0006_pre"
 
 
 def upgrade() -> None:
-    """Add the column; no job that is there has a parent."""
+    """Add the column. Existing jobs have no parent."""
     op.add_column("jobs", sa.Column("parent", sa.Text))
     children = sa.text("parent IS NOT NULL")
     op.create_index("ix_jobs_parent", "jobs", ["parent"], sqlite_where=children, postgresql_where=children)

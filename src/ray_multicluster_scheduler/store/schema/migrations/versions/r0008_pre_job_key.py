@@ -10,6 +10,6 @@ down_revision = "0007_pre"
 
 
 def upgrade() -> None:
-    """Add the column, and make the key of a store that is there; a new one gets its key with its identity."""
+    """Add the column and the key of an existing store. A new store gets its key with its identity."""
     op.add_column("meta", sa.Column("job_key", sa.Text))
     op.execute(sa.table("meta", sa.column("job_key")).update().values(job_key=secrets.token_hex(32)))
