@@ -1,4 +1,4 @@
-"""Finding and ending the processes of a head: all of them, and no other.
+"""Find and end the processes of a head: all of them, and no others.
 
 Ray spreads out. `ray start` leaves its daemons in one session, but each worker has a process group of its
 own, and the driver of a job, the watcher beside it and whatever a task starts may have sessions of their
@@ -67,7 +67,7 @@ def find(mark: str) -> list[Process]:
 def belonging(processes: Iterable[Process], mark: str, ended: Iterable[Process] = ()) -> list[Process]:
     """Pick the processes marked with `mark` or a directory below it, their children and session mates.
 
-    `ended` are members that may be gone by now: whoever they have left behind belongs here too.
+    `ended` are members that may be gone by now: the processes that they have left behind belong here too.
     """
     others = [process for process in processes if process.pid != os.getpid()]
     known = {process.pid: process for process in ended}
