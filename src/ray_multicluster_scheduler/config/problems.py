@@ -1,4 +1,4 @@
-"""What is wrong in a configuration file, said so that the line can be mended without guessing."""
+"""Problems in a configuration file, described so that the line can be corrected without guessing."""
 
 from __future__ import annotations
 

@@ -290,8 +290,8 @@ class FakeCluster:
 
 
 def _package_uris(runtime_env: Mapping[str, Any] | None) -> list[str]:
-    wanted = runtime_env or {}
-    uris = [wanted.get("working_dir"), *(wanted.get("py_modules") or [])]
+    env = runtime_env or {}
+    uris = [env.get("working_dir"), *(env.get("py_modules") or [])]
     return [uri for uri in uris if isinstance(uri, str) and uri.startswith(PACKAGE_SCHEME)]
 
 

@@ -28,7 +28,7 @@ def _delete_from(table: Table) -> ForIds:
     return ForIds(lambda ids: delete(table).where(table.c.submission_id.in_(ids)))
 
 
-#: It takes as long to remove so many audit entries as to remove one job with all its rows.
+#: Removing this many audit entries takes as long as removing one job with all its rows.
 _AUDIT_PER_JOB = 10
 _DELETE_LOGS = _delete_from(logs)
 #: In this order: rows that refer to a job are deleted before the job.
