@@ -1,4 +1,4 @@
-"""Running things at the same time without leaving any of them behind."""
+"""Run coroutines at the same time, and never leave one of them running."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-async def together(jobs: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
-    """Run all and return their results; when one fails or the caller is cancelled, none is left running."""
-    tasks = [asyncio.create_task(job) for job in jobs]
+async def together(coroutines: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
+    """Run all and return their results. If one fails or the caller is cancelled, the others are cancelled."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
     finally:
-        await _leave_none(tasks)
+        await _cancel_unfinished(tasks)
 
 
 async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
@@ -26,11 +26,11 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
     try:
         return await asyncio.gather(first, second)
     finally:
-        await _leave_none([first, second])
+        await _cancel_unfinished([first, second])
 
 
-async def _leave_none(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    if not all(task.done() for task in tasks):  # nearly always they are
+async def _cancel_unfinished(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    if not all(task.done() for task in tasks):  # usually all are
         await cancel_all(tasks)
 
 
@@ -75,10 +75,10 @@ class Background:
 
 
 async def within(timeout_s: float, work: Coroutine[Any, Any, A]) -> A:
-    """Return what `work` returns, or raise `asyncio.TimeoutError` and leave nothing of it running.
+    """Return the result of `work`; after the time-out, cancel it and raise `asyncio.TimeoutError`.
 
-    Before Python 3.12, `asyncio.wait_for` forgets that it was cancelled if the work ends in that moment: a
-    loop around it would go on for ever, and with it whoever waits for its end.
+    Before Python 3.12, `asyncio.wait_for` can swallow its cancellation if the work ends at the same moment. A
+    loop around it would then run for ever, and whatever waits for the loop would hang.
     """
     task = asyncio.create_task(work)
     try:
@@ -91,7 +91,7 @@ async def within(timeout_s: float, work: Coroutine[Any, Any, A]) -> A:
 
 
 async def wait_for(event: asyncio.Event, timeout_s: float) -> bool:
-    """Wait until the event is set or the time is over; tell which."""
+    """Wait until the event is set or the time is over; tell whether the event is set."""
     with suppress(asyncio.TimeoutError):
         await within(timeout_s, event.wait())
     return event.is_set()
@@ -104,9 +104,9 @@ async def repeat(
     *,
     rest_s: float = 0.0,
 ) -> None:
-    """Call `step` when woken, and at least after `pause_s()` seconds. A bug in it ends the loop, loudly.
+    """Call `step` when `wake` is set, and at least every `pause_s()` seconds. An exception ends the loop.
 
-    After each call it rests for `rest_s`: who wakes it all the time is served in larger pieces.
+    After each call the loop rests for `rest_s`, so that frequent wake-ups are handled together.
     """
     while True:
         wake.clear()

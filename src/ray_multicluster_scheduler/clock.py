@@ -1,4 +1,4 @@
-"""The real clock, one that does not jump, and jitter for pauses; tests pass their own."""
+"""The system clock, a clock that never jumps, and jitter for pauses. Tests pass their own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.ports import Clock
 
-#: Linux says which start of the machine this is; elsewhere each process counts as one of its own.
+#: Linux has an id for each boot. Elsewhere each process counts as a boot of its own.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-#: Goes on while the machine sleeps, where there is such a clock.
+#: A clock that goes on while the machine sleeps, if the system has one.
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-#: Returns numbers from 0 to 1, for pauses that many processes must not make in step. From a generator of our
-#: own: a program that seeds Python's gets the numbers that it expects, whatever our threads do meanwhile.
+#: Returns numbers from 0 to 1, so that many processes do not pause in step. It has a generator of its own: a
+#: program that seeds Python's generator must get the numbers that it expects, whatever our threads do.
 jitter = random.Random().random  # noqa: S311 - no secret
 
 
@@ -35,7 +35,7 @@ class SystemClock:
         return time.clock_gettime(_UPTIME)
 
     def boot(self) -> str:
-        """Return which start of the machine that is."""
+        """Return the id of the boot that `uptime` counts from."""
         return _boot()
 
 
@@ -48,15 +48,15 @@ def _boot() -> str:
 
 
 class SteadyClock:
-    """The time of another clock when this one was made, and what has passed since: it never jumps."""
+    """A clock that never jumps: the time of another clock at its creation, plus the uptime since."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: What has to be added to the uptime.
+        #: The difference between the time and the uptime.
         self.offset = clock.now() - clock.uptime()
 
     def now(self) -> float:
-        """Return seconds since the epoch, as if nobody had set the clock meanwhile."""
+        """Return seconds since the epoch, as if nobody had set the clock since."""
         return self.offset + self._clock.uptime()
 
     def monotonic(self) -> float:
@@ -68,9 +68,9 @@ class SteadyClock:
         return self._clock.uptime()
 
     def boot(self) -> str:
-        """Return which start of the machine that is."""
+        """Return the id of the boot that `uptime` counts from."""
         return self._clock.boot()
 
     def step_s(self) -> float:
-        """Return by how much the other clock was set forward (or, below zero, back) meanwhile."""
+        """Return by how much the other clock was set forward (or, if negative, back) since."""
         return self._clock.now() - self.now()

@@ -3,7 +3,7 @@
     SchedulerError
     ├── ConfigNotFound        (RuntimeError)  no clusters.yaml anywhere we look
     ├── ConfigInvalid         (ValueError)    clusters.yaml has problems; all of them are listed
-    ├── InvalidRequest        (ValueError)    the caller asked for something that cannot be
+    ├── InvalidRequest        (ValueError)    the caller asked for something impossible
     │   ├── InvalidRuntimeEnv
     │   ├── InvalidEntrypoint
     │   ├── InvalidResources
@@ -21,7 +21,7 @@
     │   ├── ClusterTimeout       no answer within the deadline; the call may still be executed
     │   ├── ClusterAuthFailed    the cluster wants a token, or another one
     │   ├── ClusterBadAnswer     an answer that is not what Ray would send; outcome unknown
-    │   ├── OutcomeUnknown       a task or a call of an actor was sent and its answer is lost
+    │   ├── OutcomeUnknown       a task or an actor call was sent and its answer is lost
     │   └── ClusterRefused       Ray answered with an error status
     │       ├── RemoteJobExists     this submission id is taken on the cluster
     │       └── RemoteJobNotFound   the cluster does not know this id
@@ -49,17 +49,17 @@ from typing import Any
 
 
 class SchedulerError(Exception):
-    """Everything this package raises on purpose. All of it can cross processes."""
+    """Base of all errors that this package raises on purpose. All of them can be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickle would call the class with the finished message, which is not what __init__ takes.
+        # By default, pickle would pass the finished message to __init__, which takes other arguments.
         return restored, (type(self), self.args, self.__dict__)
 
 
 def restored(kind: type[SchedulerError], args: tuple[Any, ...], state: dict[str, Any]) -> SchedulerError:
-    """Return an error of this class as it was in another process."""
+    """Rebuild an error that was pickled in another process."""
     error = kind.__new__(kind, *args)
-    error.args = args  # the kinds of OSError take them in __init__, which is not called
+    error.args = args  # subclasses of OSError set them in __init__, which is not called
     error.__dict__.update(state)
     return error
 
@@ -88,7 +88,7 @@ class ConfigInvalid(SchedulerError, ValueError):
 
 
 class InvalidRequest(SchedulerError, ValueError):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something impossible."""
 
 
 class InvalidRuntimeEnv(InvalidRequest):
@@ -129,11 +129,11 @@ class JobNotFound(SchedulerError, LookupError):
 
 
 class NotAuthenticated(SchedulerError, PermissionError):
-    """A server wants a token, and got none or one that is not valid (any more)."""
+    """A server wants a token, and got none or an invalid one."""
 
 
 class Forbidden(SchedulerError, PermissionError):
-    """The caller is known, and may not do this."""
+    """The caller is known but may not do this."""
 
 
 class TooManyRequests(SchedulerError, RuntimeError):
@@ -153,12 +153,12 @@ class JobsFailed(SchedulerError, RuntimeError):
 
 
 class WaitTimeout(SchedulerError, TimeoutError):
-    """Waiting ended before what was waited for had happened; the message says what becomes of it."""
+    """The time to wait is over. The message says what happens to the jobs now."""
 
     def __init__(self, message: str, submission_ids: Sequence[str], *, failed: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.submission_ids = tuple(submission_ids)
-        #: Those that had ended without success by then.
+        #: Jobs that had ended without success by then.
         self.failed = tuple(failed)
 
 
@@ -214,7 +214,7 @@ class ClusterBadAnswer(ClusterError):
 
 
 class OutcomeUnknown(ClusterError):
-    """A task or a call of an actor was sent, and the cluster was lost before its answer came.
+    """A task or an actor call was sent, and the cluster was lost before its answer came.
 
     It may have been executed, so it was not repeated. Where that does no harm, say so with `max_retries`.
     """
@@ -270,7 +270,7 @@ class StoreError(SchedulerError, RuntimeError):
 
 
 class StoreBusy(StoreError):
-    """The store cannot be written now, and nothing was: try again when the reason is gone."""
+    """The store cannot be written now, and nothing was written. Try again when the reason is gone."""
 
 
 class StaleTransition(StoreError):
@@ -282,7 +282,7 @@ class LeaseLost(StoreError):
 
 
 class ForeignStore(StoreError):
-    """The store is not the one that belongs here: never take it for "nothing runs"."""
+    """The store is not the one that belongs here. It does not show that no jobs are running."""
 
 
 class SandboxError(SchedulerError, RuntimeError):

@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.store import SqlStore
 async def test_a_store_that_is_locked_for_too_long_ends_nothing_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.store.database.BUSY_TIMEOUT_S", 1)
+    monkeypatch.setattr("ray_multicluster_scheduler.store.sqlite.database.BUSY_TIMEOUT_S", 1)
     async with System(tmp_path, fake("a")) as system:
         job_id = await system.submit("sleep 2")
         await system.until(job_id, JobState.RUNNING)
@@ -38,7 +38,7 @@ async def test_a_store_that_is_locked_for_too_long_ends_nothing_for_good(
 async def test_a_scheduler_that_is_stopped_while_the_store_is_locked_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.store.database.BUSY_TIMEOUT_S", 1)
+    monkeypatch.setattr("ray_multicluster_scheduler.store.sqlite.database.BUSY_TIMEOUT_S", 1)
     async with System(tmp_path, fake("a")) as system:
         job_id = await system.submit("sleep 2")
         await system.until(job_id, JobState.RUNNING)

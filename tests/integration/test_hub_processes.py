@@ -34,7 +34,7 @@ def start(code: str, directory: Path) -> "subprocess.Popen[str]":
 
 
 def test_who_waits_is_woken_by_what_another_process_commits(tmp_path: Path) -> None:
-    store = open_store(tmp_path, bell_fallback_s=FOR_EVER)
+    store = open_store(tmp_path, fallback_poll_s=FOR_EVER)
     hub = EventHub(store, SystemClock())
     store.add([("job", a_spec()), ("other", a_spec())], now=NOW)
     with hub.subscribe(["job"]) as subscription, hub.subscribe(None) as all_events:
@@ -54,7 +54,7 @@ def test_who_waits_is_woken_by_what_another_process_commits(tmp_path: Path) -> N
 
 
 def test_many_processes_commit_at_once_and_nobody_misses_the_last_of_it(tmp_path: Path) -> None:
-    store = open_store(tmp_path, bell_fallback_s=FOR_EVER)
+    store = open_store(tmp_path, fallback_poll_s=FOR_EVER)
     hub = EventHub(store, SystemClock())
     ids = [f"job-{number}" for number in range(60)]
     store.add([(each, a_spec()) for each in ids], now=NOW)

@@ -21,9 +21,9 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import SqlStore, open_store
-from ray_multicluster_scheduler.store.database import Database
-from ray_multicluster_scheduler.store.migrate import MIGRATIONS
-from ray_multicluster_scheduler.store.tables import REVISION, metadata
+from ray_multicluster_scheduler.store.schema.migrate import MIGRATIONS
+from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata
+from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
 
 
 @pytest.fixture
@@ -378,7 +378,7 @@ def test_a_locked_database_is_said_plainly(store: SqlStore, directory: Path) -> 
 
 def test_after_an_error_of_the_disk_nothing_more_is_written(directory: Path) -> None:
     made(directory)
-    database = Database(directory / "jobs.db")
+    database = SqliteDatabase(directory / "jobs.db")
 
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")

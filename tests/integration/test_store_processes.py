@@ -167,11 +167,11 @@ say(sum(job.submission_id.startswith("child-") for job in store.list_jobs(limit=
     assert finish(program) == ["True", "20"]
 
 
-def test_the_bell_wakes_another_process_without_its_fallback(start: Start, directory: Path) -> None:
-    store = open_store(directory, bell_fallback_s=FOR_EVER)
+def test_a_notification_wakes_another_process_without_the_fallback(start: Start, directory: Path) -> None:
+    store = open_store(directory, fallback_poll_s=FOR_EVER)
     waiter = start(
         f"""
-store = open_store(directory, bell_fallback_s={FOR_EVER})
+store = open_store(directory, fallback_poll_s={FOR_EVER})
 mark = store.wait_for_change(0, timeout_s=0)
 say("ready")
 while not (jobs := store.list_jobs()):
@@ -197,7 +197,7 @@ store.add([("news", a_spec())], now=NOW)
 store.close()
 """
     )
-    store = open_store(directory, bell_fallback_s=FOR_EVER)
+    store = open_store(directory, fallback_poll_s=FOR_EVER)
     heard = threading.Event()
     store.subscribe(heard.set)
 
@@ -213,7 +213,7 @@ def test_a_change_is_noticed_where_no_socket_can_be(start: Start, directory: Pat
     (directory / "bells").write_text("a file where the sockets should be")
     waiter = start(
         f"""
-store = open_store(directory, bell_fallback_s=0.05)
+store = open_store(directory, fallback_poll_s=0.05)
 mark = store.wait_for_change(0, timeout_s=0)
 say("ready")
 say(store.wait_for_change(mark, timeout_s={FOR_EVER}) > mark)

@@ -97,6 +97,28 @@ def test_no_module_imports_upward(path: Path) -> None:
             assert LAYERS.index(layer_of(name)) <= LAYERS.index(own), f"{path.name} imports {name} from above"
 
 
+STORE = [path for path in MODULES if path.relative_to(SRC).parts[0] == "store"]
+SCHEMA = [path for path in STORE if path.is_relative_to(SRC / "store" / "schema")]
+#: What opens a store on SQLite may know SQLite; the rest of `store` works on any database.
+NEUTRAL_STORE = [
+    path
+    for path in STORE
+    if path.parent.name != "sqlite" and path.relative_to(SRC) != Path("store/__init__.py")
+]
+
+
+@pytest.mark.parametrize("path", NEUTRAL_STORE, ids=lambda p: str(p.relative_to(SRC)))
+def test_the_operations_of_the_store_do_not_know_which_database_it_is_on(path: Path) -> None:
+    names = imports_of(path)
+    assert not {name for name in names if name.startswith((f"{PACKAGE}.store.sqlite", "sqlite3"))}
+
+
+@pytest.mark.parametrize("path", SCHEMA, ids=lambda p: str(p.relative_to(SRC)))
+def test_the_schema_of_the_store_knows_no_operation_on_it(path: Path) -> None:
+    ours = {name for name in imports_of(path) if name.startswith(f"{PACKAGE}.store.")}
+    assert all(name.startswith(f"{PACKAGE}.store.schema.") for name in ours)
+
+
 #: Who lets callers in, and what they reach only through `service`: what they did past it, no caller would
 #: get over HTTP.
 DOORS = {"client", "app", "aio.py", "__init__.py", "server", "cli", "demo"}

@@ -1,4 +1,4 @@
-"""clusters.yaml: where it is found, what it may say, and the checked records that come out of it."""
+"""clusters.yaml: finding it, reading it, and the checked records that it becomes."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterEntry", "Config", "Settings", "find_config", "home_dir", "load_config", "parse_config"]
 
-#: What needs pydantic is imported when it is used: finding a file does not.
+#: Imported on first use, because these need pydantic. Finding a file does not.
 _HOMES = {
     "ClusterEntry": "schema",
     "Config": "load",

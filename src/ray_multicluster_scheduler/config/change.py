@@ -1,4 +1,4 @@
-"""What differs between two configurations, for those who have changed the file."""
+"""The difference between two configurations, for a user who has changed the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.config.load import Config
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """Names of clusters and settings; a value may be a secret."""
+    """Names of clusters and settings, without values: those may be secrets."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -17,9 +17,9 @@ class ConfigChange:
     settings: tuple[str, ...]
 
     def __str__(self) -> str:
-        told = [
-            f"{what}: {', '.join(names)}"
-            for what, names in (
+        parts = [
+            f"{label}: {', '.join(names)}"
+            for label, names in (
                 ("added", self.added),
                 ("changed", self.changed),
                 ("removed", self.removed),
@@ -27,7 +27,7 @@ class ConfigChange:
             )
             if names
         ]
-        return "; ".join(told) or "nothing has changed"
+        return "; ".join(parts) or "nothing has changed"
 
 
 def config_change(old: Config, new: Config) -> ConfigChange:

@@ -1,8 +1,8 @@
-"""YAML as data with line numbers, from a file that nobody has to trust.
+"""Read YAML from an untrusted file as data with line numbers.
 
-PyYAML's safe loader still takes the last of two equal keys in silence, unfolds aliases without a limit
-and reads `1.10` in `env_vars` as the number 1.1. Here each of these is a problem with its line, or is
-read the way it was written.
+PyYAML's safe loader silently takes the last of two equal keys, expands aliases without a limit and reads
+`1.10` in `env_vars` as the number 1.1. Here each of these is reported with its line, or read as it was
+written.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _STR, _NULL, _MERGE, _TIMESTAMP, *_NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The value of a YAML file, the line of every key and item, and what was wrong while reading it."""
+    """The value of a YAML file, the line of every key and item, and the problems found while reading it."""
 
     value: Any
     lines: Mapping[Where, int]
     problems: tuple[Problem, ...]
 
     def problem(self, where: Where, text: str) -> Problem:
-        """Make a problem with the line of `where`, or of the nearest thing around it that is written."""
+        """Make a problem with the line of `where`, or of the nearest enclosing value that has a line."""
         at = where
         while at and at not in self.lines:
             at = at[:-1]
@@ -61,7 +61,7 @@ def _invalid(path: Path, line: int, text: str) -> ConfigInvalid:
     return ConfigInvalid(str(path), [str(Problem(line=line, text=text))])
 
 
-#: PyYAML's words and ours. Its own would name what was found, which may be a piece of a secret.
+#: PyYAML's messages and ours. PyYAML quotes the text, which may be part of a secret.
 _OUR_WORDS = {
     "'\\t'": "a tab is used for indentation; YAML wants spaces",
     "undefined alias": "an alias (*name) without its anchor (&name); text that starts with * needs quotes",
@@ -96,14 +96,14 @@ def _read(text: str) -> Document:
 
 
 class _Refused(ConstructorError):
-    """Valid YAML that has no place in a configuration."""
+    """Valid YAML that is not allowed in a configuration."""
 
     def __init__(self, at: yaml.Node | yaml.Event, problem: str) -> None:
         super().__init__(problem=problem, problem_mark=at.start_mark)  # type: ignore[arg-type]
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader without tags, dates and bottomless nesting."""
+    """The safe loader without tags, dates and unlimited nesting."""
 
     depth = 0
 
@@ -136,14 +136,14 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _Measure:
-    """Counts what a document unfolds to before anything is unfolded. Linear: each node is counted once."""
+    """Counts the values of a document with all aliases expanded. Linear: each node is counted once."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[int, int]] = {}
         self.open: set[int] = set()
 
     def of(self, node: yaml.Node) -> tuple[int, int]:
-        """Return how many values a node stands for, and how deep they go."""
+        """Return the number of values in a node, and how deeply they are nested."""
         if id(node) in self.known:
             return self.known[id(node)]
         if id(node) in self.open:
@@ -204,7 +204,7 @@ class _Survey:
             self.lines.setdefault((*where, key.value), _line(key))
             self.walk(value, (*where, key.value))
         node.value = [*merges, *first.values()]  # so that a repeated key is reported once
-        for _, source in merges:  # what is written here goes before what `<<` brings in
+        for _, source in merges:  # keys that are written here take precedence over those of `<<`
             for part in source.value if isinstance(source, yaml.SequenceNode) else [source]:
                 self.walk(part, where)
 

@@ -37,19 +37,19 @@ def cluster_name(name: str) -> str:
 
 
 def head_address(value: str) -> str:
-    """Return `host:port`. Whether the host exists is not a question of the file: `raymc doctor` tells."""
-    found = _ADDRESS.fullmatch(value)
-    if not found or not _is_port(found["port"] or CLIENT_PORT):
+    """Return `host:port`. The host is not looked up here; `raymc doctor` does that."""
+    match = _ADDRESS.fullmatch(value)
+    if not match or not _is_port(match["port"] or CLIENT_PORT):
         raise ValueError(
             f"expected host:port such as 10.0.0.5:{CLIENT_PORT} or ray://head:{CLIENT_PORT}, "
             f"found {shown(value)}"
             + ("; a web address goes under `dashboard`" if value.startswith("http") else "")
         )
-    return f"{found['host']}:{found['port'] or CLIENT_PORT}"
+    return f"{match['host']}:{match['port'] or CLIENT_PORT}"
 
 
 def default_dashboard(address: str) -> str:
-    """Return where Ray's dashboard listens unless somebody moved it."""
+    """Return the default address of Ray's dashboard."""
     return f"http://{address.rpartition(':')[0]}:{DASHBOARD_PORT}"
 
 
@@ -82,24 +82,24 @@ def tag(value: str) -> str:
 
 
 def runtime_env(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the canonical form of what Ray would accept; each option that it would not has its own line."""
-    refused = [((option,), why) for option in value if (why := _refusal({option: value[option]}))]
-    if not refused and (why := _refusal(value)):  # each is fine, but not beside the others
+    """Return the canonical form; raise with one line for each option that Ray would not accept."""
+    refusals = [((option,), why) for option in value if (why := _refusal({option: value[option]}))]
+    if not refusals and (why := _refusal(value)):  # each option is fine, but not all of them together
         raise ValueError(why)
-    if refused:
-        raise ValidationError.from_exception_data("runtime_env", [_finding(*each) for each in refused])
+    if refusals:
+        raise ValidationError.from_exception_data("runtime_env", [_error_details(*each) for each in refusals])
     return normalise(value, where="runtime_env")
 
 
 def _refusal(env: dict[str, Any]) -> str | None:
     try:
         normalise(env, where="runtime_env")
-    except InvalidRuntimeEnv as error:  # the place is known better here: its line
+    except InvalidRuntimeEnv as error:  # the field is named elsewhere, with its line
         return str(error).removeprefix("runtime_env: ").removeprefix(f"{next(iter(env))}: ")
     return None
 
 
-def _finding(where: tuple[str, ...], why: str) -> InitErrorDetails:
+def _error_details(where: tuple[str, ...], why: str) -> InitErrorDetails:
     return InitErrorDetails(type=PydanticCustomError("refused", "{why}", {"why": why}), loc=where, input=None)
 
 
@@ -115,8 +115,8 @@ def quota_resources(value: dict[str, Any]) -> dict[str, float]:
 
 def origin(value: str) -> str:
     """Accept the origin of a page: scheme, host and port, as browsers send it."""
-    found = _URL.fullmatch(value)
-    if not found or found["path"] not in {None, "/"}:
+    match = _URL.fullmatch(value)
+    if not match or match["path"] not in {None, "/"}:
         raise ValueError(f"expected an origin such as https://ui.example.org, found {shown(value)}")
     return value.rstrip("/").lower()
 

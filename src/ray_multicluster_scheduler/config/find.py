@@ -1,4 +1,4 @@
-"""Where the configuration is looked for, and where the product keeps its own files."""
+"""Where to look for the configuration, and where the product keeps its own files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_dir(config_path: Path, environ: Mapping[str, str]) -> Path:
 
 
 def expanded(name: str | Path) -> Path:
-    """Return a path with `~` replaced. `~nobody` stays as it is: no such file, and that is what we say."""
+    """Return a path with `~` replaced. The `~name` of an unknown user stays as it is."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -38,9 +38,9 @@ def expanded(name: str | Path) -> Path:
 def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the configuration file to use, or raise `ConfigNotFound`.
 
-    Looked at in this order: the argument, `RAY_MULTICLUSTER_CONFIG`, `CLUSTER_CONFIG_FILE`, `clusters.yaml`
-    in `cwd`, in the home and in the places of the older package, the sandbox's own while it is up. A file
-    that somebody named must exist: falling through to another one would send work to the wrong clusters.
+    The order is: the argument, `RAY_MULTICLUSTER_CONFIG`, `CLUSTER_CONFIG_FILE`, `clusters.yaml` in `cwd`, in
+    the home and in the places of the older package, and the file of the sandbox while it is up. A file that
+    was named must exist: another file would send work to the wrong clusters.
     """
     if argument is not None:
         return _named(argument, cwd, "the file that was asked for")

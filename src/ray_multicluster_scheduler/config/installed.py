@@ -1,4 +1,4 @@
-"""What is installed beside this package: jobs need no Ray here, tasks, actors, pipelines and sandboxes do."""
+"""Checks of installed packages. Jobs need no Ray here; tasks, actors, pipelines and sandboxes do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ GET_RAY = "pip install 'ray-multicluster-scheduler[ray]'"
 
 
 def check_ray(what: str) -> None:
-    """Refuse to go on without Ray, and say how to get it; `what` needs it."""
+    """Raise if Ray is not installed, and say how to get it; `what` needs it."""
     if find_spec("ray") is None:
         raise InvalidRequest(f"{what} need Ray on this machine, and it is not installed: {GET_RAY}")
 
 
 def check_server() -> None:
-    """Refuse to serve without the libraries of the extra, and say how to get them."""
+    """Raise if libraries for the server are not installed, and say how to get them."""
     if missing := [name for name in _SERVER if find_spec(name) is None]:
         raise InvalidRequest(
             f"a server needs {', '.join(missing)}: pip install 'ray-multicluster-scheduler[server]'"

@@ -1,4 +1,4 @@
-"""From the text of clusters.yaml to checked records, or one message with everything that is wrong."""
+"""Turn the text of clusters.yaml into checked records, or into one message with all problems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A configuration file that was read and found right."""
+    """A valid configuration file."""
 
     path: Path
     clusters: tuple[ClusterSpec, ...]
@@ -71,7 +71,7 @@ def _read_text(path: Path) -> str:
 
 
 class _Reading:
-    """One pass over one file that collects problems instead of stopping at the first."""
+    """Reads one file, and collects all problems instead of stopping at the first."""
 
     def __init__(self, text: str, path: Path, *, is_file: Callable[[str], bool]) -> None:
         self.path = path
@@ -93,7 +93,7 @@ class _Reading:
         self.problems.append(self.document.problem(where, text))
 
     def sections(self) -> dict[str, Any]:
-        """Return the parts of the file, an absent one as None."""
+        """Return the sections of the file, None for a missing one."""
         value = self.document.value
         if value is not None and not isinstance(value, dict):
             self.note((), f"expected `clusters:` with the clusters indented below it, found {shown(value)}")
@@ -107,8 +107,8 @@ class _Reading:
         try:
             return schema.model_validate({} if value is None else value)
         except ValidationError as error:
-            for found in error.errors(include_url=False):
-                self.note((*where, *found["loc"]), explain(found, schema))
+            for details in error.errors(include_url=False):
+                self.note((*where, *details["loc"]), explain(details, schema))
             return None
 
     def specs(self, clusters: object) -> Iterator[tuple[Where, ClusterSpec]]:
@@ -122,7 +122,7 @@ class _Reading:
             yield where, spec
 
     def entries(self, clusters: object) -> Iterator[tuple[str | None, Where, object]]:
-        """Yield name, place and content of each entry of either form; the name is None when it is no name."""
+        """Yield name, place and content of each entry of either form; an invalid name is None."""
         if not isinstance(clusters, (dict, list)) or not clusters:
             self.note(("clusters",), f"expected at least one cluster, found {shown(clusters)}")
         elif isinstance(clusters, dict):
@@ -145,11 +145,11 @@ class _Reading:
             self.note(where, str(error))
             return None
 
-    def distinct(self, found: list[tuple[Where, ClusterSpec]]) -> list[ClusterSpec]:
+    def distinct(self, entries: list[tuple[Where, ClusterSpec]]) -> list[ClusterSpec]:
         """Note names and dashboards that occur twice: each job would be counted on both."""
         names: dict[str, Where] = {}
         dashboards: dict[str, str] = {}
-        for where, spec in found:
+        for where, spec in entries:
             if spec.name in names:
                 first = self.document.lines[names[spec.name]]
                 self.note((*where, "name"), f"the name {spec.name!r} is taken by the cluster on line {first}")
@@ -160,4 +160,4 @@ class _Reading:
                 )
             names.setdefault(spec.name, where)
             dashboards.setdefault(spec.dashboard, spec.name)
-        return [spec for _, spec in found]
+        return [spec for _, spec in entries]

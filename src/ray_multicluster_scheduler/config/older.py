@@ -1,4 +1,4 @@
-"""Settings of the older package of this name: not read here, but nobody is left to find that out alone."""
+"""Settings of the older package of this name. They are not read, and the user is told so."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ SETTINGS_FILE = Path(".ray_scheduler") / "settings.yaml"
 
 def ignored_settings(environ: Mapping[str, str], *, home: Path) -> list[str]:
     """Return a sentence for each setting of the older package that is set and does nothing here."""
-    told = [
+    sentences = [
         f"the variable {_PREFIX}{name} is not read: {instead}"
         for name, instead in INSTEAD.items()
         if _PREFIX + name in environ
     ]
     if (home / SETTINGS_FILE).is_file():
-        told.append(
+        sentences.append(
             f"{home / SETTINGS_FILE} is not read: settings are in clusters.yaml, under `scheduler:` and in "
             "each cluster's entry (docs/how-to/from-the-older-package.md says which)"
         )
-    return told
+    return sentences

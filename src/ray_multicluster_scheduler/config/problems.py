@@ -1,4 +1,4 @@
-"""What is wrong in a configuration file, said so that the line can be mended without guessing."""
+"""Problems in a configuration file, described so that the line can be corrected without guessing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from ray_multicluster_scheduler.text.spelling import did_you_mean
 
-#: The way to a value: keys of mappings and positions in lists.
+#: The path to a value: keys of mappings and positions in lists.
 Where = tuple[str | int, ...]
 
 #: Fields whose values are never repeated in a message, because people paste secrets there.
@@ -34,7 +34,7 @@ _EXPECTED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """One thing to mend: its line, the field, and what was found and expected."""
+    """One problem: its line, its field, and what was found and expected."""
 
     line: int
     where: str = ""
@@ -45,7 +45,7 @@ class Problem:
 
 
 def dotted(where: Where) -> str:
-    """Write the way to a value as people do: `clusters.mac.tags[0]`."""
+    """Write the path to a value as people do: `clusters.mac.tags[0]`."""
     steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
     return steps.removeprefix(".")
 
@@ -73,7 +73,7 @@ def kind(value: object) -> str:
 
 
 def explain(error: ErrorDetails, schema: type[BaseModel]) -> str:
-    """Turn one finding of pydantic into our words."""
+    """Turn one error of pydantic into a message of ours."""
     field = str(error["loc"][0]) if error["loc"] else ""
     context: Mapping[str, Any] = error.get("ctx", {})
     if error["type"] == "extra_forbidden":

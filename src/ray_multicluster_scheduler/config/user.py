@@ -1,4 +1,4 @@
-"""Who uses this process: which user, and which job's program it is."""
+"""The user of this process, and the job that it is the program of."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ USER_VARIABLE = "RAY_MULTICLUSTER_USER"
 
 
 def this_user() -> str:
-    """Return whose jobs this process submits: `RAY_MULTICLUSTER_USER`, else the user of the system."""
+    """Return the user that this process submits jobs for: `RAY_MULTICLUSTER_USER` or the system user."""
     return os.environ.get(USER_VARIABLE) or getpass.getuser()
 
 
 def this_job() -> str | None:
-    """Return the submission id of the job whose program this process is, if it is one's."""
+    """Return the submission id of the job that this process is the program of; None if it is not one."""
     return os.environ.get(SUBMISSION_ID_VAR) or None

@@ -1,7 +1,7 @@
-"""How one Ray head is started, asked whether it is ready, and made to tell why it is not.
+"""Start one Ray head, ask whether it is ready, and find out why it is not.
 
 Ray binds all of its sockets to loopback, those of workers included, only when the node's address is
-127.0.0.1. On Linux `ray start` replaces that address by the machine's public one, unless it is told to
+127.0.0.1. On Linux `ray start` replaces that address by the public one of the machine, unless it is told to
 behave as on macOS (`RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0`). With another address, be it 127.0.0.2, the GCS,
 the raylet, the workers and the metrics listen on every interface, and whoever reaches them can run code
 here. So all heads share one address and differ in their ports.
@@ -50,12 +50,12 @@ def launch(
 
 
 def _heed_interrupts() -> None:
-    """Undo what a shell does to programs in the background: `ray.cancel` interrupts workers by SIGINT."""
+    """Enable SIGINT, which shells disable for background programs: `ray.cancel` needs it in workers."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def command(spec: HeadSpec, head: Head) -> list[str]:
-    """Return the `ray start` command line: every port is ours, none is left to chance."""
+    """Return the `ray start` command line, with a fixed value for every port."""
     ports = head.ports
     options: dict[str, object] = {
         "node-ip-address": LOOPBACK,
@@ -93,9 +93,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a head, which its jobs inherit.
 
-    What the user has set for Ray or for us (addresses, tokens, modes) is left out: it means other clusters.
-    HOME stays, because pip and conda keep their settings there. Ray would take a token from `~/.ray`, or put
-    one there: with the authentication mode decided here, it does neither.
+    Variables of the user for Ray or for us (addresses, tokens, modes) are left out: they are about other
+    clusters. HOME stays, because pip and conda keep their settings there. Because the authentication mode is
+    set here, Ray neither reads a token from `~/.ray` nor writes one there.
     """
     clean = {name: value for name, value in environ.items() if not name.startswith(("RAY_", "RAYMC_"))}
     auth = (
@@ -138,7 +138,7 @@ def answers(head: Head, token: str | None) -> bool:
 
 
 def last_words(head: Head) -> str:
-    """Return the end of the logs that tell why a head did not come up, indented for an error message."""
+    """Return the end of the logs of a head that did not start, indented for an error message."""
     logs = head.temp_dir / "session_latest" / "logs"
     paths = [
         head.log,

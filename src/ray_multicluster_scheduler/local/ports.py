@@ -1,4 +1,4 @@
-"""Which ports a head uses, and how free ones are found without a race between two sandboxes."""
+"""The ports of a head, and finding free ones without a race between two sandboxes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from ray_multicluster_scheduler.errors import SandboxError
 
-#: Every head of every sandbox: Ray binds all of its sockets to loopback only for this very address.
+#: The address of every head: only with this one does Ray bind all of its sockets to loopback.
 LOOPBACK = "127.0.0.1"
 #: Below the ports that Linux and macOS give to outgoing connections, above Ray's usual worker ports.
 FIRST, LAST = 20_000, 32_499
@@ -22,7 +22,7 @@ _SERVICES = 20
 class Ports:
     """A block of consecutive ports that belongs to one head."""
 
-    #: Nobody listens here but a sandbox that is about to use the block.
+    #: Only a sandbox that is about to use the block listens here.
     base: int
     #: What `RAY_ADDRESS` names inside a job.
     gcs: int
@@ -63,7 +63,7 @@ class PortClaims(ExitStack):
         self._held: set[int] = set()
 
     def hold_new(self) -> Ports:
-        """Claim a block of which every port is free."""
+        """Claim a block whose ports are all free."""
         bases = list(range(FIRST, LAST - BLOCK + 2, BLOCK))
         random.SystemRandom().shuffle(bases)
         for base in bases:

@@ -1,4 +1,4 @@
-"""Finding and ending the processes of a head: all of them, and no other.
+"""Find and end the processes of a head: all of them, and no others.
 
 Ray spreads out. `ray start` leaves its daemons in one session, but each worker has a process group of its
 own, and the driver of a job, the watcher beside it and whatever a task starts may have sessions of their
@@ -67,35 +67,35 @@ def find(mark: str) -> list[Process]:
 def belonging(processes: Iterable[Process], mark: str, ended: Iterable[Process] = ()) -> list[Process]:
     """Pick the processes marked with `mark` or a directory below it, their children and session mates.
 
-    `ended` are members that may be gone by now: whoever they have left behind belongs here too.
+    `ended` are members that may be gone by now: the processes that they have left behind belong here too.
     """
     others = [process for process in processes if process.pid != os.getpid()]
-    known = {process.pid: process for process in ended}
-    found: dict[int, Process] = {}
-    added = [process for process in others if process.mark and _is_below(process.mark, mark)]
+    relatives = {process.pid: process for process in ended}
+    members: dict[int, Process] = {}
+    new_members = [process for process in others if process.mark and _is_below(process.mark, mark)]
     while True:
-        found |= {process.pid: process for process in added}
-        known |= found
-        # Session 0 means "led from outside this container": whoever is in it is no mate.
-        sessions = {process.session for process in known.values()} - {0}
-        # One with another mark is part of a sandbox that was started inside a job of this one.
-        added = [
+        members |= {process.pid: process for process in new_members}
+        relatives |= members
+        # Session 0 belongs to a leader outside this container: its processes need not be related.
+        sessions = {process.session for process in relatives.values()} - {0}
+        # A process with another mark belongs to a sandbox that a job of this sandbox has started.
+        new_members = [
             process
             for process in others
-            if process.pid not in found
+            if process.pid not in members
             and process.mark is None
-            and (process.parent in known or process.session in sessions)
+            and (process.parent in relatives or process.session in sessions)
         ]
-        if not added:
-            return list(found.values())
+        if not new_members:
+            return list(members.values())
 
 
 def kill(mark: str) -> int:
     """End all processes of a head, or of a whole sandbox, and return how many there were.
 
-    Looks again until none is left, because a raylet may start a worker while it is being killed, and
-    because a process that is ending shows no mark any more but still holds its ports. A process that was
-    forked during a look, and has its title where the mark was, is known only by those that were killed.
+    It searches again until none is left: a raylet may start a worker while it is being killed, and a process
+    that is ending no longer shows its mark but still holds its ports. A process that was forked during a
+    search and has overwritten its mark can only be found through the processes that were killed.
     """
     killed: dict[int, Process] = {}
     deadline = time.monotonic() + _KILL_TIMEOUT_S
@@ -126,25 +126,25 @@ def snapshot() -> list[Process]:
     if sys.platform == "linux":
         pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         return [process for process in map(_from_proc, pids) if process is not None]
-    listed = subprocess.run(
+    result = subprocess.run(
         ["ps", "-A", "-E", "-ww", "-o", "pid=,ppid=,pgid=,stat=,command="],
         capture_output=True,
         text=True,
         check=True,
         errors="replace",
     )
-    return parse_ps(listed.stdout)
+    return parse_ps(result.stdout)
 
 
 def parse_ps(listing: str) -> list[Process]:
     """Read the processes from `ps -E`, as macOS has it: the environment follows the command line."""
-    found = []
+    processes = []
     for line in listing.splitlines():
         pid, parent, group, state, *command = line.split(maxsplit=4)
         if not command or state.startswith("Z"):
             continue
         mark = re.search(rf"\s{MARK}=(\S+)", command[0])
-        found.append(
+        processes.append(
             Process(
                 pid=int(pid),
                 parent=int(parent),
@@ -153,17 +153,17 @@ def parse_ps(listing: str) -> list[Process]:
                 mark=mark.group(1) if mark else None,
             )
         )
-    return found
+    return processes
 
 
 def _from_proc(pid: int) -> Process | None:
-    """Read one process; None when it has ended."""
+    """Read one process; None if it has ended."""
     entry = Path("/proc", str(pid))
     try:
         # The name in the second field may hold spaces and brackets: the fields are counted from its end.
         fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
         command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        # A process is called dead as soon as its first thread is, but it ends with its last one.
+        # A process is reported dead when its first thread ends, but it ends with its last thread.
         if fields[0] in "ZX" and len(list((entry / "task").iterdir())) <= 1:
             return None
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""`Sandbox`: real Ray heads on this machine, started together and stopped without a trace."""
+"""`Sandbox`: real Ray heads on this machine, started together, and stopped completely."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ray_multicluster_scheduler.local.state import Member, Saved, StateDir, chec
 #: Two heads need about ten seconds; a loaded machine may need many times that.
 START_TIMEOUT_S = 180.0
 _POLL_S = 0.2
-#: A head that has lost one of these does not get well by itself.
+#: A head that has lost one of these processes does not recover by itself.
 _ESSENTIAL = {"gcs_server", "raylet", "dashboard"}
 
-#: Is told the name of a cluster and how far its start has come.
+#: Called with the name of a cluster and the progress of its start.
 Report = Callable[[str, Phase], None]
 
 
-def _to_nobody(name: str, phase: Phase) -> None:
-    """Take a report and say nothing."""
+def _no_report(name: str, phase: Phase) -> None:
+    """Ignore a report."""
 
 
 class Sandbox:
     """Real Ray clusters on this machine, one head each. As a context manager: up on entry, down on exit.
 
-    What runs belongs to `home`, not to this object: another process can `attach` to it, and `down` ends all
-    of it, also after the process that started it has crashed.
+    The clusters belong to `home`, not to this object: another process can `attach` to them, and `down` ends
+    all of them, even if the process that started them has crashed.
     """
 
     def __init__(self, home: Path, heads: Sequence[HeadSpec], *, config_path: Path | None = None) -> None:
@@ -50,14 +50,14 @@ class Sandbox:
 
     @classmethod
     def attach(cls, home: Path) -> Sandbox:
-        """Return the sandbox that an earlier process left at `home`, in whatever state it is."""
+        """Return the sandbox that an earlier process left at `home`, whatever its state."""
         if sandbox := cls.find(home):
             return sandbox
         raise SandboxError(f"no local clusters are up at {home}; `raymc local up` starts some")
 
     @classmethod
     def find(cls, home: Path) -> Sandbox | None:
-        """Do the same as `attach`, but return None where nothing is up."""
+        """Do what `attach` does, but return None if no cluster is up."""
         saved = StateDir(home).read()
         if saved is None:
             return None
@@ -67,7 +67,7 @@ class Sandbox:
 
     @staticmethod
     def clean(home: Path) -> int:
-        """Stop and remove all that belongs to `home`, even if the state file is damaged.
+        """Stop and remove everything that belongs to `home`, even if the state file is damaged.
 
         Returns the number of processes that were stopped.
         """
@@ -82,7 +82,7 @@ class Sandbox:
 
     @property
     def specs(self) -> tuple[HeadSpec, ...]:
-        """What was asked for, in that order."""
+        """The wanted clusters, in the given order."""
         return self._specs
 
     def token_file(self, name: str) -> Path:
@@ -98,16 +98,20 @@ class Sandbox:
     ) -> None:
         self.down()
 
-    def up(self, progress: Report = _to_nobody) -> None:
-        """Start what does not run yet, all heads at once, and return when every head can take work.
+    def up(self, progress: Report = _no_report) -> None:
+        """Start all heads that do not run yet, and return when every head can take work.
 
-        When one fails, those that this call has started are stopped again.
+        If one fails, the heads that this call has started are stopped again.
         """
         check_ray("local clusters")
-        with self._dir.lock(lambda: self._tell_all(progress)), PortClaims() as claims, ExitStack() as undo:
+        with (
+            self._dir.lock(lambda: self._report_waiting(progress)),
+            PortClaims() as claims,
+            ExitStack() as undo,
+        ):
             saved = self._dir.read()
             if saved is None:
-                self._clear()  # of what is left of a sandbox whose state was deleted
+                self._clear()  # remains of a sandbox whose state was deleted
                 undo.callback(self._clear)
                 self._plan(claims)
             else:
@@ -127,14 +131,14 @@ class Sandbox:
         with self._dir.lock():
             processes.kill(self._member(name).head.mark)
 
-    def start(self, name: str, progress: Report = _to_nobody) -> None:
+    def start(self, name: str, progress: Report = _no_report) -> None:
         """Start a head again on the same ports. For Ray it is a new session, which knows no old job."""
         self._member(name)
         with self._dir.lock(lambda: progress(name, Phase.WAITING)), PortClaims() as claims:
             self._bring_up([name], claims, progress)
 
     def state_of(self, name: str) -> HeadState:
-        """Look at one head: does it answer, and if not, is there anything left of it?"""
+        """Return whether a head answers and, if not, whether processes of it are left."""
         member = self._member(name)
         if answers(member.head, member.spec.token):
             return HeadState.RUNNING
@@ -164,12 +168,12 @@ class Sandbox:
         self._save()
 
     def _bring_up(self, names: Sequence[str], claims: PortClaims, progress: Report) -> None:
-        """Launch those of `names` that do not run and wait until all of them answer, or undo the launches."""
+        """Launch the heads that do not run and wait until all answer; on failure, undo the launches."""
         starts: dict[str, subprocess.Popen[bytes]] = {}
         with ExitStack() as undo:
             undo.callback(self._abandon, starts)
             for name in names:
-                if not self._may_come_up(name):
+                if not self._can_recover(name):
                     processes.kill(self._member(name).head.mark)
                     claims.hold(self._member(name).head.ports)
                     starts[name] = self._launch(name)
@@ -209,7 +213,7 @@ class Sandbox:
             time.sleep(_POLL_S)
 
     def _is_ready(self, name: str, start: subprocess.Popen[bytes] | None) -> bool:
-        """Look whether a head answers; raise when it never will."""
+        """Tell whether a head answers; raise if it never will."""
         code = start.poll() if start else 0
         if code is None:
             return False
@@ -218,12 +222,12 @@ class Sandbox:
         member = self._members[name]
         if answers(member.head, member.spec.token):
             return True
-        if not self._may_come_up(name):
+        if not self._can_recover(name):
             raise self._failure(name, "died while it was starting")
         return False
 
-    def _may_come_up(self, name: str) -> bool:
-        """Tell whether a head runs, or may yet do so without help: nothing essential is missing."""
+    def _can_recover(self, name: str) -> bool:
+        """Tell whether a head runs, or may still start: no essential process is missing."""
         roles = self.pids(name).keys()
         return "start" in roles or roles >= _ESSENTIAL
 
@@ -243,7 +247,7 @@ class Sandbox:
         _clear(self._dir)
         self._members = {}
 
-    def _tell_all(self, progress: Report) -> None:
+    def _report_waiting(self, progress: Report) -> None:
         for spec in self._specs:
             progress(spec.name, Phase.WAITING)
 

@@ -1,4 +1,4 @@
-"""A server of ours (`raymc serve`) in a process of its own, for as long as somebody needs it."""
+"""Run `raymc serve` in a process of its own, for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ray_multicluster_scheduler.errors import SchedulerError
 
 START_S = 60.0
 STOP_S = 30.0
-_LOOK_S = 0.1
-_SAYS = re.compile(r"stock Ray clients +(\S+)")
+_POLL_S = 0.1
+_ADDRESS_LINE = re.compile(r"stock Ray clients +(\S+)")
 
 
 @contextmanager
 def served(config: Path, *, log: Path, store: Path | None = None) -> Iterator[str]:
-    """Run a server on these clusters and any free port, and yield its address; what it says goes to `log`."""
+    """Run a server on these clusters and any free port, and yield its address. Its output goes to `log`."""
     command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", "serve", "--port", "0"]
     command += ["--config", os.fspath(config), *(["--store", os.fspath(store)] if store else [])]
-    with log.open("wb") as told:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output)
     try:
         yield _address(process, log)
     finally:
@@ -38,9 +38,9 @@ def served(config: Path, *, log: Path, store: Path | None = None) -> Iterator[st
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    ends_at = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < ends_at:
-        if found := _SAYS.search(log.read_text()):
-            return found[1]
-        time.sleep(_LOOK_S)
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if match := _ADDRESS_LINE.search(log.read_text()):
+            return match[1]
+        time.sleep(_POLL_S)
     raise SchedulerError(f"the server did not start: {log.read_text().strip() or 'it said nothing'}")

@@ -1,4 +1,4 @@
-"""What a user asks for (`HeadSpec`) and what was made of it (`Head`)."""
+"""The cluster that a user wants (`HeadSpec`), and the head that was started for it (`Head`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 
 
 class Phase(str, Enum):
-    """How far the start of a head has come."""
+    """The progress of the start of a head."""
 
     WAITING = "waiting for another `raymc local` to finish"
     STARTING = "starting"
@@ -25,7 +25,7 @@ class Phase(str, Enum):
 
 
 class HeadState(str, Enum):
-    """What a look at a head shows right now."""
+    """The current state of a head."""
 
     RUNNING = "running"
     #: Processes are there but the dashboard does not answer: still starting, overloaded, or damaged.
@@ -94,12 +94,12 @@ class Head:
 
     @property
     def mark(self) -> str:
-        """What tells the processes of this head from all others (see processes.py)."""
+        """The mark of the processes of this head (see processes.py)."""
         return str(self.temp_dir)
 
     @property
     def log(self) -> Path:
-        """What `ray start` said; the other logs are below `temp_dir`."""
+        """The output of `ray start`. The other logs are below `temp_dir`."""
         return self.temp_dir.with_suffix(".log")
 
     @property
@@ -122,14 +122,15 @@ def check_heads(specs: Sequence[HeadSpec]) -> None:
     """Refuse an empty sandbox, and two names that would share a cluster or a token variable."""
     if not specs:
         raise InvalidRequest("a sandbox needs at least one cluster")
-    seen: dict[str, str] = {}
+    name_by_variable: dict[str, str] = {}
     for spec in specs:
         variable = _token_variable(spec.name)
-        if variable in seen:
+        if variable in name_by_variable:
             raise InvalidRequest(
-                f"the cluster names {seen[variable]!r} and {spec.name!r} must differ in letters or digits"
+                f"the cluster names {name_by_variable[variable]!r} and {spec.name!r} must differ in letters "
+                "or digits"
             )
-        seen[variable] = spec.name
+        name_by_variable[variable] = spec.name
 
 
 def _token_variable(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a sandbox remembers on disk, so that a later process can find, repair and stop what runs.
+"""The state of a sandbox on disk, so that a later process can find, repair and stop its clusters.
 
 Everything is below `<home>/local`, readable by its owner only. Ray's own files are below a directory in
 /tmp with a short name, because the path of a Unix socket must not exceed about a hundred characters.
@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.local.spec import Head, HeadSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One cluster of a sandbox: what was asked for, and where it is."""
+    """One cluster of a sandbox: the wanted cluster, and its head."""
 
     spec: HeadSpec
     head: Head
@@ -75,14 +75,14 @@ class StateDir:
     def make_scratch(self) -> None:
         """Make the directory in /tmp; refuse one that another user has put there."""
         self.scratch.mkdir(mode=0o700, exist_ok=True)
-        found = self.scratch.lstat()
-        if self.scratch.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        status = self.scratch.lstat()
+        if self.scratch.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise SandboxError(
                 f"{self.scratch} is not a private directory of this user; remove it and try again"
             )
 
     def read(self) -> Saved | None:
-        """Return what is remembered; None when this sandbox is not up."""
+        """Return the saved state; None if this sandbox is not up."""
         try:
             text = self._state_file.read_text()
         except FileNotFoundError:
@@ -103,7 +103,7 @@ class StateDir:
         write_private(self._state_file, json.dumps(document, indent=1))
 
     def forget(self) -> None:
-        """Remove what was written, but not the lock, which another process may be waiting for."""
+        """Remove all files except the lock, which another process may be waiting for."""
         with suppress(SandboxError):
             if saved := self.read():
                 saved.config.unlink(missing_ok=True)
@@ -126,18 +126,18 @@ class StateDir:
 
 
 def check_same_request(specs: Iterable[HeadSpec], config: Path, saved: Saved) -> None:
-    """Refuse to make other clusters of those that are up: their jobs would be lost without a word."""
+    """Refuse to replace clusters that are up: their jobs would be lost without a warning."""
     if config != saved.config:
         raise SandboxError(
             f"the local clusters are up with their configuration in {saved.config}, not {config}; "
             "run `raymc local down` first"
         )
     wanted = {spec.name: spec for spec in specs}
-    found = {member.spec.name: member.spec for member in saved.members}
+    existing = {member.spec.name: member.spec for member in saved.members}
     differing = sorted(
         name
-        for name in wanted.keys() | found.keys()
-        if _identity(wanted.get(name)) != _identity(found.get(name))
+        for name in wanted.keys() | existing.keys()
+        if _identity(wanted.get(name)) != _identity(existing.get(name))
     )
     if differing:
         raise SandboxError(
@@ -171,5 +171,5 @@ def _without_token(spec: HeadSpec) -> dict[str, Any]:
 
 
 def _identity(spec: HeadSpec | None) -> tuple[str, str | None] | None:
-    """Make specs comparable: one that was read back has lists where the other may have tuples."""
+    """Make specs comparable: a saved spec has lists where another one may have tuples."""
     return (json.dumps(_without_token(spec), sort_keys=True), spec.token) if spec else None

@@ -1,4 +1,4 @@
-"""Local code on its way to a cluster: packed at submit, kept by content, uploaded right before the start."""
+"""Local code for clusters: packed at submit, kept by content, uploaded right before a job starts."""
 
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore

@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 
 
 def with_packed_environments(config: Config, packages: PackageStore) -> Config:
-    """Pack the local directories that a cluster's own environment names, as is done for a job's."""
+    """Pack the local directories in the environments of clusters, like those of jobs."""
     folder = config.path.resolve().parent
     clusters = tuple(
         replace(spec, runtime_env=localise(spec.runtime_env, packages, cwd=folder))

@@ -1,4 +1,4 @@
-"""Requirement and conda files of the submitter, read at submit: no cluster can see them later."""
+"""Read requirement and conda files at submit, because no cluster can see the files of the submitter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.errors import ConfigInvalid, InvalidRuntimeEnv
 #: URLs and variables of the node (`${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`) are for pip on the cluster.
 _LOCAL = r"(?![^\n]*(?:://|\$\{))"
 _INCLUDE = re.compile(rf"^[ \t]*(?:-r|--requirement){_LOCAL}[ \t=]*(?P<file>[^\s#]+)[^\n]*$", re.MULTILINE)
-#: Pip would look for these beside the file that it has on the cluster.
+#: On the cluster, pip would look for these beside its copy of the file.
 _STAYS_HERE = re.compile(
     rf"^[ \t]*(?:(?:-c|--constraint|-e|--editable){_LOCAL}|\.{{1,2}}/)[^\n]*", re.MULTILINE
 )
@@ -20,7 +20,7 @@ _STAYS_HERE = re.compile(
 
 def local_path(cwd: Path, name: str) -> Path:
     """Return the absolute path that a user means by `name`, with `~` and `..` resolved."""
-    home_expanded = os.path.expanduser(name)  # noqa: PTH111 - Path raises where nobody has that home
+    home_expanded = os.path.expanduser(name)  # noqa: PTH111 - Path raises if there is no such user
     return Path(os.path.normpath(cwd / home_expanded))
 
 
@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> object:
 
 
 def _requirements(path: Path, within: tuple[Path, ...]) -> str:
-    """Return the text of a requirements file with `-r other.txt` replaced by what that file holds."""
+    """Return the text of a requirements file with `-r other.txt` replaced by the content of that file."""
     if path in within:
         raise InvalidRuntimeEnv(f"{path} includes itself, by way of {within[-1]}")
     text = _text(path)

@@ -1,6 +1,6 @@
 """One line of a `.gitignore`, with exactly git's meaning.
 
-A pattern is asked about one path at a time, from the root down: whether a parent matched was decided before.
+A pattern is matched against one path at a time, from the root down, so the parents are already decided.
 Libraries that match whole path names let `!src` bring back `src/data` where `data` is ignored; git does not.
 """
 
@@ -47,7 +47,7 @@ class Pattern:
 
 
 def parse_patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
-    """Return the patterns of an ignore file in order; comments and what git cannot read are left out."""
+    """Return the patterns of an ignore file in order; comments and invalid lines are left out."""
     return tuple(pattern for line in lines if (pattern := _parse(line)) is not None)
 
 
@@ -82,14 +82,14 @@ def _parse(line: str) -> Pattern | None:
 
 def _translate(text: str) -> str | None:
     """Return the regular expression of a pattern; None for an open bracket or a backslash at the end."""
-    found, position = "", 0
+    regex, position = "", 0
     while position < len(text):
         piece = _PIECES.match(text, position)
         if piece is None:
             return None
         position = piece.end()
-        found += _piece(piece)
-    return found
+        regex += _piece(piece)
+    return regex
 
 
 def _piece(piece: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def _piece(piece: re.Match[str]) -> str:
 
 
 def _set(content: str, *, negated: bool) -> str:
-    """Translate what stands between brackets; a set never matches a slash."""
+    """Translate the content of brackets. A set never matches a slash."""
     inside = ""
     for index, piece in enumerate(_SET_PIECES.finditer(content)):
         if piece["posix"]:

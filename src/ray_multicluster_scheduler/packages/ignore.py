@@ -40,17 +40,19 @@ class IgnoreRules:
 
     def entering(self, directory: Path, inside: str, names: Iterable[str]) -> IgnoreRules:
         """Return the rules below `directory`, which has entries of these names; `inside` ends with `/`."""
-        found = [name for name in names if name in self.files and (directory / name).is_file()]
-        if not found:
+        present = [name for name in names if name in self.files and (directory / name).is_file()]
+        if not present:
             return self
-        read = {name: (*self.files[name], _Patterns(inside, _read(directory / name))) for name in found}
+        read = {name: (*self.files[name], _Patterns(inside, _read(directory / name))) for name in present}
         return replace(self, files={**self.files, **read})
 
     def ignores(self, inside: str, *, is_directory: bool) -> bool:
-        """Tell whether this path stays behind; its parents are known to come along."""
+        """Tell whether this path stays behind. Its parents do not."""
         if self.excludes.verdict(inside, is_directory=is_directory):
             return True
-        return any(_last_word(chain, inside, is_directory=is_directory) for chain in self.files.values())
+        return any(
+            _deepest_verdict(chain, inside, is_directory=is_directory) for chain in self.files.values()
+        )
 
 
 def ignore_rules(excludes: Sequence[str], *, use_gitignore: bool) -> IgnoreRules:
@@ -59,10 +61,10 @@ def ignore_rules(excludes: Sequence[str], *, use_gitignore: bool) -> IgnoreRules
     return IgnoreRules(excludes=_Patterns("", parse_patterns(excludes)), files=dict.fromkeys(kinds, ()))
 
 
-def _last_word(chain: tuple[_Patterns, ...], inside: str, *, is_directory: bool) -> bool:
-    """Let the deepest file that says anything decide."""
+def _deepest_verdict(chain: tuple[_Patterns, ...], inside: str, *, is_directory: bool) -> bool:
+    """Let the deepest ignore file with a matching pattern decide."""
     verdicts = (patterns.verdict(inside, is_directory=is_directory) for patterns in reversed(chain))
-    return next((said for said in verdicts if said is not None), False)
+    return next((ignored for ignored in verdicts if ignored is not None), False)
 
 
 def _read(path: Path) -> tuple[Pattern, ...]:

@@ -24,14 +24,14 @@ from ray_multicluster_scheduler.packages.tree import Tree, TreeEntry, unreadable
 #: Ray's dashboard refuses a body of this size.
 MAX_BYTES = 100 * 1024**2
 CHUNK_BYTES = 1024**2
-#: No real data gets smaller than a hundredth: what is larger than this is refused before any of it is read.
+#: No real data shrinks to less than a hundredth. A larger tree is refused before it is read.
 MOST_SHRINKING = 100
 #: The first moment that a zip file can express.
 EPOCH = (1980, 1, 1, 0, 0, 0)
-#: 160 bits: nobody can make two packages of one name.
+#: 160 bits: no two packages can be made to have the same name.
 NAME_DIGITS = 40
 
-#: Told (bytes read, bytes in all) after each piece.
+#: Called with (bytes read, bytes in total) after each chunk.
 Progress = Callable[[int, int], None]
 
 
@@ -50,8 +50,8 @@ def pack_tree(
 ) -> Packed:
     """Zip a tree into `target`.
 
-    Files may change meanwhile: what is packed is what was read, never more than the file had when it was
-    opened, and a file that vanished is left out.
+    Files may change in the meantime. Of each file, at most its size at the time of opening is packed, and a
+    file that has disappeared is left out.
     """
     total, done = sum(tree.sizes.values()), 0
     if total > max_bytes * MOST_SHRINKING:
@@ -70,7 +70,7 @@ def pack_tree(
             full = not _add(archive, entry, go_on)
             if full:
                 break
-    if full or target.tell() >= max_bytes:  # the list of names at the end of a zip counts too
+    if full or target.tell() >= max_bytes:  # the directory at the end of a zip counts too
         raise too_large(tree, max_bytes)
     sha256, size = _digest(target)
     return Packed(name=_archive_name(sha256, ".zip"), sha256=sha256, size=size, files=len(tree.entries))
@@ -95,7 +95,7 @@ def copy_archive(path: Path, target: IO[bytes], *, max_bytes: int = MAX_BYTES) -
 
 
 def packed_as(name: str, file: IO[bytes]) -> Packed:
-    """Describe a file that has come as it is: its content decides its name, the given one only its kind."""
+    """Describe a finished file. Its content decides its new name; `name` only decides its kind."""
     sha256, size = _digest(file)
     if name.endswith(".whl"):
         return Packed(name=_wheel_name(name, sha256), sha256=sha256, size=size, files=1)
@@ -104,7 +104,7 @@ def packed_as(name: str, file: IO[bytes]) -> Packed:
 
 
 def _add(archive: zipfile.ZipFile, entry: TreeEntry, go_on: Callable[[int], bool]) -> bool:
-    """Add one entry; False as soon as the archive has no room left. `go_on` is told how much was read."""
+    """Add one entry; False as soon as the archive is full. `go_on` gets the number of bytes read."""
     if entry.name.endswith("/"):
         archive.writestr(_header(entry.name, stat.S_IFDIR | 0o755, size=0), b"")
         return go_on(0)
@@ -161,8 +161,8 @@ def _archive_name(sha256: str, kind: str) -> str:
 def _wheel_name(name: str, sha256: str) -> str:
     """Put the content's hash into the build tag.
 
-    A wheel that was built again keeps its file name, and a cluster that has the old one would go on using
-    it. The build tag is free for such marks, and pip installs the wheel under either name.
+    A wheel that is built again keeps its file name, and a cluster with the old wheel would continue to use
+    it. The build tag may hold anything, and pip installs the wheel under either name.
     """
     try:
         parse_wheel_filename(name)

@@ -1,7 +1,7 @@
 """Make an environment independent of the machine that it was written on.
 
-After `localise` nothing in it points to the submitter's files any more: directories are packages that we
-hold, requirement and conda files are their content.
+After `localise`, nothing in it refers to files of the submitter: directories are packages in our package
+store, and requirement and conda files are replaced by their content.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ray_multicluster_scheduler.packages.pack import Progress
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
 
-#: Stays behind unless the user brings it back (`"excludes": ["!venv"]`): the list of Ray's own client.
+#: Not packed unless the user brings it back (`"excludes": ["!venv"]`). Ray's own client has this list.
 WORKING_DIR_EXCLUDES = (".git", ".venv", "venv", "__pycache__")
-#: Ray has no list for modules. `venv` may be a part of one; these two never are.
+#: Ray has no list for modules. `venv` may be part of a module; these two never are.
 PY_MODULE_EXCLUDES = (".git", "__pycache__")
 
 _GCS = "gcs://"
@@ -36,8 +36,8 @@ def localise(
 ) -> dict[str, Any]:
     """Return the environment in canonical form, with local directories and files replaced.
 
-    Relative paths start at `cwd`, and `~` is the submitter's home. URIs stay as they are. `excludes` has
-    done its work here and is gone. `use_gitignore` is False where the user has set
+    Relative paths start at `cwd`, and `~` is the submitter's home. URIs stay as they are. `excludes` is
+    applied here and removed. `use_gitignore` is False if the user has set
     `RAY_RUNTIME_ENV_IGNORE_GITIGNORE=1`.
     """
     env = normalise(runtime_env, where="runtime_env", read=reader(cwd))
@@ -58,13 +58,13 @@ def localise(
 def package_names(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the packages that a cluster must have before it can set up this environment."""
     locations = (runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ()))
-    named = (at.removeprefix(_GCS) for at in locations if isinstance(at, str) and at.startswith(_GCS))
-    return tuple(dict.fromkeys(named))
+    names = (at.removeprefix(_GCS) for at in locations if isinstance(at, str) and at.startswith(_GCS))
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Packer:
-    """Turns what a user wrote into a URI that every cluster can be given."""
+    """Turns locations that a user wrote into URIs that work on every cluster."""
 
     packages: PackageStore
     cwd: Path

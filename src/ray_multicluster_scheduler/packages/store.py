@@ -1,8 +1,8 @@
 """The packages that jobs refer to, one file each, named by content.
 
-A job may wait for days and then go to any cluster, and a cluster forgets a package ten minutes after its
-last use: so the bytes stay here until no open job has needed them for a while. Several processes may share
-one directory.
+A job may wait for days and then go to any cluster, and a cluster forgets a package ten minutes after its last
+use. So packages stay here until no open job has needed them for a while. Several processes may share one
+directory.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ray_multicluster_scheduler.packages.pack import (
 )
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 
-#: What a package may be called; nothing with a slash or a leading dot gets near a path.
+#: Allowed names of packages: never with a slash or a leading dot, because they become paths.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(zip|whl|tar\.gz|tar\.xz)", re.ASCII)
-#: Some file systems tell time in steps of up to two seconds: a tree changed later than that before it was
-#: listed may change again without any sign, so its fingerprint is not relied on.
+#: Some file systems store times in steps of up to two seconds. A tree that changed so shortly before it was
+#: listed may change again unnoticed, so its fingerprint is not trusted.
 COARSEST_CLOCK_S = 2.0
 #: A package stays this long after it was last needed or asked for: for the next job from the same directory,
-#: and for whoever repeats a job on Monday that failed on Friday.
+#: and for a job that failed on Friday and is repeated on Monday.
 KEEP_S = 3 * 86_400.0
 
 _LOCK = ".lock"
 _TEMPORARY = ".tmp-"
-#: Remembers which tree became which package: one file per fingerprint, holding the package's name.
-_KNOWN = "known"
+#: The folder of known trees: one file for each fingerprint, which holds the name of the package.
+_KNOWN_TREES = "known"
 
 
 class PackageStore:
@@ -55,7 +55,7 @@ class PackageStore:
         self._now = now
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        (directory / _KNOWN).mkdir(mode=0o700, exist_ok=True)
+        (directory / _KNOWN_TREES).mkdir(mode=0o700, exist_ok=True)
         with self._locked():
             # Keeps this directory out of packages that are built from a parent directory.
             if not (directory / RAYIGNORE).exists():
@@ -67,9 +67,9 @@ class PackageStore:
         listed_at = self._now()
         tree = list_tree(source)
         fingerprint = tree.fingerprint
-        known = self._known(fingerprint)
-        if known is not None:
-            return known
+        name = self._package_of(fingerprint)
+        if name is not None:
+            return name
         with self._scratch() as file:
             packed = pack_tree(tree, file, max_bytes=self._max_bytes, progress=progress)
             self._keep(file, packed)
@@ -85,17 +85,17 @@ class PackageStore:
         return packed.name
 
     def receive(self) -> AbstractContextManager[IO[bytes]]:
-        """Return a temporary file for what is being uploaded; it is gone afterwards unless `keep` took it."""
+        """Return a temporary file for an upload. It is removed afterwards unless `keep` took it."""
         return self._scratch()
 
     def keep(self, file: IO[bytes], name: str) -> Packed:
-        """Take a file of `receive` that was called so, as it is; nothing is unpacked."""
+        """Keep a file of `receive` that was uploaded under this name. Nothing is unpacked."""
         packed = packed_as(name, file)
         self._keep(file, packed)
         return packed
 
     def remove(self, name: str, *, unused_for_s: float) -> None:
-        """Remove a package that nobody needs any more, unless it has come once more this long ago."""
+        """Remove a package that nobody needs any more, unless it was used within `unused_for_s`."""
         with self._locked():
             path = self.path(name)
             if path is not None and path.stat().st_mtime < self._now() - unused_for_s:
@@ -107,7 +107,7 @@ class PackageStore:
         return path if NAME.fullmatch(name) and path.is_file() else None
 
     def ask_for(self, name: str) -> bool:
-        """Tell whether a package is here, and keep it for a while: it is about to be named by a job."""
+        """Tell whether a package is here, and keep it for a while, because a job is about to use it."""
         with self._locked():
             path = self.path(name)
             if path is not None:
@@ -115,7 +115,7 @@ class PackageStore:
         return path is not None
 
     def unused(self, *, for_s: float) -> tuple[str, ...]:
-        """Return the packages that nobody has asked for in this time, though an open job may need them."""
+        """Return the packages that nobody has asked for in this time. Open jobs may still need them."""
         oldest = self._now() - for_s
         return tuple(
             sorted(
@@ -128,8 +128,8 @@ class PackageStore:
     def collect(self, keep: Collection[str], *, older_than_s: float) -> tuple[str, ...]:
         """Remove packages that were last asked for, or in `keep`, more than `older_than_s` ago.
 
-        The age protects a job that is being submitted right now: its package is here before the job is in
-        anybody's list. And it lets one that has ended be repeated for a while.
+        The age protects a job that is being submitted: its package arrives before the job is in the store. It
+        also allows an ended job to be repeated for a while.
         """
         with self._locked():
             for path in filter(None, map(self.path, keep)):
@@ -137,14 +137,14 @@ class PackageStore:
             removed = self.unused(for_s=older_than_s)
             for name in removed:
                 (self._directory / name).unlink()
-            for known in (self._directory / _KNOWN).iterdir():
+            for known in (self._directory / _KNOWN_TREES).iterdir():
                 if self.path(known.read_text()) is None:
                     known.unlink()
         return removed
 
-    def _known(self, fingerprint: str) -> str | None:
+    def _package_of(self, fingerprint: str) -> str | None:
         try:
-            name = (self._directory / _KNOWN / fingerprint).read_text()
+            name = (self._directory / _KNOWN_TREES / fingerprint).read_text()
         except FileNotFoundError:
             return None
         return name if self.ask_for(name) else None
@@ -153,10 +153,10 @@ class PackageStore:
         with self._scratch() as file, self._locked():
             file.write(name.encode())
             file.flush()
-            Path(file.name).replace(self._directory / _KNOWN / fingerprint)
+            Path(file.name).replace(self._directory / _KNOWN_TREES / fingerprint)
 
     def _keep(self, file: IO[bytes], packed: Packed) -> None:
-        """Give a finished temporary file its name, for good: after this a power cut cannot undo it."""
+        """Give a finished temporary file its name, so that it also survives a power cut."""
         file.flush()
         os.fsync(file.fileno())
         with self._locked():
@@ -193,7 +193,7 @@ class PackageStore:
             ) from problem
 
     def _remove_leftovers(self) -> None:
-        """Remove temporary files that nobody holds: their writers are gone."""
+        """Remove temporary files that are not locked: their writers have ended."""
         for path in self._directory.glob(f"{_TEMPORARY}*"):
             with path.open("rb") as file:
                 try:
@@ -204,7 +204,7 @@ class PackageStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the directory's lock: against other threads, and other processes."""
+        """Hold the lock of the directory against other threads and processes."""
         with (self._directory / _LOCK).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.packages.tree import Tree
 
-#: A directory is named by the one thing in it that makes out nearly all of its size.
+#: If one entry has nearly all of the size of a directory, the entry is named instead.
 NEARLY_ALL = 0.8
 SHOWN = 5
 
 
 def too_large(tree: Tree, max_bytes: int) -> PackageProblem:
-    """Name the total, the limit, the largest parts, and the `excludes` that would bring it below."""
+    """Name the total, the limit, the largest parts, and the `excludes` that would be enough."""
     sizes = tree.sizes
     total = sum(sizes.values())
     largest = largest_parts(sizes)[:SHOWN]
@@ -31,8 +31,8 @@ def too_large(tree: Tree, max_bytes: int) -> PackageProblem:
 def largest_parts(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the top-level files and directories (`name/`), largest first.
 
-    A directory in which one thing is nearly everything is replaced by that thing: `data/raw/a.bin` helps
-    more than `data/`.
+    A directory is replaced by an entry that has nearly all of its size: `data/raw/a.bin` helps more than
+    `data/`.
     """
     totals, content = _by_directory(sizes)
     parts = [_narrowed(name, totals, content) for name in content[""]]
@@ -40,7 +40,7 @@ def largest_parts(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _by_directory(sizes: Mapping[str, int]) -> tuple[dict[str, int], dict[str, set[str]]]:
-    """Return the size of every file and directory, and what lies in each directory (the root: empty)."""
+    """Return the size of every file and directory, and the entries of each directory (the root is "")."""
     totals: dict[str, int] = {}
     content: dict[str, set[str]] = {"": set()}
     for name, size in sizes.items():
@@ -66,15 +66,15 @@ def _narrowed(name: str, totals: Mapping[str, int], content: Mapping[str, set[st
 
 
 def _enough(largest: Sequence[tuple[str, int]], total: int, max_bytes: int) -> list[str]:
-    """Return as few of the largest parts as it takes to get below the limit."""
-    named: list[str] = []
+    """Return the fewest of the largest parts that get the rest below the limit."""
+    excludes: list[str] = []
     for name, size in largest:
         if total < max_bytes:
             break
         # A leading slash ties the pattern to this one place.
-        named.append(f"/{name}")
+        excludes.append(f"/{name}")
         total -= size
-    return named
+    return excludes
 
 
 def _mib(size: int) -> str:

@@ -1,4 +1,4 @@
-"""What of a local directory is packed: a sorted list, and a fingerprint that changes when any of it does."""
+"""The files of a local directory to pack: a sorted list, and a fingerprint that shows changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.packages.ignore import IgnoreRules, ignore_rules
 
-#: A dangling link, a link that leads to itself, or a file removed since its directory was listed.
+#: A dangling link, a link to itself, or a file that was removed after its directory was listed.
 NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
@@ -31,9 +31,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEntry:
-    """One regular file, or (name ends with `/`) one directory that nothing is packed from."""
+    """One regular file, or (its name ends with `/`) one directory without packed files."""
 
-    #: In the package, with slashes.
+    #: The path in the package, with slashes.
     name: str
     path: Path
     status: os.stat_result
@@ -54,24 +54,24 @@ class Tree:
 
     @property
     def fingerprint(self) -> str:
-        """Change with every path, size, mode and time stamp; no file is read for it."""
+        """A digest of all paths, sizes, modes and time stamps. No file is read for it."""
         digest = hashlib.sha256()
         for entry in self.entries:
             status = entry.status
             # ctime as well: tools that restore mtimes (cp -p, rsync) would hide a change otherwise.
-            marks = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if _is_file(entry) else ()
-            seen = (entry.name, status.st_dev, status.st_ino, status.st_mode, *marks)
-            digest.update(repr(seen).encode())
+            file_facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if _is_file(entry) else ()
+            facts = (entry.name, status.st_dev, status.st_ino, status.st_mode, *file_facts)
+            digest.update(repr(facts).encode())
         return digest.hexdigest()
 
     @property
     def changed_at(self) -> float:
-        """When the newest change of a file was made, as the file system tells it."""
+        """When a file was last changed, according to the file system."""
         return max((entry.status.st_ctime for entry in self.entries if _is_file(entry)), default=0.0)
 
 
 def list_tree(source: Source) -> Tree:
-    """List what of `source` is packed.
+    """List the files of `source` to pack.
 
     Symbolic links are followed, as Ray does, except where one leads back to a directory that it lies in.
     Sockets, pipes, devices and dangling links are left out.
@@ -112,7 +112,7 @@ def _walk(source: Source, root_status: os.stat_result) -> Iterator[TreeEntry]:
     waiting = [_Directory(source.root, "", root_status, rules, frozenset({_identity(root_status)}))]
     while waiting:
         directory = waiting.pop()
-        files, directories = _look_into(directory)
+        files, directories = _list_directory(directory)
         for path, inside, status in files:
             yield TreeEntry(name=prefix + inside, path=path, status=status)
         waiting += directories
@@ -121,8 +121,8 @@ def _walk(source: Source, root_status: os.stat_result) -> Iterator[TreeEntry]:
             yield TreeEntry(name=name, path=directory.path, status=directory.status)
 
 
-def _look_into(directory: _Directory) -> tuple[list[tuple[Path, str, os.stat_result]], list[_Directory]]:
-    """Return the files and the directories in a directory that come along."""
+def _list_directory(directory: _Directory) -> tuple[list[tuple[Path, str, os.stat_result]], list[_Directory]]:
+    """Return the files and the directories of a directory that are packed."""
     files: list[tuple[Path, str, os.stat_result]] = []
     directories: list[_Directory] = []
     names = _names_in(directory.path)
@@ -162,7 +162,7 @@ def unreadable(path: Path, problem: OSError) -> PackageProblem:
 
 
 def _check_name(entry: TreeEntry) -> None:
-    """Refuse names that would get lost on the way: a zip holds UTF-8, and Ray skips backslashes."""
+    """Refuse names that would get lost: a zip holds UTF-8, and Ray skips names with a backslash."""
     try:
         entry.name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Bring packages to one cluster, right before a job that needs them is started there."""
+"""Upload packages to a cluster, right before it starts a job that needs them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ray_multicluster_scheduler.ports import ClusterPackages
 
 
 class Uploader:
-    """Uploads to one cluster, each package one at a time however many jobs ask for it at once.
+    """Uploads to one cluster. Each package is uploaded once, however many jobs need it at the same time.
 
-    It remembers nothing: a cluster that was restarted has lost its packages, and asking it costs little.
-    The question is needed anyway, because it makes Ray keep the package for ten more minutes.
+    It remembers nothing: a restarted cluster has lost its packages, and asking for them costs little. It has
+    to ask anyway, because the request makes Ray keep the package for ten more minutes.
     """
 
     def __init__(self, cluster: ClusterPackages, packages: PackageStore) -> None:

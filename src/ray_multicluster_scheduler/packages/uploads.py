@@ -1,8 +1,8 @@
-"""What users have uploaded, under the names that Ray's clients choose.
+"""Packages that users have uploaded, under the names that Ray's clients choose.
 
-Such a name says little about the content (of a wheel, only its version), and everybody may use any of them:
-so each user has names of his own, and each name means a content. A note per name is all that is written; the
-content itself is in the `PackageStore`, once, however many users have uploaded it.
+Such a name says little about the content (that of a wheel only has its version), and two users may choose the
+same name. So each user has a name space, in which a name refers to a content. Only a note for each name is
+written. The content itself is in the `PackageStore`, once, however many users have uploaded it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv, QuotaExceeded
 from ray_multicluster_scheduler.packages.store import NAME, PackageStore
 
-#: Names that Ray's clients make: from a directory's or an archive's content.
+#: Names that Ray's clients derive from the content of a directory or an archive.
 ARCHIVE_NAME = re.compile(r"_ray_pkg_[0-9a-f]{16,40}\.(zip|tar\.gz|tar\.xz)", re.ASCII)
 LONGEST_NAME = 200
-#: The name that its content gives to a wheel is a little longer.
+#: With the hash of its content, the name of a wheel is a little longer.
 LONGEST_FILE_NAME = 250
-#: What one user may have at once. The least recently used ones make room for new ones.
+#: Limits for one user. The least recently used packages are removed to make room for new ones.
 MOST_PACKAGES = 1000
 MOST_BYTES = 20 * 2**30
-#: What was asked for a moment ago may be about to be submitted.
+#: A package that was used so recently may belong to a job that is being submitted.
 FRESH_S = 3600.0
 
 _GCS = "gcs://"
@@ -38,7 +38,7 @@ _GCS = "gcs://"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Note:
-    """Which content a name of a user means."""
+    """The content that a name of a user refers to."""
 
     path: Path
     content: str
@@ -47,7 +47,7 @@ class _Note:
 
 
 class Uploads:
-    """Notes in a folder beside the packages, one folder for each user. Processes may share it."""
+    """Notes beside the packages, with one folder for each user. Several processes may share them."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Uploads:
         most_bytes: int = MOST_BYTES,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`needed` tells which contents jobs that have not ended refer to."""
+        """`needed` returns the contents that open jobs refer to."""
         self._folder = folder
         self._packages = packages
         self._needed = needed
@@ -68,9 +68,9 @@ class Uploads:
         self._now = now
 
     def content(self, user: str, name: str) -> str | None:
-        """Return the content that a name of this user means, if it is here; it is not removed for a while.
+        """Return the content that a name of this user refers to, if it is here, and keep it for a while.
 
-        The name of a content that the user has uploaded under another name means that content.
+        A content that the user has uploaded under another name can also be named directly.
         """
         if len(name) > LONGEST_FILE_NAME or not NAME.fullmatch(name):
             return None
@@ -83,20 +83,21 @@ class Uploads:
         return note.content
 
     def keep(self, user: str, name: str, file: IO[bytes]) -> str:
-        """Keep an uploaded file (of `PackageStore.receive`); return the name that its content gets."""
+        """Keep an uploaded file (of `PackageStore.receive`); return the name of its content."""
         check_name(name)
         file.seek(0, os.SEEK_END)
         self._make_room(user, name, file.tell())
         packed = self._packages.keep(file, name)
         folder = self._folder_of(user)
         former = _read(folder / name)
-        if former is not None and former.content != packed.name:  # it still counts, until it makes room
+        if former is not None and former.content != packed.name:
+            # The former content still counts until it is removed.
             self._write(folder, former.content, former.content, former.size)
         self._write(folder, name, packed.name, packed.size)
         return packed.name
 
     def localised(self, user: str, runtime_env: Any) -> Any:
-        """Return an environment whose packages are called by their content; refuse what was not uploaded."""
+        """Return an environment that names its packages by content; refuse those that were not uploaded."""
         if not isinstance(runtime_env, Mapping):
             return runtime_env  # refused where environments are read
         env = dict(runtime_env)
@@ -120,7 +121,7 @@ class Uploads:
         return _GCS + content
 
     def _make_room(self, user: str, name: str, size: int) -> None:
-        """Let the least recently used uploads of a user go where there are too many; or refuse."""
+        """Remove the least recently used uploads of a user until there is room, or refuse."""
         notes = sorted(self._notes(user), key=lambda note: note.used_at)
         notes = [note for note in notes if note.path.name != name]
         if len(notes) < self._most and sum(note.size for note in notes) + size <= self._most_bytes:
@@ -158,10 +159,10 @@ class Uploads:
         try:
             os.utime(path, (now, now))
         except FileNotFoundError:
-            return  # made room for another one this moment: whoever submits it is told
+            return  # just removed to make room: the submit will be refused
 
     def _write(self, folder: Path, name: str, content: str, size: int) -> None:
-        """Write a note so that it is whole and on disk, or not there."""
+        """Write a note atomically, so that it also survives a power cut."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._packages.receive() as file:
             file.write(json.dumps({"content": content, "size": size}).encode())
@@ -205,8 +206,8 @@ def _notes_in(folder: Path) -> Iterator[_Note]:
 
 def _read(path: Path) -> _Note | None:
     try:
-        told = json.loads(path.read_text())
+        data = json.loads(path.read_text())
         used_at = path.stat().st_mtime
     except FileNotFoundError:
         return None
-    return _Note(path=path, content=told["content"], size=told["size"], used_at=used_at)
+    return _Note(path=path, content=data["content"], size=data["size"], used_at=used_at)

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock, JobStore
 
-#: Snapshots ring no bell; right after the start the first ones are looked for this often.
+#: Snapshots cause no notification: right after the start, the first ones are looked for this often.
 FIRST_LOOK_S = 0.05
 #: Kinds of jobs that are remembered with a cluster that can take them.
 MOST_KINDS = 1000

@@ -47,7 +47,7 @@ class _Pass:
 
 
 Snapshots = Mapping[str, ClusterSnapshot]
-#: Snapshots ring no bell: they are looked for this often.
+#: Snapshots cause no notification: they are looked for this often.
 NAP_S = 0.05
 
 

@@ -1,6 +1,6 @@
 """The event hub: one reader of the store tells everybody in this process who waits for a change.
 
-A thread sleeps on the store's bell. After each change it reads the new events and every job that they are
+A thread waits for notifications. After each change it reads the new events and every job that they are
 about once, and hands the rows to all who wait for these jobs. So a change costs a few queries, however many
 wait. It runs while somebody is subscribed.
 """
@@ -34,7 +34,7 @@ KEPT_EVENTS = PAGE
 #: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
 SHORTEST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.2
-#: A job that is removed leaves no event and rings no bell: all that are waited for are read so often.
+#: A removed job leaves no event and causes no notification: all jobs that are waited for are read so often.
 LOOK_AT_ALL_S = 60.0
 
 

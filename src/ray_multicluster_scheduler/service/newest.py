@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ray_multicluster_scheduler.store.newest import newest
+from ray_multicluster_scheduler.store.sqlite.newest_jobs import newest
 
 __all__ = ["newest"]

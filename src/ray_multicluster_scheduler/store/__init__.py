@@ -4,13 +4,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.store.opening import open_memory_store, open_store
     from ray_multicluster_scheduler.store.sql_store import SqlStore
+    from ray_multicluster_scheduler.store.sqlite.opening import open_memory_store, open_store
 
 __all__ = ["SqlStore", "open_memory_store", "open_store"]
 
-#: Imported when they are used: `newest` does without SQLAlchemy.
-_HOMES = {"SqlStore": "sql_store", "open_memory_store": "opening", "open_store": "opening"}
+#: Imported on first use: `sqlite/newest_jobs.py` must not pay for the import of SQLAlchemy.
+_HOMES = {
+    "SqlStore": "sql_store",
+    "open_memory_store": "sqlite.opening",
+    "open_store": "sqlite.opening",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,10 @@
-"""The job store: each method is one transaction; what it does in there is in the module beside it."""
+"""The job store: each method is one transaction around functions of `store/operations`."""
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-
-from sqlalchemy import Connection, literal_column, select, update
 
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import check
 from ray_multicluster_scheduler.errors import SchedulerError
@@ -18,32 +14,31 @@ from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, L
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import (
-    accept,
-    apply,
-    blocked,
-    clocks,
-    clusters,
-    history,
-    leadership,
-    queue,
-    retention,
-    space,
+from ray_multicluster_scheduler.store.backend import ChangeNotifier, Database, HolderLiveness
+from ray_multicluster_scheduler.store.change_feed import ChangeFeed
+from ray_multicluster_scheduler.store.group_commit import GroupCommit
+from ray_multicluster_scheduler.store.leader_lease import LeaderLease
+from ray_multicluster_scheduler.store.operations import (
+    accept_jobs,
+    attempt_logs,
+    blocked_jobs,
+    change_counter,
+    clock_steps,
+    cluster_records,
+    job_attempts,
+    job_events,
+    job_reads,
+    job_retention,
+    queue_reads,
+    stop_requests,
+    store_identity,
+    write_transitions,
 )
-from ray_multicluster_scheduler.store.access import SqlAccess, write_audit
-from ray_multicluster_scheduler.store.bell import Bell
-from ray_multicluster_scheduler.store.database import Database
-from ray_multicluster_scheduler.store.group import GroupCommit
-from ray_multicluster_scheduler.store.holders import Holders
-from ray_multicluster_scheduler.store.prepared import Fixed
-from ray_multicluster_scheduler.store.tables import meta
-from ray_multicluster_scheduler.store.version import require_current
+from ray_multicluster_scheduler.store.sql_access import SqlAccess
+from ray_multicluster_scheduler.store.transactions import Transactions
 
-#: Given back in one transaction, which keeps nobody waiting for long.
+#: Returned to the file system in one transaction: little enough not to hold up other writers.
 SHRINK_BYTES = 8 * 2**20
-
-_CHANGES = Fixed(select(meta.c.changes))
-_COUNT_CHANGE = Fixed(update(meta).values(changes=meta.c.changes + literal_column("1")))
 
 
 class SqlStore:
@@ -52,20 +47,23 @@ class SqlStore:
     def __init__(
         self,
         database: Database,
-        new_bell: Callable[[Callable[[], int]], Bell],
-        holders: Holders,
+        notifier: ChangeNotifier,
+        liveness: HolderLiveness,
         *,
-        leaving: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        closing: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
+        """`closing` is the context in which the database is closed."""
         self._database = database
-        self._leaving = leaving
-        self._holders = holders
-        self._bell = new_bell(self._mark)
+        self._notifier = notifier
+        self._closing = closing
+        self._transactions = Transactions(database, notifier)
+        self._lease = LeaderLease(self._transactions, liveness)
+        self._changes = ChangeFeed(self._transactions, notifier)
         self._add = GroupCommit(self._add_calls)
         #: Tokens and the audit trail.
-        self.access = SqlAccess(database.read, partial(self._write, news=False))
-        with database.read() as tx:
-            self._store_id: str = tx.execute(select(meta.c.store_id)).scalar_one()
+        self.access = SqlAccess(self._transactions)
+        with self._transactions.read() as tx:
+            self._store_id = store_identity.read_store_id(tx)
 
     @property
     def store_id(self) -> str:
@@ -73,7 +71,7 @@ class SqlStore:
         return self._store_id
 
     def tell_times(self, took: Callable[[str, float], None]) -> None:
-        """Call `took` with how long each "read", "write" and "commit" lasts, from the thread that does it."""
+        """Call `took` with the duration of each "read", "write" and "commit", in the thread that did it."""
         self._database.took = took
 
     # The queue
@@ -82,17 +80,17 @@ class SqlStore:
         self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = FREELY
     ) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event."""
-        return self._add(accept.Call(requests=jobs, now=now, terms=terms))
+        return self._add(accept_jobs.Call(requests=jobs, now=now, terms=terms))
 
     def get(self, submission_id: str) -> Job:
         """Return one job or raise `JobNotFound`."""
-        with self._database.read() as tx:
-            return queue.get(tx, submission_id)
+        with self._transactions.read() as tx:
+            return job_reads.get(tx, submission_id)
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, Job]:
-        """Return the known ones among these ids."""
-        with self._database.read() as tx:
-            return queue.get_many(tx, submission_ids)
+        """Return those of these jobs that exist."""
+        with self._transactions.read() as tx:
+            return job_reads.get_many(tx, submission_ids)
 
     def list_jobs(
         self,
@@ -109,52 +107,52 @@ class SqlStore:
         text: str | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first, that match every given filter."""
+        """Return jobs, newest first, that match every filter."""
         equal = {"user": user, "cluster": cluster, "name": name, "group": group, "parent": parent}
-        with self._database.read() as tx:
-            return queue.list_jobs(
+        with self._transactions.read() as tx:
+            return job_reads.list_jobs(
                 tx, states=states, equal=equal, tag=tag, since=since, before=before, text=text, limit=limit
             )
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """Return submission ids that begin so, in their order."""
-        with self._database.read() as tx:
-            return queue.ids_beginning(tx, prefix, limit=limit)
+        """Return submission ids with this prefix, in order."""
+        with self._transactions.read() as tx:
+            return job_reads.ids_beginning(tx, prefix, limit=limit)
 
     def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
         """Return how many jobs are in each of these states; states without any are left out."""
-        with self._database.read() as tx:
-            return queue.counts(tx, states, user=user)
+        with self._transactions.read() as tx:
+            return job_reads.counts(tx, states, user=user)
 
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
-        with self._database.read() as tx:
-            return queue.runnable(tx, now=now, limit=limit)
+        with self._transactions.read() as tx:
+            return queue_reads.runnable(tx, now=now, limit=limit)
 
     def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
-        """Return QUEUED jobs with a `seq` beyond `after`, in that order, and what each still waits for."""
-        with self._database.read() as tx:
-            return queue.arrivals(tx, after=after, limit=limit)
+        """Return QUEUED jobs with a `seq` beyond `after`, in order, each with its open dependencies."""
+        with self._transactions.read() as tx:
+            return queue_reads.arrivals(tx, after=after, limit=limit)
 
     def live(self) -> tuple[Job, ...]:
         """Return all jobs that hold an attempt on a cluster (PLACED to LOST)."""
-        with self._database.read() as tx:
-            return queue.live(tx)
+        with self._transactions.read() as tx:
+            return queue_reads.live(tx)
 
     def stopping(self) -> tuple[Job, ...]:
-        """Return those of the live jobs that somebody wants stopped."""
-        with self._database.read() as tx:
-            return queue.stopping(tx)
+        """Return the live jobs with a stop request."""
+        with self._transactions.read() as tx:
+            return queue_reads.stopping(tx)
 
     def blocked(self, *, now: float) -> tuple[tuple[Job, str], ...]:
         """Return QUEUED jobs that must end now, each with its reason."""
-        with self._database.read() as tx:
-            return blocked.blocked(tx, now=now)
+        with self._transactions.read() as tx:
+            return blocked_jobs.blocked(tx, now=now)
 
     def next_due(self, *, now: float) -> float | None:
         """Return when the next QUEUED job's `not_before` or queue time-out passes; None: never."""
-        with self._database.read() as tx:
-            return queue.next_due(tx, now=now)
+        with self._transactions.read() as tx:
+            return queue_reads.next_due(tx, now=now)
 
     def apply(
         self,
@@ -168,123 +166,123 @@ class SqlStore:
         """Make all moves that still hold, in one transaction with events and logs; return the moved jobs."""
         for transition in transitions:
             check(transition)
-        with self._write(epoch=epoch) as tx:
-            history.save_logs(tx, logs)
-            return apply.apply(tx, transitions, now=now, known=known)
+        with self._transactions.write(epoch=epoch) as tx:
+            attempt_logs.save_logs(tx, logs)
+            return write_transitions.apply(tx, transitions, now=now, known=known)
 
     def request_stop(
         self, submission_ids: Sequence[str], *, now: float, reason: str, audit: AuditEntry | None = None
     ) -> tuple[Job, ...]:
         """Set the target of these jobs to STOPPED; an unknown id is `JobNotFound`, and none is stopped."""
-        with self._write(audit=audit) as tx:
-            return queue.request_stop(tx, submission_ids, now=now, reason=reason)
+        with self._transactions.write(audit=audit) as tx:
+            return stop_requests.request_stop(tx, submission_ids, now=now, reason=reason)
 
     # History
 
     def attempts(self, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
-        """Return the attempts of a job, oldest first: all of them, or so many of the last."""
-        with self._database.read() as tx:
-            return history.list_attempts(tx, submission_id, last=last)
+        """Return the attempts of a job, oldest first: all of them, or only the `last` ones."""
+        with self._transactions.read() as tx:
+            return job_attempts.list_attempts(tx, submission_id, last=last)
 
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
         """Return Ray submission ids of the attempts that live on a cluster now."""
-        with self._database.read() as tx:
-            return history.live_remote_ids(tx, cluster)
+        with self._transactions.read() as tx:
+            return job_attempts.live_remote_ids(tx, cluster)
 
     def mark_attempt(
         self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
     ) -> None:
-        """Record what became of a former attempt (such as SUPERSEDED), with an event; the job stays."""
-        with self._write(epoch=epoch) as tx:
-            history.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
+        """Record the outcome of a former attempt (such as SUPERSEDED), with an event; the job stays."""
+        with self._transactions.write(epoch=epoch) as tx:
+            job_attempts.mark_attempt(tx, submission_id, number, outcome=outcome, reason=reason, now=now)
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000, user: str | None = None
     ) -> tuple[Event, ...]:
         """Return events in order, of one job, of one user's jobs, or of all."""
-        with self._database.read() as tx:
-            return history.list_events(tx, submission_id, after=after, limit=limit, user=user)
+        with self._transactions.read() as tx:
+            return job_events.list_events(tx, submission_id, after=after, limit=limit, user=user)
 
     def changed_since(self, submission_ids: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
-        """Return the newest event, and which of these jobs those after `after` are about."""
-        with self._database.read() as tx:
-            return history.changed_since(tx, submission_ids, after=after)
+        """Return the id of the newest event, and which of these jobs have events after `after`."""
+        with self._transactions.read() as tx:
+            return job_events.changed_since(tx, submission_ids, after=after)
 
     def moves_since(self, after: int, *, limit: int) -> tuple[int, tuple[PastMove, ...]]:
-        """Return changes of state after an event, in order, and after which event to go on."""
-        with self._database.read() as tx:
-            return history.moves_since(tx, after=after, limit=limit)
+        """Return changes of state after an event, in order, and the event to continue after."""
+        with self._transactions.read() as tx:
+            return job_events.moves_since(tx, after=after, limit=limit)
 
     def last_event(self) -> int:
         """Return the `id` of the newest event; 0: there is none."""
-        with self._database.read() as tx:
-            return history.last_event(tx)
+        with self._transactions.read() as tx:
+            return job_events.last_event(tx)
 
     def load_log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the kept log of an attempt (of the last one by default), or None."""
-        with self._database.read() as tx:
-            return history.load_log(tx, submission_id, attempt)
+        with self._transactions.read() as tx:
+            return attempt_logs.load_log(tx, submission_id, attempt)
 
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of these attempts, by Ray's ids, whose end and log are kept here."""
-        with self._database.read() as tx:
-            return history.kept_ends(tx, remote_ids)
+        """Return the attempts among these, by their ids in Ray, whose end and log are kept here."""
+        with self._transactions.read() as tx:
+            return attempt_logs.kept_ends(tx, remote_ids)
 
     def delete(self, submission_ids: Sequence[str], *, audit: AuditEntry | None = None) -> None:
         """Remove ended jobs with their attempts, events and logs, all or none; their ids are free again."""
-        with self._write(audit=audit) as tx:
-            retention.delete_jobs(tx, submission_ids)
+        with self._transactions.write(audit=audit) as tx:
+            job_retention.delete_jobs(tx, submission_ids)
 
     # Clusters
 
     def set_drained(
         self, cluster: str, *, drained: bool, reason: str, now: float, audit: AuditEntry | None = None
     ) -> None:
-        """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
-        with self._write(audit=audit) as tx:
-            clusters.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
+        """Mark a cluster so that it gets no new jobs, or unmark it. The mark survives restarts."""
+        with self._transactions.write(audit=audit) as tx:
+            cluster_records.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
 
     def drained(self) -> dict[str, tuple[bool, str]]:
         """Return the marks made with `set_drained` by cluster name: (drained, reason)."""
-        with self._database.read() as tx:
-            return clusters.list_drained(tx)
+        with self._transactions.read() as tx:
+            return cluster_records.list_drained(tx)
 
     def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
-        """Publish what the leader sees. Rings no bell: it happens all the time, and the leader knows."""
-        with self._write(epoch=epoch, news=False) as tx:
-            clusters.save_snapshots(tx, snapshots)
+        """Publish what the leader sees, without a notification: snapshots are written all the time."""
+        with self._transactions.write(epoch=epoch, notify=False) as tx:
+            cluster_records.save_snapshots(tx, snapshots)
 
     def load_snapshots(self, names: Sequence[str] | None = None) -> dict[str, ClusterSnapshot]:
         """Return the last published snapshots by cluster name: of these clusters, or of all."""
-        with self._database.read() as tx:
-            return clusters.load_snapshots(tx, names)
+        with self._transactions.read() as tx:
+            return cluster_records.load_snapshots(tx, names)
 
     # Retention
 
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
-        """Take one small step in removing what need not be kept."""
-        with self._write(epoch=epoch, news=False) as tx:
-            return retention.prune(tx, keep, now=now, limit=limit)
+        """Remove one small portion of what need not be kept."""
+        with self._transactions.write(epoch=epoch, notify=False) as tx:
+            return job_retention.prune(tx, keep, now=now, limit=limit, used_bytes=self._database.used_bytes)
 
     def prunable(self, keep: Keep, *, now: float) -> Pruned:
         """Count what the rules about age and number would remove."""
-        with self._database.read() as tx:
-            return retention.prunable(tx, keep, now=now)
+        with self._transactions.read() as tx:
+            return job_retention.prunable(tx, keep, now=now)
 
     def space(self) -> Space:
-        """Return what the store takes on the disk."""
-        with self._database.read() as tx:
-            return space.space(tx)
+        """Return the size of the store on disk, and how much of it holds data."""
+        with self._transactions.read() as tx:
+            return self._database.space(tx)
 
     def shrink(self, *, most_bytes: int) -> bool:
-        """Give some of the free space back to the file system; tell whether there is more to give."""
-        with self._write(news=False) as tx:
-            return space.shrink(tx, most_bytes=most_bytes)
+        """Return some free space to the file system; tell whether there is more to return."""
+        with self._transactions.write(notify=False) as tx:
+            return self._database.shrink(tx, most_bytes=most_bytes)
 
     def compact(self, *, rewrite: bool) -> bool:
-        """Give all free space back; False: only a rewrite can, because an older version made this store."""
-        with self._database.read() as tx:
-            in_place = space.can_shrink(tx)
+        """Return all free space to the file system. False: the store of an older version needs a rewrite."""
+        with self._transactions.read() as tx:
+            in_place = self._database.can_shrink(tx)
         if rewrite and not in_place:
             self._database.rewrite()
             return True
@@ -296,101 +294,56 @@ class SqlStore:
     # The leader lease
 
     def acquire_lease(self, holder: str, *, ttl_s: float, now: float) -> Lease | None:
-        """Take the leader lease if it is free, expired, a dead process's or already ours."""
-        self._holders.announce(holder)  # before the row: a new leader must not pass for a dead one
-        lease = None
-        try:
-            with self._write(news=False) as tx:
-                lease = leadership.acquire(tx, holder, ttl_s=ttl_s, now=now, is_dead=self._holders.is_dead)
-        finally:
-            if lease is None:
-                self._holders.withdraw(holder)
-        if lease is not None:
-            self._holders.tidy()
-        return lease
+        """Take the leader lease if it is free, expired, held by a dead process or already ours."""
+        return self._lease.acquire(holder, ttl_s=ttl_s, now=now)
 
     def renew_lease(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
         """Extend the lease, or raise `LeaseLost`."""
-        with self._write(news=False) as tx:
-            return leadership.renew(tx, lease, ttl_s=ttl_s, now=now)
+        return self._lease.renew(lease, ttl_s=ttl_s, now=now)
 
     def release_lease(self, lease: Lease) -> None:
-        """Give the lease up if it is still ours; who waits for it is woken."""
-        try:
-            with self._write() as tx:
-                leadership.release(tx, lease)
-        finally:
-            self._holders.withdraw(lease.holder)
+        """Give the lease up if it is still ours, and wake the processes that wait for it."""
+        self._lease.release(lease)
 
     def leader(self, *, now: float) -> Lease | None:
-        """Return who leads now, if anybody."""
-        with self._database.read() as tx:
-            return leadership.leader(tx, now=now, is_dead=self._holders.is_dead)
+        """Return the lease of the current leader, if there is one."""
+        return self._lease.current(now=now)
 
     def settle_clock(self, *, boot: str, offset: float, epoch: int, now: float) -> float:
-        """Note how time and uptime relate; move the times of open jobs if the clock was set meanwhile."""
-        with self._write(epoch=epoch) as tx:
-            return clocks.settle(tx, boot=boot, offset=offset, now=now)
+        """Note how time and uptime relate; move the times of open jobs if the clock was set since."""
+        with self._transactions.write(epoch=epoch) as tx:
+            return clock_steps.settle(tx, boot=boot, offset=offset, now=now)
 
-    # News
+    # Changes
 
     def wait_for_change(self, seen: int, *, timeout_s: float) -> int:
         """Block until something was committed after `seen` (by any process), or the time is over.
 
-        Returns the newest mark; pass it as `seen` next time. Snapshots and renewals of the lease are no news.
+        Returns the newest mark; pass it as `seen` next time. Snapshots and lease renewals do not count.
         """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            heard = self._bell.listen()
-            mark = self._mark()
-            left = deadline - time.monotonic()
-            if mark > seen or left <= 0:
-                return mark
-            self._bell.wait(heard, timeout_s=left)
+        return self._changes.wait(seen, timeout_s=timeout_s)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change by any process; returns what ends that.
+        """Call `callback` after each change by any process; returns a function that ends this.
 
         It is called from any thread and must return at once, as `loop.call_soon_threadsafe(event.set)` does.
         """
-        return self._bell.subscribe(callback)
+        return self._changes.subscribe(callback)
 
     def close(self) -> None:
-        """Release files and connections; who waits is woken and told."""
-        self._bell.close()
-        self._holders.close()
-        with self._leaving():
+        """Release files and connections. Waiting threads are woken and get a `StoreError`."""
+        self._changes.close()
+        self._lease.close()
+        with self._closing():
             self._database.close()
-        self._bell.wake()  # subscribers, who look and are told
+        self._changes.wake()  # subscribers look at the store and get the error
 
-    def _mark(self) -> int:
-        with self._database.read() as tx:
-            mark: int = _CHANGES.run(tx).scalar_one()
-            return mark
-
-    def _add_calls(self, calls: Sequence[accept.Call]) -> list[tuple[Job, ...] | SchedulerError]:
-        with self._write(news=False) as tx:
-            outcomes = accept.add_calls(tx, calls)
+    def _add_calls(self, calls: Sequence[accept_jobs.Call]) -> list[tuple[Job, ...] | SchedulerError]:
+        with self._transactions.write(notify=False) as tx:
+            outcomes = accept_jobs.add_calls(tx, calls)
             accepted = any(isinstance(outcome, tuple) for outcome in outcomes)
             if accepted:
-                _COUNT_CHANGE.run(tx)
+                change_counter.count_change(tx)
         if accepted:
-            self._bell.ring()
+            self._notifier.notify()
         return outcomes
-
-    @contextlib.contextmanager
-    def _write(
-        self, *, epoch: int | None = None, news: bool = True, audit: AuditEntry | None = None
-    ) -> Iterator[Connection]:
-        """Open the transaction of one write: checks schema and fence first, and rings the bell after it."""
-        with self._database.write() as tx:
-            require_current(tx)
-            if epoch is not None:
-                leadership.require(tx, epoch)
-            yield tx
-            if audit is not None:
-                write_audit(tx, [audit])
-            if news:
-                _COUNT_CHANGE.run(tx)
-        if news:
-            self._bell.ring()

@@ -1,4 +1,4 @@
-"""What a fake cluster knows and does, without HTTP: jobs, packages, a node, resources, its own death."""
+"""The state and behaviour of a fake cluster, without HTTP: jobs, packages, a node, resources, its death."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class FakeJob:
     ghost: bool = False
     #: Ray's helper for this job was killed.
     supervisor_died: bool = False
-    #: How many more reads show a failure that is none.
+    #: How many more reads report a failure that did not happen.
     misreports: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class RunRecord:
-    """What really ran: evidence that does not come from the protocol."""
+    """A program that really ran: evidence that is independent of the protocol."""
 
     submission_id: str
     entrypoint: str
@@ -83,9 +83,9 @@ class FakeCluster:
     packages: dict[str, bytes] = field(default_factory=dict)
     runs: list[RunRecord] = field(default_factory=list)
     raylet_alive: bool = True
-    #: Why no job can be started now, as Ray's error_type; None: they can.
+    #: Why no job can be started now, as Ray's error_type; None: jobs can be started.
     start_failure: str | None = None
-    #: And what Ray says then.
+    #: The message of Ray about it.
     start_failure_words: str = ASKED_FOR
     session_name: str = field(init=False)
     node_id: str = field(init=False)
@@ -156,7 +156,7 @@ class FakeCluster:
             raise Refused(500, traceback_of("aiohttp.client_exceptions.ClientConnectorError: Cannot connect"))
 
     def used(self) -> dict[str, float]:
-        """Return what drivers and others hold."""
+        """Return the resources that drivers and other programs hold."""
         used = dict.fromkeys(self.total, 0.0)
         for amount in (self.foreign_use, *(job.submission.demand for job in self._holding())):
             used = plus(used, amount)
@@ -292,8 +292,8 @@ class FakeCluster:
 
 
 def _package_uris(runtime_env: Mapping[str, Any] | None) -> list[str]:
-    wanted = runtime_env or {}
-    uris = [wanted.get("working_dir"), *(wanted.get("py_modules") or [])]
+    env = runtime_env or {}
+    uris = [env.get("working_dir"), *(env.get("py_modules") or [])]
     return [uri for uri in uris if isinstance(uri, str) and uri.startswith(PACKAGE_SCHEME)]
 
 

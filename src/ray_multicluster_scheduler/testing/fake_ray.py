@@ -38,7 +38,7 @@ class FakeRay(Faults):
         async with FakeRay(name="a", cpus=4) as fake:
             connection = HttpConnection(fake.spec())
 
-    `fake.runs` tells what really ran, whatever the protocol said. The faults of `Faults` are about single
+    `fake.runs` has what really ran, whatever the protocol said. The faults of `Faults` are about single
     requests; `kill`, `restart`, `go_dark`, `kill_raylet` and the like are about the cluster and its jobs.
     """
 
@@ -76,10 +76,10 @@ class FakeRay(Faults):
         self.token = token
         self.ray_version = ray_version
         self.python_version = python_version
-        #: None: a Ray so old that `/api/version` is not there.
+        #: None: an old Ray without `/api/version`.
         self.api_version = api_version
         self.autoscaler_v2 = autoscaler_v2
-        #: How often each route was asked, such as `GET /api/jobs/{id}`.
+        #: How often each route was called, such as `GET /api/jobs/{id}`.
         self.calls: Counter[str] = Counter()
         #: How many requests of each route are being answered now.
         self.open_calls: Counter[str] = Counter()
@@ -96,7 +96,7 @@ class FakeRay(Faults):
 
     @property
     def url(self) -> str:
-        """Where the dashboard is, also while it is dark."""
+        """The address of the dashboard, also while it is dark."""
         return f"http://{HOST}:{self._port}"
 
     @property
@@ -129,16 +129,16 @@ class FakeRay(Faults):
 
     @property
     def jobs(self) -> Mapping[str, FakeJob]:
-        """What the cluster remembers, by submission id."""
+        """The jobs that the cluster remembers, by submission id."""
         return self.cluster.jobs
 
     @property
     def session_name(self) -> str:
-        """The present incarnation."""
+        """The name of the current session."""
         return self.cluster.session_name
 
     def use(self, resources: Resources) -> None:
-        """Say what others use of this cluster, instead of what was said before."""
+        """Set the resources that other programs use on this cluster."""
         self.cluster.foreign_use = dict(resources)
         self.cluster.start_what_fits()
 
@@ -154,11 +154,11 @@ class FakeRay(Faults):
         self.cluster.kill_supervisor(submission_id)
 
     def misreport(self, submission_id: str, *, times: int = 1) -> None:
-        """Call a job FAILED in the next `times` answers about it, although it is not."""
+        """Report a job as FAILED in the next `times` answers, although it is not."""
         self.cluster.job(submission_id).misreports = times
 
     def fail_starts(self, error_type: str | None = ENVIRONMENT_FAILURE, *, words: str = ASKED_FOR) -> None:
-        """Let every job that is started from now on fail with Ray's `error_type`; None ends that.
+        """Let every job that starts from now on fail with Ray's `error_type`; None ends this.
 
         `{runtime_env}` in `words` becomes the environment that the job was sent with, as Ray quotes it.
         """
@@ -170,8 +170,8 @@ class FakeRay(Faults):
         if self._server is None:
             return
         runner, self._server = self._server, None
-        # asyncio loses a connection that it has accepted but not yet handed over when the server closes: so
-        # first accept no more, then let what was accepted get its transport and its handler.
+        # When the server closes, asyncio loses connections that are accepted but not yet handed over. So stop
+        # accepting first, then give the accepted ones time to get their transport and handler.
         asyncio.get_running_loop().remove_reader(self._listener)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -218,10 +218,10 @@ class FakeRay(Faults):
         return f"{request.method} {path}"
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization")
-        if self.token is not None and given is None:
+        authorization = request.headers.get("Authorization")
+        if self.token is not None and authorization is None:
             return web.Response(status=401, text="Unauthorized: Missing authentication token")
-        if self.token is not None and given != f"Bearer {self.token}":
+        if self.token is not None and authorization != f"Bearer {self.token}":
             return web.Response(status=403, text="Forbidden: Invalid authentication token")
         try:
             return await handler(request)

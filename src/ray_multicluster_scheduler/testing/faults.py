@@ -1,4 +1,4 @@
-"""The ways in which a fake cluster's HTTP can fail, as measured on real heads."""
+"""The ways in which the HTTP of a fake cluster can fail, as measured on real heads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Trouble:
 class Faults:
     """Faults on demand. Each method says what a caller will see.
 
-    `only` limits a fault to paths that begin so, or to a method and a path, as in `POST /api/jobs/`.
+    `only` limits a fault to paths with this prefix, or to a method and a path, as in `POST /api/jobs/`.
     """
 
     def __init__(self) -> None:
@@ -62,23 +62,23 @@ class Faults:
         self._troubles.append(_Trouble(kind=kind, times=times, only=only))
 
     def lie(self, change: Callable[[bytes], bytes], *, times: int | None = None, only: str = "") -> None:
-        """Execute a request, and answer with what `change` makes of the truth, unless that is an error."""
+        """Execute a request, and answer with the body changed by `change`, unless it is an error."""
         self._troubles.append(_Trouble(kind="lie", times=times, only=only, lie=change))
 
     def hang(self, *, spare: str | None = None) -> None:
-        """Accept connections and answer nothing, as a stopped process; see `resume`.
+        """Accept connections and answer nothing, like a stopped process; see `resume`.
 
-        Requests for `spare` are answered all the same: `/api/version` is what a head without GCS answers.
+        Requests for `spare` are still answered: a head without GCS answers `/api/version`.
         """
         self._spared = spare
         self._awake.clear()
 
     def hold_tails(self) -> None:
-        """Leave tailed logs open and say nothing more there, as Ray does for seconds after a job's end."""
+        """Leave tailed logs open without sending more, as Ray does for seconds after the end of a job."""
         self._tails_held = True
 
     def resume(self) -> None:
-        """Go on: what arrived while it hung is executed now, also for callers that gave up."""
+        """Go on, and execute the requests that arrived in the meantime, even if their callers gave up."""
         self._awake.set()
 
     def heal(self) -> None:
@@ -98,7 +98,7 @@ class Faults:
 
     async def apply(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle one request under the faults of this moment."""
-        await request.read()  # the kernel has taken the whole request, whatever happens to the process
+        await request.read()  # the kernel has received the whole request, whatever happens to the process
         if request.path != self._spared:
             await self.awake()
         await asyncio.sleep(self._delay_s)

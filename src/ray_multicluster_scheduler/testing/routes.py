@@ -1,4 +1,4 @@
-"""The HTTP face of a fake cluster: paths, statuses and sentences of Ray's dashboard."""
+"""The HTTP interface of a fake cluster: paths, statuses and messages of Ray's dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a fake cluster runs an entrypoint: really, with a shell, or as a little play without processes."""
+"""How a fake cluster runs an entrypoint: with a real shell, or by simulating it without processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KILLED = -int(signal.SIGKILL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One entrypoint with all that Ray would give to it."""
+    """One entrypoint, with everything that Ray would pass to it."""
 
     submission_id: str
     entrypoint: str
@@ -92,7 +92,7 @@ class ShellRun:
         self._final_log: str | None = None
 
     async def wait(self) -> int:
-        """Wait for the shell; what it left behind in its group is ended too."""
+        """Wait for the shell, then end the processes that it left behind in its group."""
         code = await self._process.wait()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -140,7 +140,7 @@ def _environment(request: RunRequest) -> dict[str, str]:
 
 
 class ScriptedRunner:
-    """Plays entrypoints made of `sleep N`, `echo TEXT` and `exit N`, joined by `;` or `&&`.
+    """Simulates entrypoints made of `sleep N`, `echo TEXT` and `exit N`, joined by `;` or `&&`.
 
     No process is started, so thousands of jobs fit into one test; `sleep` can be a virtual clock's.
     """
@@ -149,18 +149,18 @@ class ScriptedRunner:
         self._sleep = sleep
 
     async def start(self, request: RunRequest) -> ScriptedRun:
-        """Begin to play."""
+        """Begin the simulation."""
         return ScriptedRun(request.entrypoint, self._sleep)
 
 
 class ScriptedRun:
-    """One play."""
+    """One simulated entrypoint."""
 
     def __init__(self, entrypoint: str, sleep: Callable[[float], Awaitable[object]]) -> None:
         self._lines: list[str] = []
         self._sleep = sleep
         self._ended_by = TERMINATED
-        self._task = asyncio.ensure_future(self._play(entrypoint))
+        self._task = asyncio.ensure_future(self._simulate(entrypoint))
 
     async def wait(self) -> int:
         """Wait for the last command, or for a signal."""
@@ -168,11 +168,11 @@ class ScriptedRun:
         return self._ended_by if self._task.cancelled() else self._task.result()
 
     def terminate(self) -> None:
-        """End the play."""
+        """End the simulation."""
         self._task.cancel()
 
     def kill(self) -> None:
-        """End the play."""
+        """End the simulation."""
         if not self._task.done():
             self._ended_by = KILLED
         self._task.cancel()
@@ -181,7 +181,7 @@ class ScriptedRun:
         """Return the lines so far."""
         return "".join(self._lines)
 
-    async def _play(self, entrypoint: str) -> int:
+    async def _simulate(self, entrypoint: str) -> int:
         code = 0
         first, *rest = re.split(r"(;|&&)", entrypoint)
         for joint, command in [(";", first), *zip(rest[::2], rest[1::2], strict=True)]:

@@ -23,44 +23,44 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What was asked for."""
+    """One submitted job."""
 
     submission_id: str
     entrypoint: str
     #: None when the caller left it out: Ray shows it so.
     runtime_env: Mapping[str, Any] | None
     metadata: Mapping[str, str] | None
-    #: What the driver itself holds while it runs.
+    #: The resources that the driver itself holds while it runs.
     demand: Mapping[str, float]
     label_selector: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_submission(body: Mapping[str, Any]) -> Submission:
-    """Check a body; a `TypeError` has Ray's words."""
-    given = {key: value for key, value in body.items() if value is not None}
-    for key, value in given.items():
+    """Check a body. A `TypeError` has the message of Ray."""
+    values = {key: value for key, value in body.items() if value is not None}
+    for key, value in values.items():
         if key not in _KEYS:
             raise TypeError(f"JobSubmitRequest.__init__() got an unexpected keyword argument '{key}'")
         if not isinstance(value, _KEYS[key]):  # type: ignore[arg-type]
             raise TypeError(f"{key} must be a {_KEYS[key]}, got {type(value)}")
-    if "entrypoint" not in given:
+    if "entrypoint" not in values:
         raise TypeError("JobSubmitRequest.__init__() missing 1 required positional argument: 'entrypoint'")
-    for key, value in given.get("metadata", {}).items():
+    for key, value in values.get("metadata", {}).items():
         if not isinstance(value, str):
             raise TypeError(f"metadata values must be strings, got {type(value)} for {key}")
     demand = {
-        "CPU": given.get("entrypoint_num_cpus", 0),
-        "GPU": given.get("entrypoint_num_gpus", 0),
-        "memory": given.get("entrypoint_memory", 0),
-        **given.get("entrypoint_resources", {}),
+        "CPU": values.get("entrypoint_num_cpus", 0),
+        "GPU": values.get("entrypoint_num_gpus", 0),
+        "memory": values.get("entrypoint_memory", 0),
+        **values.get("entrypoint_resources", {}),
     }
     return Submission(
-        submission_id=given.get("submission_id")
-        or given.get("job_id")
+        submission_id=values.get("submission_id")
+        or values.get("job_id")
         or f"raysubmit_{secrets.token_hex(8)}",
-        entrypoint=given["entrypoint"],
-        runtime_env=given.get("runtime_env"),
-        metadata=given.get("metadata"),
+        entrypoint=values["entrypoint"],
+        runtime_env=values.get("runtime_env"),
+        metadata=values.get("metadata"),
         demand={name: float(amount) for name, amount in demand.items() if amount > 0},
-        label_selector=given.get("entrypoint_label_selector", {}),
+        label_selector=values.get("entrypoint_label_selector", {}),
     )

@@ -7,7 +7,7 @@ from tests.builders import NOW, a_spec
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.store import SqlStore
-from ray_multicluster_scheduler.store.accept import Call, add_calls
+from ray_multicluster_scheduler.store.operations.accept_jobs import Call, add_calls
 
 
 def added(store: SqlStore, *calls: list[tuple[str, JobSpec]]) -> list[tuple[str, ...] | str]:

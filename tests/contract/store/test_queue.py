@@ -8,7 +8,7 @@ from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.store.blocked import MAX_REASON
+from ray_multicluster_scheduler.store.operations.blocked_jobs import MAX_REASON
 
 S = JobState
 

@@ -235,11 +235,11 @@ def test_a_closed_hub_wakes_and_refuses(leader: Leader, hub: EventHub) -> None:
 def test_a_job_that_was_removed_before_its_end_was_told_is_told_as_removed(
     store: SqlStore, leader: Leader, hub: EventHub, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a long sleep of the process: its events are gone, and nothing has rung."""
+    """As after a long sleep of the process: its events are gone, and no notification has come."""
     leader.add("gone"), leader.add("other"), leader.add("third")
     with hub.subscribe(["gone"]) as subscription, hub.subscribe(["other"]) as other:
         subscription.wait(), other.wait()
-        monkeypatch.setattr(store._bell, "ring", lambda: None)
+        monkeypatch.setattr(store._notifier, "notify", lambda: None)
         leader.move("gone", S.STOPPED)
         while store.prune(NOTHING, now=NOW + 1, limit=10, epoch=leader.lease.epoch).more:
             pass

@@ -1,4 +1,4 @@
-"""pip packages on top of a named conda environment: what is sent along to make it so."""
+"""pip packages on top of a named conda environment: the code that does this on the nodes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ray_multicluster_scheduler.environment.overlay import has_overlay
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
 
-#: What runs on the nodes. `sitecustomize` is for the program of a job, the other one for workers too.
+#: The code for the nodes. `sitecustomize` is for the program of a job, the other module for workers too.
 NODE_CODE = Path(__file__).parent / "node"
 
 
 def with_overlay_code(runtime_env: Mapping[str, Any], packages: PackageStore) -> dict[str, Any]:
-    """Return an environment with the code that its overlay needs; others stay as they are."""
+    """Return an environment with the code that its overlay needs; without an overlay it stays as it is."""
     if not has_overlay(runtime_env):
         return dict(runtime_env)
     source = Source(root=NODE_CODE, excludes=("__pycache__",), use_gitignore=False)

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store.rows import snapshot_from, to_json
+from ray_multicluster_scheduler.store.schema.rows import snapshot_from, to_json
 
 RULES = PlanRules()
 

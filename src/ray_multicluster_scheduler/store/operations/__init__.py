@@ -1,0 +1,1 @@
+"""The operations on the tables of a store. Plain SQLAlchemy: nothing here depends on one database."""

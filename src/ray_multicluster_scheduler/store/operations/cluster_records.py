@@ -1,0 +1,39 @@
+"""Records of clusters: drain marks, and the last snapshots of the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, insert, select
+
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.store.schema.rows import snapshot_from
+from ray_multicluster_scheduler.store.schema.tables import drained_clusters, snapshots
+
+_DRAINED = select(drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
+
+
+def set_drained(tx: Connection, cluster: str, *, drained: bool, reason: str, now: float) -> None:
+    """Mark or unmark a cluster; "not drained" is kept too, because it overrules the configuration."""
+    tx.execute(delete(drained_clusters).where(drained_clusters.c.cluster == cluster))
+    tx.execute(insert(drained_clusters).values(cluster=cluster, drained=drained, reason=reason, at=now))
+
+
+def list_drained(tx: Connection) -> dict[str, tuple[bool, str]]:
+    """Return the marks by cluster name: (drained, reason)."""
+    return {cluster: (drained, reason) for cluster, drained, reason in tx.execute(_DRAINED)}
+
+
+def save_snapshots(tx: Connection, new_snapshots: Sequence[ClusterSnapshot]) -> None:
+    """Replace the snapshots of these clusters; those of other clusters stay."""
+    rows = [{"cluster": snapshot.name, "snapshot": snapshot} for snapshot in new_snapshots]
+    if rows:
+        tx.execute(delete(snapshots).where(snapshots.c.cluster.in_([row["cluster"] for row in rows])))
+        tx.execute(insert(snapshots), rows)
+
+
+def load_snapshots(tx: Connection, names: Sequence[str] | None) -> dict[str, ClusterSnapshot]:
+    """Return the last published snapshots by cluster name: of these clusters, or of all."""
+    statement = select(snapshots.c.cluster, snapshots.c.snapshot)
+    rows = tx.execute(statement if names is None else statement.where(snapshots.c.cluster.in_(names)))
+    return {cluster: snapshot_from(data) for cluster, data in rows}

@@ -1,0 +1,1 @@
+"""The tables of a store, their migrations, and how records become rows."""

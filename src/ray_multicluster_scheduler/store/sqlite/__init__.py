@@ -1,0 +1,1 @@
+"""A store on SQLite: files on a local disk that several threads and processes share."""

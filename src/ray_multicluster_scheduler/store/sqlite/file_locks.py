@@ -1,0 +1,60 @@
+"""Locks on files. The kernel releases them when their process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from pathlib import Path
+
+
+class FileLock:
+    """A lock that this process holds until `release`, or until it ends. Forked children do not hold it."""
+
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
+        """Wait for the lock. The file is made if it is missing. Raises OSError."""
+        self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _HELD.add(self)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Release the lock."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def is_held(path: Path, *, shared: bool = False) -> bool | None:
+    """Tell whether a process holds the lock of this file; None: unknown.
+
+    Several processes may ask at the same time about a lock that is not `shared`.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return False
+
+
+_HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    """Close the inherited files in a forked child: they would keep the locks when the parent ends."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_close_inherited)

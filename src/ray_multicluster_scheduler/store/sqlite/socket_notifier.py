@@ -1,0 +1,182 @@
+"""Notifications between threads and processes that share a store, so that none of them has to poll it.
+
+Each receiving process binds a datagram socket in a folder that all of them see. A process that commits a
+change sends one byte to every socket there. A notification may get lost: the path may be too long for a
+socket address, or somebody may have cleaned up the folder. So a receiver also reads the store itself from
+time to time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from ray_multicluster_scheduler.errors import StoreError
+
+#: How late a change is noticed at worst, when its notification got lost.
+FALLBACK_POLL_S = 1.0
+
+
+class SocketNotifier:
+    """`backend.ChangeNotifier` with Unix sockets. Without a folder, it notifies this process only.
+
+    `read_changes` returns a number that differs after a change. It is read when no notification has come for
+    `fallback_poll_s`.
+    """
+
+    def __init__(
+        self, folder: Path | None, read_changes: Callable[[], int], *, fallback_poll_s: float
+    ) -> None:
+        self._folder = folder
+        self._read_changes = read_changes
+        self._fallback_poll_s = fallback_poll_s
+        self._condition = threading.Condition()
+        self._received = 0
+        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._closed = threading.Event()
+        self._own_path: Path | None = None
+        self._thread: threading.Thread | None = None
+
+    def listen(self) -> int:
+        """Receive the notifications of other processes from now on; return how many came so far.
+
+        Read the store after this call, not before it: then no change is missed.
+        """
+        with self._condition:
+            if self._folder is not None and self._thread is None and not self._closed.is_set():
+                self._start_thread(self._folder)
+            return self._received
+
+    def wait(self, received: int, *, timeout_s: float) -> None:
+        """Block until more than `received` notifications have come, or the time is over."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._received > received or self._closed.is_set(), timeout_s)
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` for each notification, from any thread; returns a function that ends this.
+
+        It must return at once, as `loop.call_soon_threadsafe(event.set)` does.
+        """
+        key = object()
+        with self._condition:
+            self._callbacks[key] = callback
+        self.listen()
+        return partial(self._unsubscribe, key)
+
+    def notify(self) -> None:
+        """Notify all threads and processes: this process has committed a change."""
+        self.notify_here()
+        if self._folder is not None:
+            self._notify_others(self._folder)
+
+    def close(self) -> None:
+        """Stop receiving, and wake all waiting threads."""
+        self._closed.set()
+        with self._condition:
+            self._condition.notify_all()
+            thread = self._thread
+        if self._own_path is not None:
+            _send([os.fspath(self._own_path)])
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def notify_here(self) -> None:
+        """Notify this process only."""
+        with self._condition:
+            self._received += 1
+            callbacks = tuple(self._callbacks.items())
+            self._condition.notify_all()
+        for key, callback in callbacks:
+            try:
+                callback()
+            except RuntimeError:  # its event loop is closed; the commit that caused this must not fail
+                self._unsubscribe(key)
+
+    def _unsubscribe(self, key: object) -> None:
+        with self._condition:
+            self._callbacks.pop(key, None)
+
+    def _notify_others(self, folder: Path) -> None:
+        own_name = None if self._own_path is None else self._own_path.name
+        with (
+            contextlib.suppress(OSError),
+            os.scandir(folder) as entries,
+        ):  # no folder: no process ever listened
+            _send(entry.path for entry in entries if entry.name != own_name)
+
+    def _start_thread(self, folder: Path) -> None:
+        path = folder / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.sock"
+        receiver = _bind(path)
+        self._own_path = path if receiver is not None else None
+        self._thread = threading.Thread(
+            target=self._run, args=(receiver,), name="raymc-notifications", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, receiver: socket.socket | None) -> None:
+        last: int | None = None
+        try:
+            while not self._closed.is_set():
+                if self._receive(receiver):
+                    self.notify_here()
+                    continue
+                changes = self._try_read_changes()
+                if changes is None or changes != last:  # None: unreadable; woken threads see the error
+                    self.notify_here()
+                last = changes
+        finally:
+            if receiver is not None and self._own_path is not None:
+                receiver.close()
+                self._own_path.unlink(missing_ok=True)
+
+    def _receive(self, receiver: socket.socket | None) -> bool:
+        """Wait for a notification; False when none came in time."""
+        if receiver is None:
+            self._closed.wait(self._fallback_poll_s)
+            return False
+        receiver.settimeout(self._fallback_poll_s)
+        try:
+            receiver.recv(1)
+            receiver.settimeout(0)
+            while True:  # notifications that piled up in the meantime count as one
+                receiver.recv(1)
+        except TimeoutError:
+            return False
+        except BlockingIOError:
+            return True
+
+    def _try_read_changes(self) -> int | None:
+        try:
+            return self._read_changes()
+        except StoreError:
+            return None
+
+
+def _bind(path: Path) -> socket.socket | None:
+    """Return a socket that receives at `path`, or None where that is not possible."""
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        receiver.bind(os.fspath(path))
+    except OSError:  # usually because the path is too long for a socket address
+        receiver.close()
+        return None
+    return receiver
+
+
+def _send(paths: Iterable[str]) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:  # one for all paths: there may be many
+        sender.settimeout(0)
+        for path in paths:
+            try:
+                sender.sendto(b"!", path)
+            except ConnectionRefusedError:  # the receiving process is gone
+                Path(path).unlink(missing_ok=True)
+            except OSError:  # its buffer is full, or it has just ended: the fallback covers the rest
+                continue
