@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import starmap
 from typing import Any
 
+from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
@@ -136,7 +137,7 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
         used=None if seen.used is None else dict(seen.used),
         claimed=dict(planned.reserved),
         live_jobs=planned.live_jobs,
-        max_running_jobs=spec.max_running_jobs,
+        max_running_jobs=driver_limit(spec, seen),
         running_jobs=running_jobs,
         nodes=None if seen.nodes is None else tuple(NodeView(**asdict(node)) for node in seen.nodes),
         pending=None if seen.pending is None else tuple(starmap(_pending, seen.pending)),

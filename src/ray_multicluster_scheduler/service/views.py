@@ -238,6 +238,7 @@ class ClusterView(View):
     #: What our jobs there claim, and how many they are.
     claimed: dict[str, float]
     live_jobs: int
+    #: How many they may be: as configured, or else what its head has memory for.
     max_running_jobs: int
     #: What runs there, ours or not; None: its jobs were not listed.
     running_jobs: int | None = None
