@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
 from ray_multicluster_scheduler.model.decision import Placement, Waiting
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
@@ -186,24 +187,10 @@ def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
         "entrypoint": redact_text(spec.entrypoint, secrets),
         "runtime_env": redact_env(spec.runtime_env),
         "metadata": {key: redact_text(value, secrets) for key, value in spec.metadata.items()},
-        "tags": spec.tags,
-        "group": spec.group,
-        "parent": spec.parent,
-        "stop_children": spec.stop_children,
-        "priority": spec.priority,
-        "depends_on": spec.depends_on,
-        "preferred_cluster": spec.preferred_cluster,
+        **{option.name: getattr(spec, option.name) for option in JOB_OPTIONS},
         "resource_requirements": dict(spec.claim),
-        "entrypoint_num_cpus": spec.entrypoint_num_cpus,
-        "entrypoint_num_gpus": spec.entrypoint_num_gpus,
-        "entrypoint_memory": spec.entrypoint_memory,
         "entrypoint_resources": dict(spec.entrypoint_resources),
         "entrypoint_label_selector": dict(spec.entrypoint_label_selector),
-        "max_retries": spec.max_retries,
-        "timeout_s": spec.timeout_s,
-        "queue_timeout_s": spec.queue_timeout_s,
-        "on_unreachable": spec.on_unreachable,
-        "idempotency_key": spec.idempotency_key,
         "error_type": job.error_type,
         "exit_code": job.exit_code,
         "infra_failures": job.infra_failures,

@@ -97,8 +97,9 @@ def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=KNOWN_SPECS)
 def _spec_from(text: str) -> JobSpec:
-    data = _known(JobSpec, json.loads(text))
-    return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
+    data: dict[str, Any] = _known(JobSpec, json.loads(text))
+    lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
+    return JobSpec(**{**data, **lists})
 
 
 @lru_cache(maxsize=2 * KNOWN_SPECS)
