@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health, Node
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.model.resources import GIB, Resources
 
 #: A fixed "now" for code that takes the time as an argument.
 NOW = 1_700_000_000.0
@@ -22,6 +22,13 @@ def a_cluster(name: str = "a", **changes: Any) -> ClusterSpec:
         "max_running_jobs": 50,
     }
     return ClusterSpec(**{**fields, **changes})
+
+
+def a_head(memory: float | None = 8 * GIB, **changes: Any) -> Node:
+    """Return the head of a cluster with so many bytes of memory; None: it offers none."""
+    resources = {"CPU": 4.0} if memory is None else {"CPU": 4.0, "memory": memory}
+    fields = {"node_id": "n1", "address": "127.0.0.1", "alive": True, "is_head": True}
+    return Node(**{**fields, "resources": resources, **changes})
 
 
 def a_snapshot(name: str = "a", total: Resources | None = FOUR_CPUS, **changes: Any) -> ClusterSnapshot:

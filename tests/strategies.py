@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from tests.builders import NOW, a_queued, a_view
+from tests.builders import NOW, a_head, a_queued, a_view
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
@@ -61,12 +61,13 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
             "prefer": draw(st.booleans()),
             "weight": draw(st.sampled_from((0.5, 1.0, 2.0))),
             "tags": tuple(draw(st.sets(st.sampled_from(_TAGS)))),
-            "max_running_jobs": draw(mostly(50, 1, 2, 3)),
+            "max_running_jobs": draw(mostly(50, None, 1, 2, 3)),
             "max_resources": draw(mostly(None, draw(resources(most=4)))),
         },
         seen={
             "health": draw(mostly(Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN)),
             "score": draw(st.sampled_from((0.0, 0.5, 1.0))),
+            "nodes": draw(mostly((), None, (a_head(0.5 * GIB),))),
             "used": draw(mostly({}, None, reserved, draw(resources()))),
             "ray_version": draw(mostly("2.60.0", None, "2.9.3", "2.8.1", "nightly")),
             "throttle": draw(mostly(None, 0, 1)),

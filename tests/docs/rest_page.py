@@ -132,9 +132,10 @@ def _records(schema: Mapping[str, Any]) -> Iterator[str]:
         if words := record.get("enum"):
             yield f"### {name}\n\n{about}\n\n{', '.join(f'`{word}`' for word in words)}\n"
         elif fields := record.get("properties"):
+            needed = record.get("required", ())
             rows = "".join(
-                f"| `{each}` | {_shape(field)} | {field.get('description', '')} |\n"
-                for each, field in fields.items()
+                f"| `{each}` | {_shape(fields[each])} | {fields[each].get('description', '')} |\n"
+                for each in sorted(fields, key=lambda name: name not in needed)
             )
             yield f"### {name}\n\n{about}\n\n| | | |\n|---|---|---|\n{rows}"
 

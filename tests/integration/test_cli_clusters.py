@@ -38,7 +38,17 @@ async def test_the_table_shows_health_use_and_versions_in_any_width(tmp_path: Pa
         config = write_config(tmp_path, [good, REFUSED])
         done = await raymc("clusters", "--config", config, environ=environment(**screen(columns)))
     assert (done.code, done.err) == (0, "")
-    for words in ("good", "healthy", "drained", "6/8", "0/16 GiB", "2.60.0", "3.11.7", "linux, big"):
+    for words in (
+        "good",
+        "healthy",
+        "drained",
+        "6/8",
+        "0/16 GiB",
+        "0/100 ours",
+        "2.60.0",
+        "3.11.7",
+        "linux, big",
+    ):
         assert words in done.out, words
     assert "refused: connection refused at http://127.0.0.1:9" in done.out
     assert max(map(len, done.out.splitlines())) <= columns
@@ -53,7 +63,8 @@ async def test_a_cluster_that_does_not_answer_is_unknown_and_never_zero(tmp_path
         "unhealthy",
         "no",
         *["unknown", "0", "unknown", "0", "unknown", "0GiB"],
-        *["unknown"] * 4,
+        *["unknown", "0/50"],
+        *["unknown"] * 3,
         "-",
     ]
 
@@ -73,6 +84,7 @@ async def test_json_has_everything_and_null_for_unknown(tmp_path: Path) -> None:
     good, refused = json.loads(done.out)
     assert (good["name"], good["health"], good["problem"]) == ("good", "HEALTHY", None)
     assert (good["total"]["CPU"], good["used"]["CPU"], good["running_jobs"]) == (8.0, 6.0, 1)
+    assert good["max_running_jobs"] == 100
     assert good["nodes"][0]["alive"] is True
     assert (refused["health"], refused["total"], refused["running_jobs"]) == ("UNHEALTHY", None, None)
 

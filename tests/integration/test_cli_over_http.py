@@ -120,7 +120,7 @@ def test_clusters_are_shown_as_the_server_sees_them(
     assert sum(row["live_jobs"] for row in rows.values()) == 1
     for name, value in screen(140).items():
         monkeypatch.setenv(name, value)
-    assert "1 ours" in remote.run("clusters").out
+    assert "1/50 ours" in remote.run("clusters").out
     assert "may have new jobs again" in remote.run("undrain", "mac").out
     assert remote.run("stop", "long").code == 0
 

@@ -7,7 +7,9 @@ from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.request import JobRequest
 
 #: Ray never starts the driver of such a job: the cluster says that it grows, and does not.
 GROWS = {"max_resources": {"CPU": 100.0}}
@@ -44,3 +46,33 @@ async def test_a_job_without_a_claim_runs_beside_those_that_hold_every_cpu(tmp_p
         await system.until(holds_all, JobState.RUNNING)
         job_id = await system.submit("echo", resource_requirements={"CPU": 0})
         await system.until(job_id, JobState.SUCCEEDED)
+
+
+async def test_a_head_with_little_memory_gets_few_drivers_and_the_job_hears_why(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a", cpus=16, memory=0.5 * GIB)) as system:
+        running = await system.submit_many([{"entrypoint": "sleep 1000"}] * 3)
+        for each in running:
+            await system.until(each, JobState.RUNNING)
+        service = system.scheduler.service
+        waits = await system.submit("echo")
+        assert service.clusters()[0].max_running_jobs == 3
+
+        explained = service.explain(waits)
+        assert explained.decision is not None
+        refusal = explained.decision.refusals["a"]
+        assert refusal.cause is Cause.DRIVER_CAP
+        why = "its head has 0.5 GiB of memory for Ray; set max_running_jobs to change it"
+        assert refusal.sentence == f"our jobs there: 3 of at most 3 ({why})"
+        assert why in explained.why
+        assert "set max_running_jobs of 'a' to 4" in explained.suggestions
+        assert why in service.plan(JobRequest(entrypoint="echo", user="ann")).decision.sentence
+
+
+async def test_what_is_configured_goes_before_the_memory_of_the_head(tmp_path: Path) -> None:
+    clusters = {"a": {"max_running_jobs": 5}}
+    async with System(tmp_path, fake("a", cpus=16, memory=0.5 * GIB), clusters=clusters) as system:
+        for each in await system.submit_many([{"entrypoint": "sleep 1000"}] * 5):
+            await system.until(each, JobState.RUNNING)
+        decision = system.scheduler.service.explain(await system.submit("echo")).decision
+        assert decision is not None
+        assert decision.refusals["a"].sentence == "our jobs there: 5 of at most 5 (max_running_jobs)"

@@ -92,7 +92,6 @@ def zorro(name: str, *, ip: str, conda: str, home: str) -> ClusterSpec:
         head_address=f"{ip}:10001",
         dashboard=f"http://{ip}:8265",
         runtime_env={"conda": conda, "env_vars": {"home_dir": home, "PYTHONPATH": python_path}},
-        max_running_jobs=50,
     )
 
 
@@ -113,7 +112,6 @@ def test_clusters_with_impossible_addresses_load_because_only_the_doctor_can_tel
         prefer=True,
         weight=1.0,
         tags=("cpu", "stable"),
-        max_running_jobs=50,
     )
     assert (gpu.name, gpu.head_address, gpu.dashboard) == (
         "gpu_cluster",

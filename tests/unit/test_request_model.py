@@ -8,7 +8,9 @@ import pytest
 from tests.unit.test_layers import SRC
 
 from ray_multicluster_scheduler import submit_job
+from ray_multicluster_scheduler.cli.options.job_options import NOT_ON_THE_COMMAND_LINE, derived_options
 from ray_multicluster_scheduler.model.job import JobSpec
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption
 from ray_multicluster_scheduler.server.v1.bodies import JobBody
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import JobDetail, JobView
@@ -16,11 +18,6 @@ from ray_multicluster_scheduler.service.views import JobDetail, JobView
 ASKED = set(JobRequest.model_fields)
 #: A job's record has shorter names for these.
 RECORDED_AS = {"job_id": "name", "resource_requirements": "requirements"}
-#: `raymc submit` has no option for these, because:
-NOT_ON_THE_COMMAND_LINE = {
-    "group": "--array gives its jobs one; for single jobs there is the metadata key raymc.group",
-    "idempotency_key": "--submission-id does the same for a person",
-}
 
 
 def test_submit_job_takes_each_field_and_nothing_else() -> None:
@@ -44,7 +41,8 @@ def test_a_record_of_a_job_keeps_each_field() -> None:
 
 
 def test_every_field_says_what_it_is() -> None:
-    assert [name for name, field in JobRequest.model_fields.items() if not field.description] == []
+    described = JobRequest.model_json_schema()["properties"]
+    assert [name for name in ASKED if not described[name].get("description")] == []
 
 
 def test_raymc_submit_has_an_option_for_each_field_or_a_reason_why_not() -> None:
@@ -54,8 +52,16 @@ def test_raymc_submit_has_an_option_for_each_field_or_a_reason_why_not() -> None
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"JobRequest", "lazy_imports.JobRequest"}
     )
-    given = {keyword.arg for keyword in made.keywords}
-    assert given == ASKED - NOT_ON_THE_COMMAND_LINE.keys()
+    given = {keyword.arg for keyword in made.keywords if keyword.arg}
+    derived = {option.name for option in derived_options()}
+    assert not given & derived
+    assert given | derived == ASKED - NOT_ON_THE_COMMAND_LINE.keys() | {"parent"}
+
+
+@pytest.mark.parametrize("option", JOB_OPTIONS, ids=lambda option: option.name)
+def test_an_option_is_written_once(option: JobOption) -> None:
+    for record in (JobRequest, JobSpec, JobView):
+        assert option.name not in vars(record).get("__annotations__", {})
 
 
 def test_the_body_of_a_submission_over_http_is_the_same_model() -> None:

@@ -33,6 +33,7 @@ from ray_multicluster_scheduler.errors import (
     TooManyRequests,
 )
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, JobQuery
@@ -56,21 +57,7 @@ ROOT = "/api/v1"
 NEWS_S = 30.0
 _ALL = JobQuery()
 #: What a job's view repeats of a request as it was written.
-_SHOWN_AS_ASKED = (
-    "job_id",
-    "tags",
-    "priority",
-    "depends_on",
-    "preferred_cluster",
-    "max_retries",
-    "timeout_s",
-    "queue_timeout_s",
-    "on_unreachable",
-    "idempotency_key",
-    "group",
-    "parent",
-    "stop_children",
-)
+_SHOWN_AS_ASKED = {"job_id", *(option.name for option in JOB_OPTIONS)}
 #: A stream that ended so is taken up again.
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
 
@@ -294,8 +281,8 @@ class HttpService:
 
     def _is_of(self, request: JobRequest, job: JobView) -> bool:
         """Tell whether a job is what this request asks for, as far as that is shown: secrets are not."""
-        shown = job.model_dump(include=set(_SHOWN_AS_ASKED))
-        asked = request.model_dump(include=set(_SHOWN_AS_ASKED), exclude_defaults=True)
+        shown = job.model_dump(include=_SHOWN_AS_ASKED)
+        asked = request.model_dump(include=_SHOWN_AS_ASKED, exclude_defaults=True)
         same_command = request.entrypoint == job.entrypoint or REDACTED in job.entrypoint
         return same_command and all(shown[name] == value for name, value in asked.items())
 

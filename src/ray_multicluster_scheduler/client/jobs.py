@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.client.scope import remember
 from ray_multicluster_scheduler.config.user import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
-from ray_multicluster_scheduler.model.job import OnUnreachable
+from ray_multicluster_scheduler.model.job_options import OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.arguments import words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job

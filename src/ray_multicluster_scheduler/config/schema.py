@@ -203,11 +203,10 @@ class ClusterEntry(_Section):
     tags: list[Annotated[str, AfterValidator(fields.tag)]] = Field(
         [], description="Words that say what the cluster is good for; jobs with the same tags prefer it."
     )
-    max_running_jobs: int = Field(
-        50,
-        ge=1,
-        le=10_000,
-        description="Jobs that may run at once; each costs the head a process and about 85 MB.",
+    max_running_jobs: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None,
+        description="Jobs that may run at once; each costs the head a process and about 85 MB. "
+        "Without it, as many as the head has memory for.",
     )
     max_resources: Annotated[dict[str, Any], AfterValidator(fields.resources)] | None = Field(
         None, description="What an autoscaling cluster can grow to; `memory` in GiB."

@@ -25,7 +25,8 @@ class ClusterSpec:
     prefer: bool = False
     weight: float = 1.0
     tags: tuple[str, ...] = ()
-    max_running_jobs: int
+    #: None: as many as the head has memory for (core/placement/driver_limit.py).
+    max_running_jobs: int | None = None
     #: What an autoscaling cluster can grow to; None: what it has now is what there is.
     max_resources: Resources | None = None
     #: Name of the environment variable that holds the cluster's token; the token itself is never stored.

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 from ray_multicluster_scheduler.model.execution import RAY_JOBS
+from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
@@ -24,11 +25,8 @@ def own_name(name: str | None) -> str | None:
     return None if not name or _GENERATED_NAME.fullmatch(name) else name
 
 
-OnUnreachable = Literal["wait", "fail"] | float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(JobOptions):
     """What the user asked for. It never changes after the job was accepted."""
 
     entrypoint: str
@@ -38,32 +36,10 @@ class JobSpec:
     #: Normalised; local directories are already replaced by `gcs://` packages that we hold.
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
-    preferred_cluster: str | None = None
     #: Admission claim on the whole job, `memory` in bytes; not passed on to Ray.
     requirements: Resources = field(default_factory=dict)
-    entrypoint_num_cpus: float | None = None
-    entrypoint_num_gpus: float | None = None
-    #: Bytes, as Ray has it.
-    entrypoint_memory: int | None = None
     entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
     entrypoint_label_selector: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
-    depends_on: tuple[str, ...] = ()
-    #: Retries after the user's own program failed; infrastructure failures have their own budget.
-    max_retries: int = 0
-    #: Longest run of one attempt, and longest wait in the queue; None: no limit.
-    timeout_s: float | None = None
-    queue_timeout_s: float | None = None
-    #: "wait", "fail", or the number of silent seconds after which the job is started elsewhere.
-    on_unreachable: OnUnreachable = "wait"
-    idempotency_key: str | None = None
-    #: Jobs of one array share it.
-    group: str | None = None
-    #: The submission id of the job whose program has submitted this one.
-    parent: str | None = None
-    #: Whoever stops this job stops what its program has submitted, too.
-    stop_children: bool = False
 
     @property
     def own_name(self) -> str | None:

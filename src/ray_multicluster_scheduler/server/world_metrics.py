@@ -32,7 +32,7 @@ OF_EACH_CLUSTER: tuple[tuple[str, str, Callable[[ClusterView], float | None]], .
     ("live_jobs", "Our jobs that hold a place on the cluster.", lambda it: it.live_jobs),
     (
         "live_jobs_limit",
-        "How many of our jobs the cluster may have at once (max_running_jobs).",
+        "How many of our jobs the cluster may have at once: as configured, or what its head has memory for.",
         lambda it: it.max_running_jobs,
     ),
     ("latency_seconds", "How long the cluster took to answer lately.", lambda it: it.latency_s),

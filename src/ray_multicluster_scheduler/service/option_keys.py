@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption, OnUnreachable
 from ray_multicluster_scheduler.text.spelling import nearest
 
 PREFIX = "raymc."
@@ -51,27 +52,33 @@ def _amount_of(resource: str) -> OptionKey:
     return OptionKey("resource_requirements", lambda text: {resource: float(text)}, "a number")
 
 
+#: How the text of an option is read, by its kind, and what is wanted.
+_READERS: tuple[tuple[Any, Callable[[str], Any], str], ...] = (
+    (str | None, str, "a text"),
+    (int, int, "a whole number"),
+    (float | None, float, "a number"),
+    (bool, _yes_or_no, "true or false"),
+    (tuple[str, ...], _words, "words with commas between them"),
+    (OnUnreachable, _word_or_seconds, "wait, fail or a number of seconds"),
+)
+
+
+def _option_key(option: JobOption) -> OptionKey:
+    return next(OptionKey(option.name, read, wants) for kind, read, wants in _READERS if kind == option.kind)
+
+
 #: Every option of a job that Ray's own interface has no place for.
 KEYS: Mapping[str, OptionKey] = {
-    "raymc.cluster": OptionKey("preferred_cluster", str, "the name of a cluster"),
     "raymc.cpus": _amount_of("CPU"),
     "raymc.gpus": _amount_of("GPU"),
     "raymc.memory": _amount_of("memory"),
     "raymc.resources": OptionKey("resource_requirements", _json_object, "a JSON object of numbers"),
-    "raymc.tags": OptionKey("tags", _words, "words with commas between them"),
-    "raymc.priority": OptionKey("priority", int, "a whole number"),
-    "raymc.after": OptionKey("depends_on", _words, "submission ids with commas between them"),
-    "raymc.retries": OptionKey("max_retries", int, "a whole number"),
-    "raymc.timeout": OptionKey("timeout_s", float, "a number of seconds"),
-    "raymc.queue_timeout": OptionKey("queue_timeout_s", float, "a number of seconds"),
-    "raymc.on_unreachable": OptionKey(
-        "on_unreachable", _word_or_seconds, "wait, fail or a number of seconds"
-    ),
     "raymc.job_id": OptionKey("job_id", str, "a text"),
-    "raymc.group": OptionKey("group", str, "a text"),
-    "raymc.idempotency_key": OptionKey("idempotency_key", str, "a text"),
-    "raymc.parent": OptionKey("parent", str, "a submission id"),
-    "raymc.stop_children": OptionKey("stop_children", _yes_or_no, "true or false"),
+    **{
+        f"{PREFIX}{option.word}": _option_key(option)
+        for option in JOB_OPTIONS
+        if not option.name.startswith("entrypoint_")
+    },
 }
 
 

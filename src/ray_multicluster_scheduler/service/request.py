@@ -17,7 +17,8 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from ray_multicluster_scheduler.environment.paths import relative_script
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec, OnUnreachable
+from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOptions, OnUnreachable
 from ray_multicluster_scheduler.model.resources import parse_requirements
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.option_keys import with_options, without_keys
@@ -36,11 +37,16 @@ _Amounts = Annotated[Any, WithJsonSchema({"type": "object", "additionalPropertie
 _Texts = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}})]
 
 
-class JobRequest(BaseModel):
+def _of_kind(kind: Any, *, but: str = "") -> tuple[str, ...]:
+    """Return the options of one kind, which are checked alike."""
+    return tuple(option.name for option in JOB_OPTIONS if option.kind == kind and option.name != but)
+
+
+class JobRequest(BaseModel, JobOptions):
     """One job as the caller asked for it.
 
     These are the arguments of `submit_job`, the options of `raymc submit`, the body of the REST interface
-    and the `raymc.` keys of Ray's metadata: a new option is a field here.
+    and the `raymc.` keys of Ray's metadata: a new option is a field of `JobOptions`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -51,30 +57,11 @@ class JobRequest(BaseModel):
     job_id: str | None = Field(None, description="Your own name for the job; several may have the same one.")
     metadata: _Texts = Field(None, description="Text that travels with the job.")
     submission_id: str | None = Field(None, description="The id to use; one is made by default.")
-    preferred_cluster: str | None = Field(None, description="This cluster goes first while it has room.")
     resource_requirements: _Amounts = Field(
         None, description="What the whole job needs: CPU, GPU, memory (GiB, or bytes from 2**20), ..."
     )
-    tags: tuple[str, ...] = Field((), description="Clusters with the same tags are favoured.")
-    priority: int = Field(0, description="Higher goes first.")
-    depends_on: tuple[str, ...] = Field((), description="Submission ids that must succeed before it starts.")
-    max_retries: int = Field(0, description="New attempts after the program itself failed.")
-    timeout_s: float | None = Field(None, description="Longest run of one attempt.")
-    queue_timeout_s: float | None = Field(None, description="Longest wait for a cluster.")
-    on_unreachable: OnUnreachable = Field(
-        "wait", description="When its cluster falls silent: wait, fail, or seconds until it starts elsewhere."
-    )
-    idempotency_key: str | None = Field(None, description="A second submit with this key makes no other job.")
-    entrypoint_num_cpus: float | None = Field(None, description="Passed on to Ray for the driver itself.")
-    entrypoint_num_gpus: float | None = Field(None, description="Passed on to Ray for the driver itself.")
-    entrypoint_memory: int | None = Field(None, description="Bytes; passed on to Ray for the driver itself.")
     entrypoint_resources: _Amounts = Field(None, description="Passed on to Ray for the driver itself.")
     entrypoint_label_selector: _Texts = Field(None, description="Labels of the nodes the driver may run on.")
-    group: str | None = Field(None, description="A name that jobs of one batch share.")
-    parent: str | None = Field(None, description="The job whose program submits this one, by submission id.")
-    stop_children: bool = Field(
-        default=False, description="Whoever stops this job stops what its program has submitted, too."
-    )
 
     def __init__(self, /, **given: Any) -> None:
         """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing.
@@ -103,7 +90,7 @@ class JobRequest(BaseModel):
     def _is_text(cls, given: Any, info: ValidationInfo) -> Any:
         return arguments.text(str(info.field_name), given)
 
-    @field_validator("preferred_cluster", "idempotency_key", "group", mode="before")
+    @field_validator(*_of_kind(str | None, but="parent"), mode="before")
     @classmethod
     def _is_text_or_none(cls, given: Any, info: ValidationInfo) -> Any:
         return arguments.text_or_none(str(info.field_name), given)
@@ -118,14 +105,14 @@ class JobRequest(BaseModel):
     def _is_an_id(cls, given: Any, info: ValidationInfo) -> Any:
         return None if given is None else _submission_id(str(info.field_name), given)
 
-    @field_validator("stop_children", mode="before")
+    @field_validator(*_of_kind(bool), mode="before")
     @classmethod
-    def _is_yes_or_no(cls, given: Any) -> Any:
+    def _is_yes_or_no(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, bool):
-            raise InvalidRequest(f"stop_children must be True or False, not {arguments.shown(given)}")
+            raise InvalidRequest(f"{info.field_name} must be True or False, not {arguments.shown(given)}")
         return given
 
-    @field_validator("tags", "depends_on", mode="before")
+    @field_validator(*_of_kind(tuple[str, ...]), mode="before")
     @classmethod
     def _are_words(cls, given: Any, info: ValidationInfo) -> Any:
         return arguments.words(str(info.field_name), () if given is None else given)
@@ -141,10 +128,11 @@ class JobRequest(BaseModel):
         parse_requirements(given, name=str(info.field_name))  # converted only once, by `checked`
         return given
 
-    @field_validator("entrypoint_num_cpus", "entrypoint_num_gpus", mode="before")
+    @field_validator(*_of_kind(float | None), mode="before")
     @classmethod
     def _is_an_amount(cls, given: Any, info: ValidationInfo) -> Any:
-        return arguments.amount(str(info.field_name), given)
+        name = str(info.field_name)
+        return (arguments.seconds if name.endswith("_s") else arguments.amount)(name, given)
 
     @field_validator("entrypoint_memory", mode="before")
     @classmethod
@@ -156,20 +144,15 @@ class JobRequest(BaseModel):
     def _is_a_selector(cls, given: Any) -> Any:
         return None if given is None else arguments.label_selector("entrypoint_label_selector", given)
 
-    @field_validator("priority", mode="before")
+    @field_validator(*_of_kind(int, but="max_retries"), mode="before")
     @classmethod
-    def _is_whole(cls, given: Any) -> Any:
-        return arguments.whole("priority", given)
+    def _is_whole(cls, given: Any, info: ValidationInfo) -> Any:
+        return arguments.whole(str(info.field_name), given)
 
     @field_validator("max_retries", mode="before")
     @classmethod
     def _is_a_count(cls, given: Any) -> Any:
         return arguments.whole("max_retries", given, least=0)
-
-    @field_validator("timeout_s", "queue_timeout_s", mode="before")
-    @classmethod
-    def _is_a_time(cls, given: Any, info: ValidationInfo) -> Any:
-        return arguments.seconds(str(info.field_name), given)
 
     @field_validator("on_unreachable", mode="before")
     @classmethod
@@ -193,24 +176,10 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
         name=request.job_id or f"job_{uuid.uuid4().hex}",
         runtime_env=environment,
         metadata=request.metadata or {},
-        tags=request.tags,
-        preferred_cluster=request.preferred_cluster,
         requirements=_requirements(request.resource_requirements),
-        entrypoint_num_cpus=request.entrypoint_num_cpus,
-        entrypoint_num_gpus=request.entrypoint_num_gpus,
-        entrypoint_memory=request.entrypoint_memory,
         entrypoint_resources=parse_requirements(request.entrypoint_resources, name="entrypoint_resources"),
         entrypoint_label_selector=request.entrypoint_label_selector or {},
-        priority=request.priority,
-        depends_on=request.depends_on,
-        max_retries=request.max_retries,
-        timeout_s=request.timeout_s,
-        queue_timeout_s=request.queue_timeout_s,
-        on_unreachable=request.on_unreachable,
-        idempotency_key=request.idempotency_key,
-        group=request.group,
-        parent=request.parent,
-        stop_children=request.stop_children,
+        **{option.name: getattr(request, option.name) for option in JOB_OPTIONS},
     )
     _check_can_be_sent(spec)
     unfit = fits.unfit(spec)

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from itertools import starmap
 from typing import Any
 
+from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
 from ray_multicluster_scheduler.model.decision import Placement, Waiting
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
@@ -137,7 +139,7 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
         used=None if seen.used is None else dict(seen.used),
         claimed=dict(planned.reserved),
         live_jobs=planned.live_jobs,
-        max_running_jobs=spec.max_running_jobs,
+        max_running_jobs=driver_limit(spec, seen),
         running_jobs=running_jobs,
         nodes=None if seen.nodes is None else tuple(NodeView(**asdict(node)) for node in seen.nodes),
         pending=None if seen.pending is None else tuple(starmap(_pending, seen.pending)),
@@ -186,24 +188,10 @@ def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
         "entrypoint": redact_text(spec.entrypoint, secrets),
         "runtime_env": redact_env(spec.runtime_env),
         "metadata": {key: redact_text(value, secrets) for key, value in spec.metadata.items()},
-        "tags": spec.tags,
-        "group": spec.group,
-        "parent": spec.parent,
-        "stop_children": spec.stop_children,
-        "priority": spec.priority,
-        "depends_on": spec.depends_on,
-        "preferred_cluster": spec.preferred_cluster,
+        **{option.name: getattr(spec, option.name) for option in JOB_OPTIONS},
         "resource_requirements": dict(spec.claim),
-        "entrypoint_num_cpus": spec.entrypoint_num_cpus,
-        "entrypoint_num_gpus": spec.entrypoint_num_gpus,
-        "entrypoint_memory": spec.entrypoint_memory,
         "entrypoint_resources": dict(spec.entrypoint_resources),
         "entrypoint_label_selector": dict(spec.entrypoint_label_selector),
-        "max_retries": spec.max_retries,
-        "timeout_s": spec.timeout_s,
-        "queue_timeout_s": spec.queue_timeout_s,
-        "on_unreachable": spec.on_unreachable,
-        "idempotency_key": spec.idempotency_key,
         "error_type": job.error_type,
         "exit_code": job.exit_code,
         "infra_failures": job.infra_failures,

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from ray_multicluster_scheduler.environment.to_set_up import is_setting_up
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
-from ray_multicluster_scheduler.model.job import OnUnreachable, own_name
+from ray_multicluster_scheduler.model.job import own_name
+from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 
@@ -23,7 +24,7 @@ class View(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
-class JobView(View):
+class JobView(View, JobOptions):
     """A job as it was asked for, and how far it has come. Times are seconds since the epoch."""
 
     submission_id: str
@@ -45,26 +46,10 @@ class JobView(View):
     entrypoint: str
     runtime_env: dict[str, Any]
     metadata: dict[str, str]
-    tags: tuple[str, ...]
-    group: str | None
-    #: The job whose program has submitted it, and whether what its own program submits is stopped with it.
-    parent: str | None
-    stop_children: bool
-    priority: int
-    depends_on: tuple[str, ...]
-    preferred_cluster: str | None
     #: What it holds on its cluster while it runs, `memory` in bytes.
     resource_requirements: dict[str, float]
-    entrypoint_num_cpus: float | None
-    entrypoint_num_gpus: float | None
-    entrypoint_memory: int | None
     entrypoint_resources: dict[str, float]
     entrypoint_label_selector: dict[str, str]
-    max_retries: int
-    timeout_s: float | None
-    queue_timeout_s: float | None
-    on_unreachable: OnUnreachable
-    idempotency_key: str | None
     error_type: str | None
     exit_code: int | None
     infra_failures: int
@@ -240,6 +225,7 @@ class ClusterView(View):
     #: What our jobs there claim, and how many they are.
     claimed: dict[str, float]
     live_jobs: int
+    #: How many they may be: as configured, or else what its head has memory for.
     max_running_jobs: int
     #: What runs there, ours or not; None: its jobs were not listed.
     running_jobs: int | None = None

@@ -319,4 +319,4 @@ def _versions() -> Versions:
 
 def _unnamed(name: str) -> ClusterSpec:
     """Return a placeholder spec for a home cluster that is not configured."""
-    return ClusterSpec(name=name, head_address="", dashboard="", max_running_jobs=1)
+    return ClusterSpec(name=name, head_address="", dashboard="")

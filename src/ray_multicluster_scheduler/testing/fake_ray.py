@@ -117,7 +117,6 @@ class FakeRay(Faults):
             name=self.name,
             head_address=f"{HOST}:{self._port}",
             dashboard=self.url,
-            max_running_jobs=100,
             auth_token_env=None if self.token is None else self._token_variable,
         )
         return replace(spec, **changes)

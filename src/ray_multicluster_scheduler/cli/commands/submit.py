@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.cli.console import say, write_json
 from ray_multicluster_scheduler.cli.leadership import send_what_fits
 from ray_multicluster_scheduler.cli.options import submit as option
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
+from ray_multicluster_scheduler.cli.options.job_options import with_job_options
 from ray_multicluster_scheduler.cli.options.request import (
     entrypoint_of,
     json_object,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 Accept = Callable[[], "Sequence[JobView]"]
 
 
+@with_job_options
 def submit(
     command: option.Command,
     *,
@@ -59,13 +61,8 @@ def submit(
     gpus: option.Gpus = None,
     memory: option.Memory = None,
     tag: option.Tag = None,
-    priority: option.Priority = 0,
     after: option.After = None,
-    retries: option.Retries = 0,
-    timeout: option.Timeout = None,
-    queue_timeout: option.QueueTimeout = None,
     on_unreachable: option.OnUnreachable = "wait",
-    stop_children: option.StopChildren = False,
     name: option.Name = None,
     working_dir: option.WorkingDir = None,
     runtime_env: option.RuntimeEnv = None,
@@ -77,6 +74,7 @@ def submit(
     entrypoint_label_selector: option.EntrypointLabels = None,
     submission_id: option.SubmissionId = None,
     metadata_json: option.MetadataJson = None,
+    **more: Any,
 ) -> None:
     """Run a command on the best cluster and wait for it, with its log.
 
@@ -96,11 +94,7 @@ def submit(
         preferred_cluster=cluster,
         resource_requirements=resources_of(cpus, gpus, memory),
         tags=tag,
-        priority=priority,
         depends_on=after or (),
-        max_retries=retries,
-        timeout_s=timeout,
-        queue_timeout_s=queue_timeout,
         on_unreachable=on_unreachable_of(on_unreachable),
         entrypoint_num_cpus=entrypoint_num_cpus,
         entrypoint_num_gpus=entrypoint_num_gpus,
@@ -108,7 +102,7 @@ def submit(
         entrypoint_resources=json_object("--entrypoint-resources", entrypoint_resources),
         entrypoint_label_selector=json_object("--entrypoint-label-selector", entrypoint_label_selector),
         parent=this_job(),
-        stop_children=stop_children,
+        **more,
     )
     requests = _numbered(request, array)
     with opened(config) as scheduler:

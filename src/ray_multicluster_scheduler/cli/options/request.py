@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.job import OnUnreachable
+from ray_multicluster_scheduler.model.job_options import OnUnreachable
 from ray_multicluster_scheduler.packages.files import read_yaml
 
 

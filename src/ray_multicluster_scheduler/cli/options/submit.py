@@ -9,11 +9,11 @@ import typer
 
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
 
-_RAY, _OURS = "As in ray job submit", "Scheduling"
+_RAY, OURS = "As in ray job submit", "Scheduling"
 
 
 def _ours(help_text: str, **more: Any) -> Any:
-    return typer.Option(help=help_text, rich_help_panel=_OURS, **more)
+    return typer.Option(help=help_text, rich_help_panel=OURS, **more)
 
 
 def _rays(help_text: str, **more: Any) -> Any:
@@ -48,27 +48,15 @@ Cpus = Annotated[float | None, _ours("CPUs of the whole job; without any claim i
 Gpus = Annotated[float | None, _ours("GPUs of the whole job.")]
 Memory = Annotated[float | None, _ours("Memory of the whole job.", metavar="GIB")]
 Tag = Annotated[list[str] | None, _ours("Favours clusters with this tag; repeatable.", metavar="WORD")]
-Priority = Annotated[int, _ours("Higher goes first.")]
 After = Annotated[
     list[str] | None,
     _ours("Starts when this job has succeeded; repeatable.", metavar="ID", autocompletion=complete_ids),
 ]
-Retries = Annotated[int, _ours("New attempts after its own program failed.")]
-Timeout = Annotated[float | None, _ours("Longest run of one attempt.", metavar="SECONDS")]
-QueueTimeout = Annotated[float | None, _ours("Longest wait for a cluster.", metavar="SECONDS")]
 OnUnreachable = Annotated[
     str,
     _ours(
         "When its cluster falls silent: wait, fail, or start it elsewhere after so many seconds.",
         metavar="wait|fail|SECONDS",
-    ),
-]
-StopChildren = Annotated[
-    bool,
-    typer.Option(
-        "--stop-children",
-        help="Whoever stops this job stops what its program has submitted, too.",
-        rich_help_panel=_OURS,
     ),
 ]
 Name = Annotated[str | None, _ours("Your own name for the job.", metavar="TEXT")]

@@ -64,7 +64,7 @@ def _plain_table(rows: Sequence[ClusterView]) -> Table:
     """Return a table for programs: a word without blanks in every column but the last."""
     names = [heading for heading, _, _ in _RESOURCES]
     table = Table("cluster", "health", "drained", *(f"{n}{more}" for n in names for more in ("", "-claimed")))
-    for heading in ("jobs", "Ray", "Python", "latency", "tags"):
+    for heading in ("jobs", "ours", "Ray", "Python", "latency", "tags"):
         table.add_column(heading)
     for row in rows:
         ray, python = (*_versions(row), UNKNOWN)[:2]
@@ -74,7 +74,8 @@ def _plain_table(rows: Sequence[ClusterView]) -> Table:
             _health(row),
             Text(drained),
             *_plain_amounts(row),
-            _running(row),
+            UNKNOWN if row.running_jobs is None else Text(str(row.running_jobs)),
+            Text(f"{row.live_jobs}/{row.max_running_jobs}"),
             ray,
             python,
         ]
@@ -100,7 +101,7 @@ def _cells(row: ClusterView, *, plain: bool) -> list[Text]:
         Text(row.name, style="bold"),
         Text(" ").join([_health(row), *_drained(row)]),
         *(Text(" ").join(amount) for amount in _amounts(row, plain=plain)),
-        _running(row),
+        Text(", ").join(_jobs(row)),
         Text(" / ").join(_versions(row)),
         _latency(row),
         _tags(row),
@@ -114,7 +115,7 @@ def _stacked_cells(row: ClusterView, *, plain: bool) -> list[Text]:
         Text("\n").join([Text(row.name, style="bold"), *([_tags(row)] if row.tags else [])]),
         Text("\n").join([_health(row), *latency, *_drained(row)]),
         *(Text("\n").join(amount) for amount in _amounts(row, plain=plain)),
-        _running(row),
+        Text("\n").join(_jobs(row)),
         Text("\n").join(_versions(row)),
     ]
 
@@ -131,10 +132,10 @@ def _tags(row: ClusterView) -> Text:
     return Text(", ".join(row.tags), style="cyan")
 
 
-def _running(row: ClusterView) -> Text:
-    if row.running_jobs is None and row.live_jobs:  # a server knows its own
-        return Text(f"{row.live_jobs} ours")
-    return UNKNOWN if row.running_jobs is None else Text(str(row.running_jobs))
+def _jobs(row: ClusterView) -> list[Text]:
+    """Return how many jobs run there, where that is known, and how many are ours, of how many."""
+    running = [] if row.running_jobs is None else [Text(str(row.running_jobs))]
+    return [*running, Text(f"{row.live_jobs}/{row.max_running_jobs} ours")]
 
 
 def _amounts(row: ClusterView, *, plain: bool) -> list[list[Text]]:

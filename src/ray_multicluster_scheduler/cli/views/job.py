@@ -15,12 +15,17 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.views.render import NONE, state_text
 from ray_multicluster_scheduler.cli.views.times import Times
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.resources import show
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.repeat import RETRY_OF
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobDetail
+
+
+#: Options that have a row of their own.
+_IN_ROWS = {"priority", "group", "tags", "depends_on"}
 
 
 def show_job(console: Console, job: JobDetail) -> None:
@@ -53,6 +58,7 @@ def _facts(job: JobDetail, times: Times) -> Table:
         ("group", job.group),
         ("tags", ", ".join(job.tags)),
         ("after", ", ".join(job.depends_on)),
+        *_other_options(job),
         ("repeats", job.metadata.get(RETRY_OF)),
         ("metadata", _pairs(job.metadata)),
         ("accepted", times.when(job.accepted_at)),
@@ -69,6 +75,18 @@ def _facts(job: JobDetail, times: Times) -> Table:
         if value:
             table.add_row(heading, value if isinstance(value, Text) else Text(value))
     return table
+
+
+def _other_options(job: JobDetail) -> list[tuple[str, str | Text | None]]:
+    """Return what else was asked for, where that is not the default."""
+    asked = ((option, getattr(job, option.name)) for option in JOB_OPTIONS if option.name not in _IN_ROWS)
+    return [_fact(option.name, value) for option, value in asked if value != option.default]
+
+
+def _fact(name: str, value: object) -> tuple[str, str]:
+    words = ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
+    heading = name.removesuffix("_s").replace("_", " ")
+    return heading, f"{words} s" if name.endswith("_s") else words
 
 
 def _pairs(metadata: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 
@@ -21,6 +22,8 @@ class Room:
     """One cluster while a pass goes on: placing takes from it, and room can be kept for one job."""
 
     view: ClusterView
+    #: How many drivers the head may run.
+    driver_limit: int
     capacity: dict[str, float]
     free: dict[str, float]
     #: All our claims there.
@@ -48,7 +51,7 @@ class Room:
     @property
     def slots(self) -> int:
         """How many more drivers the head may run."""
-        return self.view.spec.max_running_jobs - self.view.live_jobs - self.placed
+        return self.driver_limit - self.view.live_jobs - self.placed
 
     def unknown(self, claim: Resources) -> tuple[str, ...]:
         """Return the claimed resources whose total on this cluster is unknown."""
@@ -95,7 +98,8 @@ def open_room(view: ClusterView) -> Room:
         name: amount - max(used.get(name, 0.0), view.reserved.get(name, 0.0))
         for name, amount in capacity.items()
     }
-    return Room(view=view, capacity=capacity, free=free, ours=dict(view.reserved))
+    limit = driver_limit(view.spec, view.snapshot)
+    return Room(view=view, driver_limit=limit, capacity=capacity, free=free, ours=dict(view.reserved))
 
 
 def open_rooms(views: Iterable[ClusterView]) -> tuple[Room, ...]:

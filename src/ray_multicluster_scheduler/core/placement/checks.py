@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
+from ray_multicluster_scheduler.core.placement.driver_limit import limit_origin
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
@@ -98,9 +99,9 @@ def has_driver_slot(room: Room) -> Refusal | None:
     """Every running job costs its head a driver process, and too many kill the head."""
     if room.slots > 0:
         return None
-    live, most = room.view.live_jobs + room.placed, room.view.spec.max_running_jobs
+    live, origin = room.view.live_jobs + room.placed, limit_origin(room.view.spec, room.view.snapshot)
     return Refusal(
-        cause=Cause.DRIVER_CAP, sentence=f"our jobs there: {live} of at most {most} (max_running_jobs)"
+        cause=Cause.DRIVER_CAP, sentence=f"our jobs there: {live} of at most {room.driver_limit} ({origin})"
     )
 
 

@@ -151,11 +151,12 @@ def _recover(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
 
 
 def _raise_limit(job: QueuedJob, room: Room, ahead: int) -> list[Suggestion]:
-    limit = room.view.spec.max_running_jobs
+    limit, configured = room.driver_limit, room.view.spec.max_running_jobs is not None
+    verb, now = ("raise", f"from {limit} ") if configured else ("set", "")
     return [
         Suggestion(
             remedy=Remedy.RAISE_LIMIT,
-            sentence=f"raise max_running_jobs of {room.name!r} from {limit} to {limit + more}",
+            sentence=f"{verb} max_running_jobs of {room.name!r} {now}to {limit + more}",
             job=job,
             view=replace(room.view, spec=replace(room.view.spec, max_running_jobs=limit + more)),
         )

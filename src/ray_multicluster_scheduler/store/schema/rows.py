@@ -97,8 +97,9 @@ def _known_fields(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=CACHED_SPECS)
 def _spec_from(text: str) -> JobSpec:
-    data = _known_fields(JobSpec, json.loads(text))
-    return JobSpec(**{**data, "tags": tuple(data["tags"]), "depends_on": tuple(data["depends_on"])})
+    data: dict[str, Any] = _known_fields(JobSpec, json.loads(text))
+    lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
+    return JobSpec(**{**data, **lists})
 
 
 @lru_cache(maxsize=2 * CACHED_SPECS)

@@ -9,6 +9,7 @@ from tests.builders import NOW
 from tests.strategies import THOROUGH, worlds
 
 from ray_multicluster_scheduler.core.placement.checks import GOES_BY
+from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decisions, plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
@@ -63,7 +64,7 @@ def test_never_more_is_placed_than_there_is(world: World) -> None:
     placements = planned(queue, views).placements
     for view in views:
         here = [jobs[each.submission_id] for each in placements if each.cluster == view.spec.name]
-        assert not here or view.live_jobs + len(here) <= view.spec.max_running_jobs
+        assert not here or view.live_jobs + len(here) <= driver_limit(view.spec, view.snapshot)
         assert view.allowance is None or len(here) <= view.allowance
         claimed: dict[str, float] = {}
         for job in here:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hypothesis import given
-from tests.builders import NOW, a_queued, a_view
+from tests.builders import NOW, a_head, a_queued, a_view
 from tests.strategies import THOROUGH, worlds
 
 from ray_multicluster_scheduler.core.placement.plan import plan
@@ -87,6 +87,12 @@ def test_a_limit_can_be_raised_or_waited_for() -> None:
         Remedy.RAISE_LIMIT: "raise max_running_jobs of 'a' from 2 to 3",
         Remedy.WAIT: "wait for 1 of the 2 jobs on 'a' to end",
     }
+
+
+def test_a_limit_that_nobody_set_can_be_set() -> None:
+    seen = {"nodes": (a_head(0.5 * GIB),)}
+    view = a_view("a", spec={"max_running_jobs": None}, seen=seen, live_jobs=3)
+    assert remedies(a_queued(), [view])[Remedy.RAISE_LIMIT] == "set max_running_jobs of 'a' to 4"
 
 
 def test_the_jobs_ahead_are_counted_in() -> None:
