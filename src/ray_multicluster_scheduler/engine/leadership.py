@@ -68,6 +68,9 @@ class Leadership:
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._tasks = Background()
+        self._clusters: Mapping[str, ClusterIO] = {}
+        self._tidiers: Mapping[str, Tidier] = {}
+        self._carriers: Mapping[type, Callable[[Any], object]] = {}
         self._reader = StoreReader(context, self._hear)
 
     async def run(self) -> None:

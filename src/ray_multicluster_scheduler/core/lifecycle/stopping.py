@@ -3,17 +3,17 @@
 A job is to be stopped when somebody asks for it (its target is STOPPED) or when it runs longer than its
 `timeout_s`. What is done depends on what is known of its attempt on the cluster:
 
-| `Presence`      | noticed by                                | asked for | too long | neither |
-|-----------------|-------------------------------------------|-----------|----------|---------|
-| QUEUED          | `blocked_jobs.py`, before each placement  | END       | NOTHING  | NOTHING |
-| NOT_SENT        | `engine/cluster_worker.py`, before a send | END       | NOTHING  | NOTHING |
-| NOT_RECEIVED    | `engine/cluster_worker.py`, after a look  | END       | NOTHING  | NOTHING |
-| UNKNOWN         | nobody, until a look tells more           | NOTHING   | NOTHING  | NOTHING |
-| THERE           | `engine/cluster_worker.py`, after a look  | ASK       | ASK      | NOTHING |
-| NOT_STARTED     | `observe.py`, in a look                   | END       | END      | END     |
-| STOPPED         | `observe.py`, in a look                   | END       | FAIL     | END     |
-| GONE            | `transitions.py`, after a failure         | END       | NOTHING  | NOTHING |
-| CLUSTER_REMOVED | `engine/engine.py`, after a notification  | END       | NOTHING  | NOTHING |
+| `Presence`      | noticed by                                   | asked for | too long | neither |
+|-----------------|----------------------------------------------|-----------|----------|---------|
+| QUEUED          | `JobStore.blocked`, when others have written | END       | NOTHING  | NOTHING |
+| NOT_SENT        | `core/supervisor.py`, before a send          | END       | NOTHING  | NOTHING |
+| NOT_RECEIVED    | `core/supervisor.py`, after a look           | END       | NOTHING  | NOTHING |
+| UNKNOWN         | nobody, until a look tells more              | NOTHING   | NOTHING  | NOTHING |
+| THERE           | `core/supervisor.py`, after a look           | ASK       | ASK      | NOTHING |
+| NOT_STARTED     | `observe.py`, in a look                      | END       | END      | END     |
+| STOPPED         | `observe.py`, in a look                      | END       | FAIL     | END     |
+| GONE            | `transitions.py`, after a failure            | END       | NOTHING  | NOTHING |
+| CLUSTER_REMOVED | `core/state.py`, when others have written    | END       | NOTHING  | NOTHING |
 
 Three more cases need no step of their own. A job that is about to be sent is not sent (`engine/send.py`): the
 next look finds that the cluster has not received it. An attempt that ends by itself keeps its own end, and a
