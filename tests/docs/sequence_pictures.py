@@ -35,7 +35,7 @@ class Picture:
 CALLER, STORE, ENGINE, STATE, CLUSTER = range(5)
 JOB = Picture(
     name="way-of-a-job.svg",
-    title="The way of one job: from submit_job over the store, the engine and its state to a cluster, and back",
+    title="The way of one job: from submit_job over store, engine and state to a cluster, and back",
     columns=(
         ("caller", "client, service"),
         ("store", "SQLite"),

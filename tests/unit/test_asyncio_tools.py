@@ -29,3 +29,23 @@ async def test_a_loop_that_is_woken_and_cancelled_in_the_same_moment_ends() -> N
     loop.cancel()
     with pytest.raises(asyncio.CancelledError):
         await loop
+
+
+async def test_the_first_failure_in_the_background_is_raised_and_the_rest_is_cancelled() -> None:
+    background, ended = Background(), []
+
+    async def fails() -> None:
+        raise KeyError("a bug")
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cancelled")
+
+    background.start(goes_on())
+    background.start(fails())
+    with pytest.raises(KeyError, match="a bug"):
+        await background.run()
+    await background.close()
+    assert ended == ["cancelled"]

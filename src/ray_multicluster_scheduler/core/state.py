@@ -159,6 +159,8 @@ class SchedulerState:
             self._pending.busy.difference_update(move.submission_id for move in asked.moves)
         for job in event.moved:
             wanted += self._moved(job, now)
+        ended_on = {job.cluster for job in event.moved if job.final and job.cluster in self.clusters.specs}
+        wanted += [RefreshUsage(cluster=name) for name in sorted(filter(None, ended_on))]
         self.clusters.start_limits.moved(event.moved, now=now)
         for asked in event.asked:
             wanted += self._after_write(asked, event.moved)
@@ -173,11 +175,8 @@ class SchedulerState:
             request = self._placer.take_request(job)
             if request is not None:
                 wanted += self._supervisor.send(job, request)
-        elif job.final:
-            if job.cluster in self.clusters.specs:
-                wanted.append(RefreshUsage(cluster=job.cluster or ""))
-            if job.state is not JobState.SUCCEEDED and self._placer.is_needed(job):
-                wanted.append(ReadQueue())
+        elif job.final and job.state is not JobState.SUCCEEDED and self._placer.is_needed(job):
+            wanted.append(ReadQueue())
         return wanted
 
     def _after_write(self, asked: WriteMoves, moved: Sequence[Job]) -> list[Instruction]:

@@ -67,6 +67,8 @@ class Supervisor:
         self._origin = origin
         self._replacements: TokenBucket = rules.replacements
         self._attempts = {name: ClusterAttempts(rules.poll) for name in clusters.specs}
+        #: Clusters whose jobs have changed since their next look was worked out.
+        self._changed: set[str] = set()
         self._queued = QueuedJobs(tuple(clusters.specs.values()))
 
     @property
@@ -79,6 +81,9 @@ class Supervisor:
     def due(self, *, now: float) -> list[Instruction]:
         """Return the looks that it is time for."""
         wanted: list[Instruction] = []
+        for name in self._changed:
+            self._attempts[name].schedule(self._live.on(name).jobs.values(), now=now)
+        self._changed.clear()
         for name, attempts in self._attempts.items():
             if attempts.is_observing or now < attempts.observe_at:
                 continue
@@ -127,7 +132,7 @@ class Supervisor:
             wanted.append(ObserveAttempts(cluster=event.cluster, jobs=doubtful, confirms=True))
         if event.answered:
             attempts.settle(observations.keys(), unsettled=busy | {job.submission_id for job in doubtful})
-        self._schedule(event.cluster, now=now)
+        self._changed.add(event.cluster)
         return wanted
 
     def written(self, job: Job, before: Job | None, *, now: float) -> list[Instruction]:
@@ -142,11 +147,8 @@ class Supervisor:
             attempts.forget(before)
         elif job.state in {JobState.SUBMITTED, JobState.RUNNING}:
             wanted += self._stop_if_unwanted(job, now=now)
-        self._schedule(cluster, now=now)
+        self._changed.add(cluster)
         return wanted
-
-    def _schedule(self, cluster: str, *, now: float) -> None:
-        self._attempts[cluster].schedule(self._live.on(cluster).jobs.values(), now=now)
 
     # -- sends
 
@@ -167,7 +169,7 @@ class Supervisor:
             return []
         if event.outcome.result is SendResult.REFUSED:
             self._attempts[cluster].refused(job, event.outcome.detail)
-        self._schedule(cluster, now=now)
+        self._changed.add(cluster)
         follows = after_send(job, event.outcome, is_new=event.is_new, rules=self._rules.retry, now=now)
         return [] if follows is None else [self._pending.write([follows], occasion=SEND)]
 
