@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ray_multicluster_scheduler.asyncio_tools import repeat, wait_for
+from ray_multicluster_scheduler.asyncio_tools import Background, repeat, wait_for
 
 
 async def test_an_event_and_the_end_of_the_time_are_told_apart() -> None:

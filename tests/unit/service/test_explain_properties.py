@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOW, a_spec
 from tests.contract.store.leader import WAY, Leader
@@ -209,7 +209,7 @@ def causes_of(waiting: Waiting) -> dict[str, str]:
     return {name: refusal.cause.value for name, refusal in waiting.refusals.items()}
 
 
-@settings(THOROUGH, max_examples=40)
+@THOROUGH
 @given(st.tuples(*(clusters(name) for name in CLUSTERS)), st.integers(1, 3), jobs())
 def test_what_explain_says_is_what_the_next_pass_does(
     drawn: tuple[ClusterView, ...], count: int, put: list[Put]
@@ -236,7 +236,7 @@ def test_what_explain_says_is_what_the_next_pass_does(
                 assert said[job_id].waits_for
 
 
-@settings(THOROUGH, max_examples=40)
+@THOROUGH
 @given(st.tuples(*(clusters(name) for name in CLUSTERS)), st.integers(1, 3), jobs(), specs())
 def test_what_the_dry_run_says_is_where_the_job_goes(
     drawn: tuple[ClusterView, ...], count: int, put: list[Put], asked: JobSpec
