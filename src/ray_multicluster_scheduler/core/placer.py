@@ -13,8 +13,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_su
 from ray_multicluster_scheduler.core.lifecycle.transitions import ended_in_queue, placed
 from ray_multicluster_scheduler.core.live_jobs import STARTING, LiveJobs
 from ray_multicluster_scheduler.core.pending_moves import PendingMoves
-from ray_multicluster_scheduler.core.placement.capacity import open_rooms
-from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
+from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.placement.plan import placements
 from ray_multicluster_scheduler.core.placement.preference import patience_s
@@ -169,16 +168,13 @@ class Placer:
 
     def _unworkable(self, lines: Sequence[Line], views: Sequence[ClusterView]) -> list[ReadJobs]:
         """Ask for the jobs whose environment has failed wherever it could be tried."""
-        rooms = open_rooms(views)
-        picky = any(view.failing or view.ray_needs for view in views)
-        found = []
-        for line in lines:
-            asked = picky or line.sample.ray_needs
-            reason = has_failed_everywhere(line.sample, rooms, self._rules) if asked else None
-            if reason is not None:
-                why = f"no cluster can take its environment: {reason}"
-                found.append(ReadJobs(submission_ids=list(islice(line.waiters, MOST_ENDED)), end_because=why))
-        return found
+        return [
+            ReadJobs(
+                submission_ids=list(islice(line.waiters, MOST_ENDED)),
+                end_because=f"no cluster can take its environment: {reason}",
+            )
+            for line, reason in unworkable_lines(lines, views, self._rules)
+        ]
 
     def _patience_end(self, lines: Sequence[Line], *, now: float) -> float | None:
         """Return when jobs will stop to wait for a preferred cluster; None: none does, or nothing ends it."""

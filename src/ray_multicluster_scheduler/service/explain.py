@@ -9,6 +9,7 @@ from typing import Any
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import (
     Fits,
     QueuedJobs,
@@ -91,7 +92,7 @@ class Explainer:
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
         snapshots = self._after_first_look() if snapshots is None else snapshots
-        world = self._look([*self._ready(now), job], snapshots)
+        world = self._look([*self._ready(now), job], snapshots, asked=submission_id)
         decided = world.decide(submission_id, self._rules)
         return PlanView(
             cluster=decided.cluster if isinstance(decided, Placement) else None,
@@ -115,7 +116,7 @@ class Explainer:
         ready = self._ready(now)
         if job.submission_id not in {other.submission_id for other in ready}:
             return {"waits_for": self._waits_for(job, now)}
-        world = self._look(ready, snapshots)
+        world = self._look(ready, snapshots, asked=job.submission_id)
         decided = world.decide(job.submission_id, self._rules)
         return {"decision": show_decision(decided), **self._ways_out(decided, world)}
 
@@ -143,7 +144,8 @@ class Explainer:
         waiting = [f"{name} ({known[name].state.value})" for name in job.spec.depends_on if name in known]
         return "its dependencies: " + ", ".join(waiting) if waiting else "the scheduler"
 
-    def _look(self, waiting: Sequence[Job], snapshots: Snapshots | None) -> _Pass:
+    def _look(self, waiting: Sequence[Job], snapshots: Snapshots | None, *, asked: str) -> _Pass:
+        """Put together what the leader plans by. It first ends the jobs that no cluster can take."""
         live = LiveJobs(self._store.live())
         world = World(
             specs=self._config.clusters,
@@ -152,9 +154,12 @@ class Explainer:
             drains=self._store.drained(),
             now=self._clock.now(),
         )
+        queue, views = tuple(map(QueuedJobs(self._config.clusters).of, waiting)), cluster_views(world)
+        lines = queue_of(queue).lines(now=world.now)
+        ended = {each for line, _ in unworkable_lines(lines, views, self._rules) for each in line.waiters}
         return _Pass(
-            queue=tuple(map(QueuedJobs(self._config.clusters).of, waiting)),
-            views=cluster_views(world),
+            queue=tuple(job for job in queue if job.submission_id == asked or job.submission_id not in ended),
+            views=views,
             in_use=live.held_by_user(),
             now=self._clock.now(),
         )

@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.config.scheduler_rules import plan_rules, schedu
 from ray_multicluster_scheduler.core import events
 from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, WriteMoves
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
@@ -162,9 +163,12 @@ class Scene:
         )
         ended = {job.submission_id for job, _ in self.store.blocked(now=NOW)}
         ready = [job for job in self.store.runnable(now=NOW) if job.submission_id not in ended]
+        views = cluster_views(world)
+        lines = queue_of(map(QueuedJobs(self.config.clusters).of, ready)).lines(now=NOW)
+        hopeless = [line for line, _ in unworkable_lines(lines, views, RULES)]
         planned = plan(
-            queue_of(map(QueuedJobs(self.config.clusters).of, ready)).lines(now=NOW),
-            cluster_views(world),
+            [line for line in lines if line not in hopeless],
+            views,
             now=NOW,
             rules=RULES,
             in_use=world.live.held_by_user(),
@@ -227,6 +231,9 @@ def test_what_explain_says_is_what_the_next_pass_does(
                 assert decision.cluster == job.cluster
                 assert decision == scene.explainer.explain(job_id).decision
                 assert said[job_id].why == f"next on {job.cluster!r}: {decision.sentence}"
+            elif job.state is S.FAILED and "no cluster can take its environment" in job.reason:
+                assert decision is not None, said[job_id]
+                assert decision.cluster is None
             elif job_id in causes:
                 assert decision is not None, said[job_id]
                 told = {name: refusal.cause.value for name, refusal in decision.refusals.items()}

@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.core.placement.checks import (
     has_supported_version,
     objection,
 )
+from ray_multicluster_scheduler.core.placement.queue import Line
 from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
@@ -30,6 +31,20 @@ def has_failed_everywhere(job: QueuedJob, rooms: Sequence[Room], rules: PlanRule
     if not all(refusals.values()):
         return None
     return "; ".join(f"{name!r}: {refusal.sentence}" for name, refusal in refusals.items() if refusal)
+
+
+def unworkable_lines(
+    lines: Sequence[Line], views: Sequence[ClusterView], rules: PlanRules
+) -> list[tuple[Line, str]]:
+    """Return the lines of jobs whose environment has failed wherever it could be tried, each with the reason.
+
+    The leader ends these jobs before it plans, so nobody else may count on them either.
+    """
+    is_cluster_picky = any(view.failing or view.ray_needs for view in views)
+    asked = [line for line in lines if is_cluster_picky or line.sample.ray_needs]
+    rooms = open_rooms(views) if asked else ()
+    reasons = [(line, has_failed_everywhere(line.sample, rooms, rules)) for line in asked]
+    return [(line, reason) for line, reason in reasons if reason is not None]
 
 
 def _has_shown(job: QueuedJob, view: ClusterView) -> bool:
