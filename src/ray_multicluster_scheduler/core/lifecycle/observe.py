@@ -151,7 +151,8 @@ def _found(
 ) -> Conclusion:
     if not sighting.status.final and sighting.node_id in observation.dead_nodes:
         return _lost(
-            f"cluster {job.cluster!r} says {sighting.status.value}, but the node of its driver there is dead"
+            f"it is told to be {sighting.status.value}, "
+            f"but the node of its driver on cluster {job.cluster!r} is dead"
         )
     if sighting.status is AttemptStatus.PENDING:
         return _pending(job, observation, rules=rules, now=now)
