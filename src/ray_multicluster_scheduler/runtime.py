@@ -29,23 +29,23 @@ from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.inspection.apart import begin_apart
+from ray_multicluster_scheduler.inspection.cluster_processes import Item, processes
 from ray_multicluster_scheduler.inspection.clusters import Books, ClusterLook, looking
 from ray_multicluster_scheduler.inspection.doctor import diagnose_all
 from ray_multicluster_scheduler.inspection.fresh import FreshLook
-from ray_multicluster_scheduler.inspection.processes import Item, processes
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import AccessStore, ClusterConnection, Connections
-from ray_multicluster_scheduler.ray_api.connection import open_connection
-from ray_multicluster_scheduler.service.access import Caller, audit_entry
+from ray_multicluster_scheduler.ray_api.http_connection import open_connection
+from ray_multicluster_scheduler.service.caller import Caller, audit_entry
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
-from ray_multicluster_scheduler.service.jobs import JobService
-from ray_multicluster_scheduler.service.local import LocalService, Rooms
+from ray_multicluster_scheduler.service.local_service import LocalService, Rooms
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded import needed_packages

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic_core import to_json
 
-from ray_multicluster_scheduler.client.answers import parsed, refused
-from ray_multicluster_scheduler.client.events import Event
+from ray_multicluster_scheduler.client.http_responses import parsed, refused
 from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.client.server_sent_events import Event
 from ray_multicluster_scheduler.client.transport import Call, pauses
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.service.views import EventView, JobView

@@ -9,8 +9,8 @@ from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.errors import Forbidden
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.service.access import Caller, Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 
 
 def scheduler_of(connection: HTTPConnection) -> Scheduler:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ray_multicluster_scheduler.config.schema import ServerSettings
 from ray_multicluster_scheduler.server.refusals import answer, refused
-from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.caller import Caller
 
 CHANGE, LIST, LOG = "changes", "lists", "logs"
 #: A bucket holds what fills it in this time: a user may come with a burst.

@@ -27,8 +27,8 @@ from ray_multicluster_scheduler.server.ray_route import (
 )
 from ray_multicluster_scheduler.server.ray_submit import request_of
 from ray_multicluster_scheduler.server.ray_whys import Whys
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
 from ray_multicluster_scheduler.service.views import JobView
 

@@ -22,8 +22,8 @@ from ray_multicluster_scheduler.server.ray_route import (
     refusal_of,
     refuse_other_methods,
 )
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 
 #: Ray's frames have at most about this many characters.
 FRAME_CHARS = 20_000

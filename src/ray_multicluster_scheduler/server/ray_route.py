@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.errors import (
     SchedulerError,
 )
 from ray_multicluster_scheduler.server.callers import allowed
-from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.caller import Role
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.ray_route import METHODS, ray_router, refusal
-from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.caller import Role
 
 router = ray_router()
 

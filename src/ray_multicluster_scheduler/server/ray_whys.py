@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import Explanation, JobView
 
 #: An explanation looks at the whole queue.

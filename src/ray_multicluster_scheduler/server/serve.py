@@ -20,10 +20,10 @@ from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
 from ray_multicluster_scheduler.server.request_log import JsonLines
 from ray_multicluster_scheduler.server.running import announced
+from ray_multicluster_scheduler.server.server_options import ServerOptions, check_may_bind
 
 log = logging.getLogger(__name__)
 

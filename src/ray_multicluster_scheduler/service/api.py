@@ -1,7 +1,7 @@
 """The one door to the scheduler: the Python API, the command line, the server and its pages call these.
 
-`service/local.py` answers in this process; `client/http.py` asks a server and behaves the same: the same
-results, the same errors. What a caller may not see does not exist for that caller (`JobNotFound`).
+`service/local_service.py` answers in this process; `client/http.py` asks a server and behaves the same: the
+same results, the same errors. What a caller may not see does not exist for that caller (`JobNotFound`).
 """
 
 from __future__ import annotations

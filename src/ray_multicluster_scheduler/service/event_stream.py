@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from ray_multicluster_scheduler.service.hub import EventHub, Told
+from ray_multicluster_scheduler.service.event_hub import EventHub, Told
 
 
 async def event_stream(hub: EventHub, after: int | None) -> AsyncGenerator[tuple[Told, ...], None]:

@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import LogPipe
 from ray_multicluster_scheduler.service.shared_log import SharedLogs
 

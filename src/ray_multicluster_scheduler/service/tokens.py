@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.model.access import Token
 from ray_multicluster_scheduler.ports import AccessStore, Clock
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.access import Caller, Role, audit_entry
+from ray_multicluster_scheduler.service.caller import Caller, Role, audit_entry
 
 #: For how long an answer of the store is believed: how late a token that another process revoked is refused.
 BELIEVED_S = 1.0

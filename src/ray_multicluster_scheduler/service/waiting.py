@@ -8,7 +8,7 @@ from ray_multicluster_scheduler.errors import JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.subscription import Changed
 
 #: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.

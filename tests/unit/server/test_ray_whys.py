@@ -6,7 +6,7 @@ from typing import Any, cast
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.server import ray_whys
 from ray_multicluster_scheduler.server.ray_whys import GOOD_FOR_S, Whys
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import JobView
 
 

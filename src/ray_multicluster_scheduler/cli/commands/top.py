@@ -19,7 +19,7 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.commands.clusters import refresh
 from ray_multicluster_scheduler.cli.console import stdout_console
-from ray_multicluster_scheduler.cli.leadership import leader_name
+from ray_multicluster_scheduler.cli.leader_status import leader_name
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.clusters import overview

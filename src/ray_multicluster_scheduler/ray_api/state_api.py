@@ -8,8 +8,8 @@ from typing import Any
 
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api import parse
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translated
 from ray_multicluster_scheduler.ray_api.http_client import HttpClient
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, translated
 from ray_multicluster_scheduler.ray_api.jobs_executor import JOBS_PATH
 
 #: The most that Ray's state API hands out.

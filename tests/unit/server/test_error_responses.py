@@ -9,7 +9,7 @@ from tests.live_server import live
 
 from ray_multicluster_scheduler import errors
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.server import errors as server_errors
+from ray_multicluster_scheduler.server import error_responses
 
 
 def tree(kind: type[SchedulerError]) -> set[type[SchedulerError]]:
@@ -17,12 +17,12 @@ def tree(kind: type[SchedulerError]) -> set[type[SchedulerError]]:
 
 
 def test_every_error_has_its_own_status() -> None:
-    assert set(server_errors.STATUS) == tree(SchedulerError)
+    assert set(error_responses.STATUS) == tree(SchedulerError)
 
 
 @pytest.mark.parametrize("kind", sorted(tree(SchedulerError), key=lambda kind: kind.__name__))
 def test_what_the_caller_can_mend_is_the_callers_fault(kind: type[SchedulerError]) -> None:
-    status = server_errors.STATUS[kind]
+    status = error_responses.STATUS[kind]
     assert 400 <= status < 600
     if issubclass(
         kind, (errors.InvalidRequest, errors.NotAuthenticated, errors.Forbidden, errors.JobNotFound)
@@ -33,7 +33,7 @@ def test_what_the_caller_can_mend_is_the_callers_fault(kind: type[SchedulerError
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     app = FastAPI()
-    server_errors.install(app)
+    error_responses.install(app)
 
     @app.get("/ours")
     def ours() -> None:

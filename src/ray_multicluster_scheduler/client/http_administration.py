@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from ray_multicluster_scheduler.client.answers import parsed
+from ray_multicluster_scheduler.client.http_responses import parsed
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.transport import Call, Transport, part
 from ray_multicluster_scheduler.service import arguments

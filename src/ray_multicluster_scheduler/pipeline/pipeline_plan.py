@@ -10,8 +10,8 @@ from typing import Any
 
 from ray_multicluster_scheduler.environment.options import nearest
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.pipeline.operator_registry import find_operator
 from ray_multicluster_scheduler.pipeline.operators.base import Kind, Operator, Schema
-from ray_multicluster_scheduler.pipeline.registry import find_operator
 
 _KIND_WORDS: Mapping[Kind, str] = {"numeric": "number", "text": "text", "list": "list", "any": "usable"}
 

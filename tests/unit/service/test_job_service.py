@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.service.admission import SURE_FOR_S
-from ray_multicluster_scheduler.service.hub import EventHub
-from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 

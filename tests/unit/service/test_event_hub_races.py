@@ -12,7 +12,7 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.subscription import Subscription
 from ray_multicluster_scheduler.store import open_memory_store
 

@@ -5,9 +5,9 @@ import weakref
 import pytest
 
 from ray_multicluster_scheduler.tasks import operations
-from ray_multicluster_scheduler.tasks import registry as module
+from ray_multicluster_scheduler.tasks import task_registry as module
 from ray_multicluster_scheduler.tasks.placement import Decision
-from ray_multicluster_scheduler.tasks.registry import ActorRecord, Registry
+from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, Registry
 
 
 class Handle:

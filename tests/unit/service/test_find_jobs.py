@@ -4,7 +4,7 @@ import pytest
 from tests.builders import NOW, a_spec
 
 from ray_multicluster_scheduler.errors import JobNotFound
-from ray_multicluster_scheduler.service.find import find, find_each
+from ray_multicluster_scheduler.service.find_jobs import find, find_each
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.errors import SandboxError
-from ray_multicluster_scheduler.local.ports import Ports
 from ray_multicluster_scheduler.local.spec import Head, HeadSpec
+from ray_multicluster_scheduler.local.tcp_ports import Ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
 from ray_multicluster_scheduler.ray_api.http_client import REQUEST_TIMEOUT_S, HttpClient
 from ray_multicluster_scheduler.ray_api.jobs_executor import RayJobsExecutor
 from ray_multicluster_scheduler.ray_api.package_upload import UPLOAD_TIMEOUT_S, HttpClusterPackages
-from ray_multicluster_scheduler.ray_api.state import ClusterState
+from ray_multicluster_scheduler.ray_api.state_api import ClusterState
 
 
 def open_connection(

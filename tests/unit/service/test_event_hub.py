@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy, StoreEr
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.hub import LOOK_AT_ALL_S, EventHub
+from ray_multicluster_scheduler.service.event_hub import LOOK_AT_ALL_S, EventHub
 from ray_multicluster_scheduler.service.subscription import Subscription
 from ray_multicluster_scheduler.store import SqlStore
 

@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.errors import (
     RemoteJobExists,
     RemoteJobNotFound,
 )
-from ray_multicluster_scheduler.ray_api.errors import place, ray_words, refusal
+from ray_multicluster_scheduler.ray_api.http_errors import place, ray_words, refusal
 
 TRACEBACK = """\
 Traceback (most recent call last):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.ray_api.connection import open_connection
-from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask
+from ray_multicluster_scheduler.ray_api.http_connection import open_connection
+from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
 
 #: How the bridge names its two ends (tasks/bridges.py and tasks/wire/connection.py).
 HUB, BRIDGE = "raymc hub ", "raymc bridge to "

@@ -6,7 +6,7 @@ import pytest
 
 from ray_multicluster_scheduler.cli.commands import serve
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind, is_loopback
+from ray_multicluster_scheduler.server.server_options import ServerOptions, check_may_bind, is_loopback
 
 SAFE = {"has_tokens": True, "tls": True, "insecure_http": False}
 

@@ -20,15 +20,16 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.access import Caller, audit_entry, check_may_act_for
 from ray_multicluster_scheduler.service.administration import Administration
+from ray_multicluster_scheduler.service.caller import Caller, audit_entry, check_may_act_for
 from ray_multicluster_scheduler.service.delete import delete
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.event_stream import event_stream
 from ray_multicluster_scheduler.service.explain import Explainer
-from ray_multicluster_scheduler.service.find import find, find_each
-from ray_multicluster_scheduler.service.hub import EventHub
-from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.find_jobs import find, find_each
+from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.kept_packages import KeptPackages
+from ray_multicluster_scheduler.service.prune import keep_rules, prune
 from ray_multicluster_scheduler.service.query import (
     EVENTS,
     MOST_ATTEMPTS,
@@ -37,7 +38,6 @@ from ray_multicluster_scheduler.service.query import (
     events_limit,
 )
 from ray_multicluster_scheduler.service.request import JobRequest
-from ray_multicluster_scheduler.service.retention import keep_rules, prune
 from ray_multicluster_scheduler.service.showing import (
     Secrets,
     show_cluster,

@@ -7,7 +7,7 @@ from typing import Any
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.resources import GIB, Resources
 from ray_multicluster_scheduler.ray_api.parse import camel_case
-from ray_multicluster_scheduler.testing.cluster import SUPERVISOR_DIED, FakeCluster, FakeJob
+from ray_multicluster_scheduler.testing.fake_cluster import SUPERVISOR_DIED, FakeCluster, FakeJob
 
 
 def job_details(job: FakeJob) -> dict[str, Any]:

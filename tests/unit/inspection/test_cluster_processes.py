@@ -1,7 +1,7 @@
 """`raymc ps` tells jobs, sessions, bridges and hubs apart, and for whom a session is there."""
 
-from ray_multicluster_scheduler.inspection.processes import Item, items_of
-from ray_multicluster_scheduler.ray_api.state import Driver, RemoteActor, RemoteTask
+from ray_multicluster_scheduler.inspection.cluster_processes import Item, items_of
+from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
 
 SERVER = "python -m ray.util.client.server --address=h:6379 --port=23001 --mode=specific-server"
 
