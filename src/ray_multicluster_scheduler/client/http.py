@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from ray_multicluster_scheduler.client import transport_async
-from ray_multicluster_scheduler.client.following import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.http_administration import ServerAdministration
 from ray_multicluster_scheduler.client.http_responses import parsed
+from ray_multicluster_scheduler.client.resumable_streams import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.server_packages import ServerPackages
 from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part

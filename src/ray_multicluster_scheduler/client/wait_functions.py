@@ -51,7 +51,7 @@ def wait_for_all_jobs(
     asked = _asked(submission_ids)
     scheduler = working_scheduler()
     service = scheduler.service
-    with _telling_of_interrupts(service, asked):
+    with _reporting_interrupts(service, asked):
         ids = _ids(service, asked)
         with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
             for jobs in service.changes(ids, timeout_s=timeout, tick_s=tick_s):
@@ -114,7 +114,7 @@ def _watching(
 
 
 @contextmanager
-def _telling_of_interrupts(service: Service, ids: Sequence[str]) -> Iterator[None]:
+def _reporting_interrupts(service: Service, ids: Sequence[str]) -> Iterator[None]:
     """Say at Ctrl-C that the jobs go on, where nothing stops them."""
     try:
         yield

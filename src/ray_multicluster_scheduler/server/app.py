@@ -25,11 +25,11 @@ from ray_multicluster_scheduler.server import (
 )
 from ray_multicluster_scheduler.server.body_limit import LimitedBody
 from ray_multicluster_scheduler.server.metrics import add_metrics
+from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.server.protect import protect
 from ray_multicluster_scheduler.server.request_log import RequestLog
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.server.v1 import clusters, config, events, job, jobs, streams, tokens
-from ray_multicluster_scheduler.server.watching import watching
 
 #: The first that matches answers, and each one before it is tried in vain, which costs more than some answers
 #: do: what stock clients ask with every submission comes first. Words like `find` come before ids.

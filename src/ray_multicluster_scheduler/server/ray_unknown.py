@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import Depends
 from starlette.responses import Response
 
-from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.ray_route import METHODS, ray_router, refusal
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.service.caller import Role
 
 router = ray_router()

@@ -38,7 +38,7 @@ LONGEST_PAUSE_S = 0.2
 LOOK_AT_ALL_S = 60.0
 
 
-class Told(NamedTuple):
+class EventWithJob(NamedTuple):
     """An event with its job as it was read with it; None: the job was removed."""
 
     event: Event
@@ -46,7 +46,7 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Demand:
     """What the subscribers want at the beginning of a round."""
 
     fresh: Sequence[Subscriber]
@@ -77,7 +77,7 @@ class EventHub:
         self._seen = 0
         self._looked_at_all = 0.0
         #: All events after `_kept_after`, while somebody hears all.
-        self._kept: deque[Told] = deque()
+        self._kept: deque[EventWithJob] = deque()
         self._kept_after: int | None = None
 
     def subscribe(self, ids: Collection[str] | None) -> Subscription:
@@ -88,22 +88,22 @@ class EventHub:
         """Do the same for a coroutine of the running event loop."""
         return self._enter(AsyncSubscription(self, ids))
 
-    def kept_after(self, event_id: int) -> tuple[Told, ...] | None:
+    def kept_after(self, event_id: int) -> tuple[EventWithJob, ...] | None:
         """Return the events after this one as they were told; None: too long ago, read the store."""
         with self._lock:
             if self._kept_after is None or event_id < self._kept_after:
                 return None
-            newer = list(takewhile(lambda told: told.event.id > event_id, reversed(self._kept)))
+            newer = list(takewhile(lambda each: each.event.id > event_id, reversed(self._kept)))
         return tuple(reversed(newer))
 
-    def read_after(self, event_id: int) -> tuple[tuple[Told, ...], int]:
+    def read_after(self, event_id: int) -> tuple[tuple[EventWithJob, ...], int]:
         """Read some events after this one from the store; return them, and up to which these are all."""
         seen = self._seen
         events = self._store.events(after=event_id, limit=PAGE)
         jobs = self._store.get_many(list({event.submission_id for event in events}))
-        told = tuple(Told(event, jobs.get(event.submission_id)) for event in events)
+        found = tuple(EventWithJob(event, jobs.get(event.submission_id)) for event in events)
         last = events[-1].id if events else event_id
-        return told, last if len(events) == PAGE else max(last, seen)
+        return found, last if len(events) == PAGE else max(last, seen)
 
     def last_event(self) -> int:
         """Return the id of the newest event."""
@@ -128,8 +128,8 @@ class EventHub:
     def take(self, subscriber: Subscriber) -> Changed:
         """Return what the subscriber was not told yet; raises what ended the hub."""
         with self._lock:
-            subscriber.unring()
-            subscriber.rung = False
+            subscriber.clear_wake()
+            subscriber.woken = False
             if subscriber.failure is not None:
                 raise _raised(subscriber.failure)
             changed, subscriber.changed = subscriber.changed, {}
@@ -195,11 +195,11 @@ class EventHub:
     def _follow(self) -> None:
         self._begin(self._store.last_event())
         pause_s = 0.0
-        while (asked := self._asked()) is not None:
+        while (demand := self._demand()) is not None:
             try:
-                useful = self._round(asked)
+                useful = self._round(demand)
             except StoreBusy as busy:  # who waits already is told later
-                self._refuse(asked.fresh, busy)
+                self._refuse(demand.fresh, busy)
                 self._news.set()
                 useful = False
             pause_s = 0.0 if useful else min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * pause_s))
@@ -214,7 +214,7 @@ class EventHub:
             self._looked_at_all = self._clock.monotonic()
             self._forget_kept()
 
-    def _asked(self) -> _Asked | None:
+    def _demand(self) -> _Demand | None:
         """Return what is wanted now; None: nobody is there, and this thread is no longer the reader."""
         with self._lock:
             if not self._subscribers:
@@ -223,39 +223,39 @@ class EventHub:
             self._news.clear()
             self._urgent.clear()
             due = self._looked_at_all + LOOK_AT_ALL_S <= self._clock.monotonic()
-            return _Asked(
+            return _Demand(
                 fresh=tuple(self._fresh),
                 watched=tuple(self._watchers),
                 everything=any(each.hears_all for each in self._subscribers),
                 look_at_all=due,
             )
 
-    def _round(self, asked: _Asked) -> bool:
+    def _round(self, demand: _Demand) -> bool:
         """Read what is new and tell it; returns whether it was about anything that is waited for."""
-        seen, events, moved = self._moved(asked)
+        seen, events, moved = self._moved(demand)
         concerned = {event.submission_id for event in events} | moved
-        wanted = concerned.union(*(each.ids for each in asked.fresh))
-        if asked.look_at_all:
-            wanted.update(asked.watched)
+        wanted = concerned.union(*(each.ids for each in demand.fresh))
+        if demand.look_at_all:
+            wanted.update(demand.watched)
         rows = self._store.get_many(sorted(wanted)) if wanted else {}
-        removed = {each for each in asked.watched if asked.look_at_all and _over(rows.get(each))}
+        removed = {each for each in demand.watched if demand.look_at_all and _over(rows.get(each))}
         with self._lock:
-            if asked.look_at_all:
+            if demand.look_at_all:
                 self._looked_at_all = self._clock.monotonic()
             woken = self._tell(concerned | removed, rows)
-            woken |= self._tell_first(asked.fresh, rows)
-            woken |= self._keep(asked, events, rows)
+            woken |= self._tell_first(demand.fresh, rows)
+            woken |= self._keep(demand, events, rows)
             self._seen = seen
-            ringing = [each for each in woken if not each.rung]
-            for each in ringing:
-                each.rung = True
-        self._ring(ringing)
+            to_wake = [each for each in woken if not each.woken]
+            for each in to_wake:
+                each.woken = True
+        self._wake(to_wake)
         return bool(woken)
 
-    def _moved(self, asked: _Asked) -> tuple[int, tuple[Event, ...], frozenset[str]]:
+    def _moved(self, demand: _Demand) -> tuple[int, tuple[Event, ...], frozenset[str]]:
         """Return the newest event, all since the last look if they are wanted, and which jobs have moved."""
-        if not asked.everything:
-            newest, moved = self._store.changed_since(asked.watched, after=self._seen)
+        if not demand.everything:
+            newest, moved = self._store.changed_since(demand.watched, after=self._seen)
             return newest, (), moved
         events = self._store.events(after=self._seen, limit=PAGE)
         if len(events) == PAGE:
@@ -285,15 +285,15 @@ class EventHub:
         if _over(job):
             self._unwatch(submission_id, watcher)
 
-    def _keep(self, asked: _Asked, events: Sequence[Event], rows: Mapping[str, Job]) -> set[Subscriber]:
+    def _keep(self, demand: _Demand, events: Sequence[Event], rows: Mapping[str, Job]) -> set[Subscriber]:
         """Keep the events for those who hear all; return these when there is something for them."""
-        if not asked.everything:
+        if not demand.everything:
             self._forget_kept()
             return set()
         begins = self._kept_after is None
         if begins:
             self._kept_after = self._seen
-        self._kept.extend(Told(event, rows.get(event.submission_id)) for event in events)
+        self._kept.extend(EventWithJob(event, rows.get(event.submission_id)) for event in events)
         while len(self._kept) > KEPT_EVENTS:
             self._kept_after = self._kept.popleft().event.id
         return {each for each in self._subscribers if each.hears_all} if begins or events else set()
@@ -302,10 +302,10 @@ class EventHub:
         self._kept.clear()
         self._kept_after = None
 
-    def _ring(self, woken: Iterable[Subscriber]) -> None:
-        for subscriber in woken:
+    def _wake(self, subscribers: Iterable[Subscriber]) -> None:
+        for subscriber in subscribers:
             try:
-                subscriber.ring()
+                subscriber.wake()
             except RuntimeError:  # its event loop is closed
                 self.leave(subscriber)
 
@@ -318,7 +318,7 @@ class EventHub:
             for each in there:
                 each.failure = failure
                 self._remove(each)
-        self._ring(there)
+        self._wake(there)
 
     def _fail(self, failure: BaseException) -> None:
         """Let all raise an error; the next who subscribes starts a new reader."""

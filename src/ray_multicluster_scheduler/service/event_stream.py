@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from ray_multicluster_scheduler.service.event_hub import EventHub, Told
+from ray_multicluster_scheduler.service.event_hub import EventHub, EventWithJob
 
 
-async def event_stream(hub: EventHub, after: int | None) -> AsyncGenerator[tuple[Told, ...], None]:
+async def event_stream(hub: EventHub, after: int | None) -> AsyncGenerator[tuple[EventWithJob, ...], None]:
     """Yield the events after this one (None: the newest there is), each once, without an end.
 
     Nothing piles up for a reader that is slow: it goes on from the store where it was.

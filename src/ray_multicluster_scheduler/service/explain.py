@@ -25,8 +25,8 @@ from ray_multicluster_scheduler.model.decision import ClusterView, Placement, Qu
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.make_views import Secrets, show_decision
 from ray_multicluster_scheduler.service.request import JobRequest, checked
-from ray_multicluster_scheduler.service.showing import Secrets, show_decision
 from ray_multicluster_scheduler.service.views import DecisionView, EnvironmentView, Explanation, PlanView
 
 

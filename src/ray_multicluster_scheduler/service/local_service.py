@@ -29,6 +29,15 @@ from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find_jobs import find, find_each
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.kept_packages import KeptPackages
+from ray_multicluster_scheduler.service.make_views import (
+    Secrets,
+    show_cluster,
+    show_detail,
+    show_event,
+    show_job,
+    show_leader,
+    warnings_of,
+)
 from ray_multicluster_scheduler.service.prune import keep_rules, prune
 from ray_multicluster_scheduler.service.query import (
     EVENTS,
@@ -38,18 +47,9 @@ from ray_multicluster_scheduler.service.query import (
     events_limit,
 )
 from ray_multicluster_scheduler.service.request import JobRequest
-from ray_multicluster_scheduler.service.showing import (
-    Secrets,
-    show_cluster,
-    show_detail,
-    show_event,
-    show_job,
-    show_leader,
-    warnings_of,
-)
 from ray_multicluster_scheduler.service.tail import Reach, Tails
 from ray_multicluster_scheduler.service.tokens import Tokens
-from ray_multicluster_scheduler.service.uploaded import UploadedPackages
+from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
 from ray_multicluster_scheduler.service.views import (
     CallerView,
     ClusterView,
@@ -68,7 +68,7 @@ _ALL = JobQuery()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rooms:
+class ServiceParts:
     """What the service works on."""
 
     config: Config
@@ -91,26 +91,26 @@ class Rooms:
 class LocalService:
     """Answers one caller from the store. It decides nothing about placement."""
 
-    def __init__(self, rooms: Rooms, caller: Caller, *, remote: bool = False) -> None:
+    def __init__(self, parts: ServiceParts, caller: Caller, *, remote: bool = False) -> None:
         """`remote`: the caller is another process, and its packages are what its user has uploaded."""
-        self._rooms = rooms
-        self._store = rooms.store
-        self._jobs = rooms.jobs
+        self._parts = parts
+        self._store = parts.store
+        self._jobs = parts.jobs
         self._caller = caller
-        self._uploaded = UploadedPackages(rooms.uploads, rooms.packages, caller.user) if remote else None
-        self._secrets = Secrets(rooms.config.clusters)
-        self._clusters = tuple(spec.name for spec in rooms.config.clusters)
+        self._uploaded = UploadedPackages(parts.uploads, parts.packages, caller.user) if remote else None
+        self._secrets = Secrets(parts.config.clusters)
+        self._clusters = tuple(spec.name for spec in parts.config.clusters)
         #: Whose jobs exist for this caller; None: everybody's.
         self._only = caller.only
 
     def as_caller(self, caller: Caller) -> LocalService:
         """Return the same service for somebody else, in another process."""
-        return LocalService(self._rooms, caller, remote=True)
+        return LocalService(self._parts, caller, remote=True)
 
     @property
     def packages(self) -> KeptPackages | UploadedPackages:
         """Where packed directories go before a job that needs them is submitted."""
-        return self._uploaded or KeptPackages(self._rooms.packages)
+        return self._uploaded or KeptPackages(self._parts.packages)
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
@@ -122,7 +122,7 @@ class LocalService:
         """Accept new jobs that do the same as those of these that have failed or were stopped."""
         jobs = self._found(submission_ids)
         for name in {name for job in jobs for name in package_names(job.spec.runtime_env)}:
-            self._rooms.packages.ask_for(name)  # before it is too old to be kept
+            self._parts.packages.ask_for(name)  # before it is too old to be kept
         ids = [job.submission_id for job in jobs]
         return self._show(self._jobs.retry(ids, user=self._caller.user, by=self._caller))
 
@@ -138,8 +138,8 @@ class LocalService:
         """Forget ended jobs, all or none, here and on their clusters; their ids are free again."""
         ids = arguments.words("submission_ids", submission_ids)
         self._check_visible(ids)
-        audit = audit_entry(self._caller, "delete", named_ids(ids), now=self._rooms.clock.now())
-        delete(self._rooms.reach, self._store, ids, audit=audit)
+        audit = audit_entry(self._caller, "delete", named_ids(ids), now=self._parts.clock.now())
+        delete(self._parts.reach, self._store, ids, audit=audit)
 
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
@@ -196,7 +196,7 @@ class LocalService:
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
         """Return what waits: what may start now, the next one first, then what waits for something."""
-        ready = self._store.runnable(now=self._rooms.clock.now(), limit=limit)
+        ready = self._store.runnable(now=self._parts.clock.now(), limit=limit)
         known = {job.submission_id for job in ready}
         waiting = self._store.list_jobs(states=[JobState.QUEUED], user=self._only, limit=limit)
         found = (*ready, *(job for job in waiting[::-1] if job.submission_id not in known))
@@ -219,7 +219,7 @@ class LocalService:
 
     async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
         """Yield what happens, live, after this event (None: from now on), to all that this caller sees."""
-        async with aclosing(event_stream(self._rooms.hub, after)) as stream:
+        async with aclosing(event_stream(self._parts.hub, after)) as stream:
             async for told in stream:
                 for event, job in told:
                     if job is not None and self._caller.sees(job.spec.user):
@@ -234,7 +234,7 @@ class LocalService:
 
     def news(self, after: int, *, timeout_s: float) -> int:
         """Wait, at most this long, until something happens after an event; return the newest event's id."""
-        clock, store = self._rooms.clock, self._store
+        clock, store = self._parts.clock, self._store
         ends_at = clock.monotonic() + timeout_s
         mark = store.wait_for_change(0, timeout_s=0)
         while (newest := store.last_event()) <= after and (left := ends_at - clock.monotonic()) > 0:
@@ -248,17 +248,17 @@ class LocalService:
     async def whole_log(self, submission_id: str) -> str:
         """Return what `tail` has put out by now; of what only a silent cluster has, nothing."""
         job = await asyncio.to_thread(self._get, submission_id)
-        return await whole_log(self._rooms.reach, self._store, job)
+        return await whole_log(self._parts.reach, self._store, job)
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
         self._check_visible([submission_id])
-        return self._rooms.tails.tail(submission_id)
+        return self._parts.tails.tail(submission_id)
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
         """Yield the same for asyncio, where no thread waits."""
         await asyncio.to_thread(self._check_visible, [submission_id])
-        async with aclosing(self._rooms.tails.tail_async(submission_id)) as pieces:
+        async with aclosing(self._parts.tails.tail_async(submission_id)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -283,29 +283,29 @@ class LocalService:
     def explain(self, submission_id: str) -> Explanation:
         """Say why a job is where it is, and what would let it start."""
         job = self._get(submission_id)
-        snapshots = self._rooms.look() if job.state is JobState.QUEUED else None
-        return self._rooms.explainer.explain(submission_id, snapshots=snapshots)
+        snapshots = self._parts.look() if job.state is JobState.QUEUED else None
+        return self._parts.explainer.explain(submission_id, snapshots=snapshots)
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
         check_may_act_for(self._caller, {request.user})
         named = self._with_content_names(request)
-        return self._rooms.explainer.plan(named, snapshots=self._rooms.look())
+        return self._parts.explainer.plan(named, snapshots=self._parts.look())
 
     def clusters(self) -> tuple[ClusterView, ...]:
         """Return every configured cluster with what was last seen of it."""
         world = World(
-            specs=self._rooms.config.clusters,
+            specs=self._parts.config.clusters,
             snapshots=self._store.load_snapshots(),
             live=LiveJobs(self._store.live()),
             drains=self._store.drained(),
-            now=self._rooms.clock.now(),
+            now=self._parts.clock.now(),
         )
         return tuple(show_cluster(planned, now=world.now) for planned in cluster_views(world))
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
         """Let a cluster have no new jobs, or let it have them again."""
-        self._rooms.config.cluster(cluster)
+        self._parts.config.cluster(cluster)
         self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
 
     def me(self) -> CallerView:
@@ -314,18 +314,18 @@ class LocalService:
 
     def leader(self) -> LeaderView | None:
         """Return who schedules now, if anybody."""
-        return show_leader(self._store.leader(now=self._rooms.clock.now()))
+        return show_leader(self._store.leader(now=self._parts.clock.now()))
 
     def prune(
         self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
     ) -> PruneView:
         """Remove history that need not be kept, by the settings or these; or say what would go."""
-        rules = keep_rules(self._rooms.config.settings)
+        rules = keep_rules(self._parts.config.settings)
         if older_than_s is not None:
             rules = replace(rules, jobs_s=older_than_s)
         if keep is not None:
             rules = replace(rules, jobs=keep)
-        now = self._rooms.clock.now()
+        now = self._parts.clock.now()
         if not dry_run:
             self._store.access.record([audit_entry(self._caller, "prune", now=now)])
         return prune(self._store, rules, now=now, dry_run=dry_run)
@@ -333,7 +333,7 @@ class LocalService:
     @property
     def admin(self) -> Administration:
         """Tokens and the audit trail; `Forbidden` for whoever is no administrator."""
-        return Administration(self._rooms.tokens, self._store.access, self._caller)
+        return Administration(self._parts.tokens, self._store.access, self._caller)
 
     def _with_content_names(self, request: JobRequest) -> JobRequest:
         return request if self._uploaded is None else self._uploaded.localised(request)
@@ -366,8 +366,8 @@ class LocalService:
         cluster, remote_id = job.cluster, job.remote_id
         if kept is not None or cluster is None or remote_id is None or job.seen_at is None:
             return kept
-        self._rooms.config.cluster(cluster)  # it may be configured no longer
-        read: str = self._rooms.reach(
+        self._parts.config.cluster(cluster)  # it may be configured no longer
+        read: str = self._parts.reach(
             lambda connections: connections[cluster].executor.log(remote_id)
         ).result()
         return read

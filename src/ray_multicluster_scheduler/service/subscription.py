@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.job import Job
 Changed = Mapping[str, Job | None]
 
 
-class Office(Protocol):
+class Hub(Protocol):
     """Where a subscriber is known."""
 
     def check(self) -> None:
@@ -29,8 +29,8 @@ class Office(Protocol):
 class Subscriber:
     """Some jobs by their ids, or (None) the events of all. Its fields are the hub's, under the hub's lock."""
 
-    def __init__(self, office: Office, ids: Iterable[str] | None) -> None:
-        self._office = office
+    def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
+        self._hub = hub
         self.ids = frozenset(ids or ())
         self.hears_all = ids is None
         #: Has not been told of its jobs for the first time.
@@ -40,19 +40,19 @@ class Subscriber:
         #: Why it is told nothing more.
         self.failure: BaseException | None = None
         #: Was woken and has not looked since.
-        self.rung = False
+        self.woken = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake it, from any thread; must return at once."""
         raise NotImplementedError
 
-    def unring(self) -> None:
-        """Let the next `ring` wake it again."""
+    def clear_wake(self) -> None:
+        """Let the next `wake` wake it again."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Leave the hub."""
-        self._office.leave(self)
+        self._hub.leave(self)
 
     def __enter__(self: S) -> S:
         return self
@@ -67,38 +67,38 @@ S = TypeVar("S", bound=Subscriber)
 class Subscription(Subscriber):
     """For a thread. The first answer has all jobs, later ones those that have changed since."""
 
-    def __init__(self, office: Office, ids: Iterable[str] | None) -> None:
-        super().__init__(office, ids)
+    def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
+        super().__init__(hub, ids)
         self._news = threading.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the thread."""
         self._news.set()
 
-    def unring(self) -> None:
+    def clear_wake(self) -> None:
         """Let the thread sleep again."""
         self._news.clear()
 
     def wait(self, timeout_s: float | None = None) -> Changed:
         """Wait for a change, this long at most; return what has changed, which may be nothing."""
-        self._office.check()
+        self._hub.check()
         self._news.wait(timeout_s)
-        return self._office.take(self)
+        return self._hub.take(self)
 
 
 class AsyncSubscription(Subscriber):
     """The same for the event loop that it is made in: no thread waits."""
 
-    def __init__(self, office: Office, ids: Iterable[str] | None) -> None:
-        super().__init__(office, ids)
+    def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
+        super().__init__(hub, ids)
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the coroutine; raises RuntimeError when its loop is closed."""
         self._loop.call_soon_threadsafe(self._news.set)
 
-    def unring(self) -> None:
+    def clear_wake(self) -> None:
         """Let the coroutine sleep again; called in its loop."""
         self._news.clear()
 
@@ -108,11 +108,11 @@ class AsyncSubscription(Subscriber):
 
     async def wait(self, timeout_s: float | None = None) -> Changed:
         """Wait for a change, this long at most; return what has changed, which may be nothing."""
-        self._office.check()
+        self._hub.check()
         timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._news.set)
         try:
             await self._news.wait()
         finally:
             if timer is not None:
                 timer.cancel()
-        return self._office.take(self)
+        return self._hub.take(self)

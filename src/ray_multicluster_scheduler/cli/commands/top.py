@@ -29,8 +29,8 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.cluster_look import ClusterLook
     from ray_multicluster_scheduler.client.current import Handle
-    from ray_multicluster_scheduler.client.looking import ClusterLook
     from ray_multicluster_scheduler.service.api import Service
     from ray_multicluster_scheduler.service.views import JobView
 
@@ -84,7 +84,7 @@ class JobsOnScreen:
 async def _run(scheduler: Handle, console: Console) -> None:
     quit_asked = asyncio.Event()
     jobs = JobsOnScreen(service=scheduler.service)
-    async with scheduler.looking() as look:
+    async with scheduler.cluster_look() as look:
         with _keys(quit_asked.set), Live(console=console, screen=True, auto_refresh=False) as live:
 
             def draw() -> None:

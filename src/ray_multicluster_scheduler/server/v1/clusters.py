@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 
-from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService

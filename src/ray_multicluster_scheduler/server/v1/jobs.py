@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.callers import allowed, caller_of
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
+from ray_multicluster_scheduler.server.request_caller import allowed, caller_of
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 from ray_multicluster_scheduler.service.caller import Role

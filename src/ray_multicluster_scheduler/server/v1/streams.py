@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.errors import JobNotFound
-from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.streaming_responses import (
     EVENT_STREAM,
     SENT,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1.bodies import Body
 from ray_multicluster_scheduler.service.administration import MOST_PAGE_ENTRIES, PAGE_ENTRIES
 from ray_multicluster_scheduler.service.caller import Role

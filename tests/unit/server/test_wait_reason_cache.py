@@ -4,8 +4,8 @@ import threading
 from typing import Any, cast
 
 from ray_multicluster_scheduler.errors import JobNotFound
-from ray_multicluster_scheduler.server import ray_whys
-from ray_multicluster_scheduler.server.ray_whys import GOOD_FOR_S, Whys
+from ray_multicluster_scheduler.server import wait_reason_cache
+from ray_multicluster_scheduler.server.wait_reason_cache import GOOD_FOR_S, WaitReasonCache
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import JobView
 
@@ -41,10 +41,10 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.service = Explaining()
-        self._whys = Whys(now=lambda: self.now)
+        self._wait_reasons = WaitReasonCache(now=lambda: self.now)
 
     def why(self, job: Job) -> str:
-        return self._whys.why(cast(LocalService, self.service), cast(JobView, job))
+        return self._wait_reasons.reason(cast(LocalService, self.service), cast(JobView, job))
 
 
 def test_it_is_found_out_once_in_a_while() -> None:
@@ -67,7 +67,7 @@ def test_a_job_that_has_left_the_queue_has_its_last_reason() -> None:
 
 
 def test_who_finds_another_one_asking_does_not_wait_for_long(monkeypatch: Any) -> None:
-    monkeypatch.setattr(ray_whys, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(wait_reason_cache, "PATIENCE_S", 0.01)
     world = World()
     world.service.may_answer.clear()
     first = threading.Thread(target=world.why, args=(Job(),))

@@ -17,32 +17,32 @@ PATIENCE_S = 1.0
 MOST_KEPT = 1000
 
 
-class Whys:
+class WaitReasonCache:
     """The last answers, by job."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
-        self._told: dict[tuple[str, float], tuple[float, str]] = {}
+        self._reasons: dict[tuple[str, float], tuple[float, str]] = {}
 
-    def why(self, service: LocalService, job: JobView) -> str:
+    def reason(self, service: LocalService, job: JobView) -> str:
         """Return in one or two sentences why a queued job waits, and where it stands."""
         key = (job.submission_id, job.changed_at)
-        told = self._fresh(key)
+        reason = self._fresh(key)
         # One look at the queue at a time, however many clients ask; and none of them waits for long.
-        if told is None and self._lock.acquire(timeout=PATIENCE_S):
+        if reason is None and self._lock.acquire(timeout=PATIENCE_S):
             try:
-                told = self._fresh(key) or self._look(service, job)
-                if len(self._told) >= MOST_KEPT:
-                    self._told.clear()
-                self._told[key] = self._now() + GOOD_FOR_S, told
+                reason = self._fresh(key) or self._look(service, job)
+                if len(self._reasons) >= MOST_KEPT:
+                    self._reasons.clear()
+                self._reasons[key] = self._now() + GOOD_FOR_S, reason
             finally:
                 self._lock.release()
-        return told or job.message
+        return reason or job.message
 
     def _fresh(self, key: tuple[str, float]) -> str | None:
-        until, told = self._told.get(key, (0.0, None))
-        return told if until > self._now() else None
+        until, reason = self._reasons.get(key, (0.0, None))
+        return reason if until > self._now() else None
 
     def _look(self, service: LocalService, job: JobView) -> str:
         try:
@@ -51,6 +51,6 @@ class Whys:
             return job.message
 
 
-def _in_words(told: Explanation) -> str:
-    place = f"Number {told.position} in the queue: " if told.position is not None else ""
-    return f"{place}{told.why}."
+def _in_words(explanation: Explanation) -> str:
+    place = f"Number {explanation.position} in the queue: " if explanation.position is not None else ""
+    return f"{place}{explanation.why}."

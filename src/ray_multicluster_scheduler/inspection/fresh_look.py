@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.flow.start_limit import first_limit
-from ray_multicluster_scheduler.inspection.apart import Connect, begin_apart
+from ray_multicluster_scheduler.inspection.temporary_loop import Connect, begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock, Connections
 
@@ -40,7 +40,7 @@ class FreshLook:
             return None
         with self._lock:
             if self._clock.monotonic() - self._looked_at > GOOD_FOR_S:
-                self._seen = begin_apart(self._connect, self._look).result()
+                self._seen = begin_on_temporary_loop(self._connect, self._look).result()
                 self._looked_at = self._clock.monotonic()
             return self._seen
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config.load import parse_config
-from ray_multicluster_scheduler.inspection.fresh import GOOD_FOR_S, FreshLook
+from ray_multicluster_scheduler.inspection.fresh_look import GOOD_FOR_S, FreshLook
 from ray_multicluster_scheduler.ports import ClusterConnection
 
 CONFIG = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", Path("clusters.yaml"))

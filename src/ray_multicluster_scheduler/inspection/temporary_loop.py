@@ -15,7 +15,9 @@ T = TypeVar("T")
 Connect = Callable[[], Connections]
 
 
-def begin_apart(connect: Connect, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
+def begin_on_temporary_loop(
+    connect: Connect, function: Callable[[Connections], Coroutine[Any, Any, T]]
+) -> Future[T]:
     """Run a coroutine that talks to clusters on a loop of its own; works inside a running loop as well."""
     loop = asyncio.new_event_loop()
 
@@ -33,7 +35,7 @@ def begin_apart(connect: Connect, function: Callable[[Connections], Coroutine[An
             loop.call_soon(loop.stop)
 
     running = asyncio.run_coroutine_threadsafe(ask_and_end(), loop)
-    threading.Thread(target=_run, args=(loop,), name="raymc-apart", daemon=True).start()
+    threading.Thread(target=_run, args=(loop,), name="raymc-temporary-loop", daemon=True).start()
     return running
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ray_multicluster_scheduler.inspection.apart import begin_apart
+from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
 from ray_multicluster_scheduler.ports import ClusterConnection
 
 
@@ -35,7 +35,7 @@ def test_the_answer_comes_and_the_connection_is_closed(connection: Connection) -
     async def ask(connections: Mapping[str, ClusterConnection]) -> list[str]:
         return list(connections)
 
-    assert begin_apart(lambda: opened(connection), ask).result(60) == ["a"]
+    assert begin_on_temporary_loop(lambda: opened(connection), ask).result(60) == ["a"]
     assert connection.closed.is_set()
 
 
@@ -44,7 +44,7 @@ def test_it_works_inside_a_running_loop(connection: Connection) -> None:
         return 7
 
     async def inside() -> int:
-        return begin_apart(lambda: opened(connection), ask).result(60)
+        return begin_on_temporary_loop(lambda: opened(connection), ask).result(60)
 
     assert asyncio.run(inside()) == 7
 
@@ -54,7 +54,7 @@ def test_what_goes_wrong_reaches_the_caller(connection: Connection) -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        begin_apart(lambda: opened(connection), ask).result(60)
+        begin_on_temporary_loop(lambda: opened(connection), ask).result(60)
     assert connection.closed.is_set()
 
 
@@ -65,7 +65,7 @@ def test_a_question_that_is_given_up_ends_and_closes_its_connection(connection: 
         asked.set()
         await asyncio.sleep(3600)
 
-    running = begin_apart(lambda: opened(connection), ask)
+    running = begin_on_temporary_loop(lambda: opened(connection), ask)
     assert asked.wait(60)
     running.cancel()
     with pytest.raises(CancelledError):
