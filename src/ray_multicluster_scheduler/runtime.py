@@ -59,13 +59,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What works on one store."""
+    """The components that share one store."""
 
     #: With the local directories of the clusters' own environments packed.
     config: Config
     store: SqlStore
     packages: PackageStore
-    #: Tells whoever waits in this process what has changed.
+    #: Notifies the waiters of this process of changes.
     hub: EventHub
     service: LocalService
     tokens: Tokens
@@ -119,7 +119,7 @@ class Scheduler:
         return cls(load_config(path), directory=directory or state_dir(path, environ), environ=environ)
 
     def anew(self) -> Scheduler:
-        """Return one with the same configuration of which nothing is opened or started yet."""
+        """Return a scheduler with the same configuration, with nothing opened or started."""
         return Scheduler(
             self.config, directory=self.directory, environ=self._environ, crash_point=self._crash_point
         )
@@ -149,7 +149,7 @@ class Scheduler:
 
     @property
     def service(self) -> LocalService:
-        """The one door: all that callers may ask for."""
+        """The service: all calls that callers can make."""
         return self.parts.service
 
     @property
@@ -159,7 +159,7 @@ class Scheduler:
 
     @property
     def authenticator(self) -> Authenticator:
-        """Who is let in by a server of this store: people, and the programs of jobs."""
+        """Authenticates the callers of a server on this store: people, and the programs of jobs."""
         return self.parts.job_tokens
 
     @property
@@ -232,7 +232,7 @@ class Scheduler:
             return change
 
     def _read_again(self, by: Caller) -> Config:
-        """Read the file, and write into the audit trail who wanted that and whether it is right."""
+        """Read the file, and record the caller and the outcome in the audit trail."""
         entry = audit_entry(by, "reload", str(self.config.path), now=self.clock.now())
         try:
             fresh = load_config(self.config.path)
@@ -245,7 +245,7 @@ class Scheduler:
     def _changed(
         self, context: EngineContext, former: Config, fresh: Config, packed: Config
     ) -> EngineContext:
-        """Return the surroundings of an engine by a new configuration; what did not change is kept."""
+        """Return the engine's context for a new configuration; connections that did not change are kept."""
         same = former.clusters if former.settings == fresh.settings else ()
         connections = {
             spec.name: context.connections[spec.name] if spec in same else self._connect(spec, fresh.settings)
@@ -281,7 +281,7 @@ class Scheduler:
         self.store.tell_times(tell)
 
     def follow_moves(self, listener: Listener) -> MoveFollower:
-        """Tell `listener` what happens to jobs from now on, whoever does it; close what this returns."""
+        """Call `listener` with all moves of jobs from now on. Close the follower after use."""
         return MoveFollower(self.store, listener)
 
     def cluster_look(self) -> AbstractAsyncContextManager[ClusterLook]:
@@ -310,7 +310,7 @@ class Scheduler:
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
     def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Run a coroutine that talks to clusters: on the engine's loop, or apart where no engine runs."""
+        """Run a coroutine that talks to clusters: on the engine's loop, or on a temporary one."""
         with self._usable():
             engine = self._engine
         return (
@@ -323,7 +323,7 @@ class Scheduler:
     @contextmanager
     def _usable(self) -> Iterator[None]:
         again = "call initialize_scheduler_environment again"
-        if not self._is_ours():  # asked first: a thread that is not here may have held the lock
+        if not self._is_ours():  # before the lock: in a forked child it may be held for ever
             raise StoreError(f"this scheduler belongs to the process that was forked; {again} in this one")
         with self._lock:
             if self._stopped:
@@ -338,7 +338,7 @@ class Scheduler:
     def _assemble(
         self, raw: Config, store: SqlStore, packages: PackageStore, hub: EventHub, tokens: Tokens
     ) -> Parts:
-        """Put together what works by one configuration on what outlives it."""
+        """Build the components of one configuration. The arguments outlive a reload."""
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         service_parts = ServiceParts(

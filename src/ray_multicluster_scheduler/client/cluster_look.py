@@ -1,4 +1,4 @@
-"""The clusters as those see them who do not schedule: looked at from here, or as a server sees them."""
+"""Views of the clusters without scheduling: probed from here, or asked from a server."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from ray_multicluster_scheduler.service.views import AuditPage, NewTokenView, To
 
 T = TypeVar("T")
 TOKENS, AUDIT = "/api/v1/tokens", "/api/v1/audit"
-#: Entries of one page when nothing is said.
+#: Entries per page by default.
 PAGE_ENTRIES = 100
 
 
 class ServerAdministration:
-    """What an administrator asks of a server; anybody else is refused by it."""
+    """The requests of an administrator to a server. The server refuses any other caller."""
 
     def __init__(self, server: ServerAddress, transport: Transport) -> None:
         self._server = server
@@ -34,11 +34,11 @@ class ServerAdministration:
         return self._ask(NewTokenView.model_validate, call)
 
     def list_tokens(self) -> tuple[TokenView, ...]:
-        """Return all tokens, oldest first; those that are of no use any more as well."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         return self._ask(_tokens, Call(method="GET", path=TOKENS))
 
     def revoke_token(self, token_id: str) -> TokenView:
-        """Let a token be of no use from now on."""
+        """Revoke a token from now on."""
         path = f"{TOKENS}/{part(arguments.text('token', token_id))}"
         return self._ask(TokenView.model_validate, Call(method="DELETE", path=path))
 

@@ -21,7 +21,7 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
 
 
 async def tail_job_logs_async(submission_id: str) -> AsyncIterator[str]:
-    """Yield the same for asyncio, where no thread waits."""
+    """Like the blocking version, for asyncio: no thread waits."""
     service = (await asyncio.to_thread(working_scheduler)).service
     job = await asyncio.to_thread(one_job, service, submission_id)
     async for piece in service.tail_async(job.submission_id):

@@ -55,7 +55,7 @@ class RemoteScheduler:
 
     @property
     def service(self) -> HttpService:
-        """The one door: all that callers may ask for."""
+        """The service: all calls that callers can make."""
         self._check_usable()
         return self._service
 

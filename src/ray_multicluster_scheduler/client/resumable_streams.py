@@ -1,4 +1,4 @@
-"""Streams of a server that go on where they broke off: what to ask for next, and what an event means."""
+"""Streams of a server that resume where they broke off: the next request, and how events are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.client.transport import Call, pauses
 from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 from ray_multicluster_scheduler.service.views import EventView, JobView
 
-#: How long a server that has gone away may take to come back before those who wait for it give up.
+#: How long clients wait for a server that has gone away before they give up.
 RECONNECT_S = 300.0
 _EVENTS = {"Accept": "text/event-stream"}
 T_co = TypeVar("T_co", covariant=True)
@@ -37,7 +37,7 @@ class Following(Protocol[T_co]):
 
 
 class Patience:
-    """How long, and how often, somebody tries to get back to a server."""
+    """How long and how often a client tries to reconnect to a server."""
 
     def __init__(self) -> None:
         self.rest()

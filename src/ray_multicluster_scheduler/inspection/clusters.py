@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.store import open_store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecords:
-    """What our own store says of the clusters."""
+    """What our own store has recorded about the clusters."""
 
     #: Jobs that hold an attempt on a cluster.
     live: Sequence[Job] = ()
@@ -39,7 +39,7 @@ class ClusterRecords:
 
     @classmethod
     def read(cls, directory: Path) -> ClusterRecords:
-        """Read a store that is not open; where none can be read, nothing is drained or claimed."""
+        """Read a store that is not open; without a readable store nothing is drained or claimed."""
         try:
             with closing(open_store(directory, create=False)) as store:
                 return cls.of(store)

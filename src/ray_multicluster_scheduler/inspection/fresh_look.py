@@ -1,4 +1,4 @@
-"""What a leader that begins now would see: for `explain` and the dry run where nobody leads."""
+"""Fresh snapshots of the clusters, for `explain` and the dry run when there is no leader."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ray_multicluster_scheduler.inspection.temporary_loop import Connect, begin_
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock, Connections
 
-#: Questions about many jobs, one after the other, share a look.
+#: How long snapshots are reused, so that explaining many jobs in a row probes only once.
 GOOD_FOR_S = 2.0
 
 Snapshots = Mapping[str, ClusterSnapshot]
 
 
 class FreshLook:
-    """Looks at all clusters when asked, unless it has just done so or somebody publishes what is seen."""
+    """Probes all clusters on demand, unless it has just done so or a leader publishes snapshots."""
 
     def __init__(
         self, config: Config, connect: Connect, clock: Clock, *, is_published: Callable[[], bool]
@@ -35,7 +35,7 @@ class FreshLook:
         self._looked_at = float("-inf")
 
     def __call__(self) -> Snapshots | None:
-        """Return what is seen now; None: what the leader publishes is as fresh."""
+        """Return current snapshots; None: those that the leader publishes are as fresh."""
         if self._is_published():
             return None
         with self._lock:

@@ -1,4 +1,4 @@
-"""Talk to clusters where no engine runs: on a thread and connections that end with the question."""
+"""Calls to clusters without an engine, on a temporary thread with its own event loop and connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Connect = Callable[[], Connections]
 def begin_on_temporary_loop(
     connect: Connect, function: Callable[[Connections], Coroutine[Any, Any, T]]
 ) -> Future[T]:
-    """Run a coroutine that talks to clusters on a loop of its own; works inside a running loop as well."""
+    """Run a coroutine that talks to clusters on its own event loop; also works inside a running loop."""
     loop = asyncio.new_event_loop()
 
     async def ask() -> T:

@@ -1,4 +1,4 @@
-"""Who calls: every request is recognised by its token, or refused, before it reaches a route.
+"""Authentication: every request is identified by its token, or refused, before it reaches a route.
 
 A server that only this machine can reach and that has no tokens takes every caller for the user who runs it,
 as the library does. Tokens come in the headers that Ray's own clients send, with Ray's order and Ray's words.
@@ -44,7 +44,7 @@ LOOKUPS = 4
 
 
 class Authentication:
-    """ASGI middleware for HTTP and websockets; `scope["state"]["caller"]` is who was recognised."""
+    """ASGI middleware for HTTP and websockets; `scope["state"]["caller"]` is the caller."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Authentication:
         local: Caller,
         logins: RefusedLogins,
     ) -> None:
-        """`always`: other machines can reach this server. `local`: who calls where nobody need say so."""
+        """`always`: other machines can reach this server. `local`: the caller without a token."""
         self._app = app
         self._authenticator = authenticator
         self._allow_list = allow_list
@@ -82,7 +82,7 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Caller | str:
-        """Return who calls, or with which of Ray's words the request is refused."""
+        """Return the caller, or Ray's words for the refusal of the request."""
         if not (self._always or await self._required()):
             return self._local
         shown = shown_credential(Headers(scope=scope))

@@ -1,4 +1,4 @@
-"""What watches a server while it runs: metrics, and traces where they are wanted."""
+"""Metrics of a running server, and traces where they are configured."""
 
 from __future__ import annotations
 

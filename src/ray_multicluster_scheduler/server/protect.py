@@ -1,4 +1,4 @@
-"""What stands before all routes: names and origins, who calls, and how often."""
+"""Middleware before all routes: host names and origins, authentication, rate limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not there below the paths of Ray's clients, in the form that they read; it comes last."""
+"""404 answers below the paths of Ray's clients, in the form that they read. This router comes last."""
 
 from __future__ import annotations
 

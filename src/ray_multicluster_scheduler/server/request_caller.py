@@ -1,4 +1,4 @@
-"""Who calls a route, and the service as this caller sees it."""
+"""The caller of a request, and the service for this caller."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ray_multicluster_scheduler.service.local_service import LocalService
 
 
 def scheduler_of(connection: HTTPConnection) -> Scheduler:
-    """Return the scheduler that this server is the door of."""
+    """Return the scheduler behind this server."""
     return cast(Scheduler, connection.app.state.scheduler)
 
 
 def caller_of(connection: HTTPConnection) -> Caller:
-    """Return who was recognised when the request came in."""
+    """Return the caller that the authentication has found."""
     return cast(Caller, connection.state.caller)
 
 

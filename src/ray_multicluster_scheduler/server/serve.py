@@ -114,7 +114,7 @@ class _Server:
             watching.cancel()
 
     def _stop(self, number: int, say: Say) -> None:
-        if self._uvicorn.should_exit:  # a second signal: whoever sent it does not want to wait
+        if self._uvicorn.should_exit:  # a second signal means: do not wait
             say("ending at once")
             os._exit(128 + number)
         say("stopping; once more ends it at once")
@@ -195,7 +195,7 @@ def _logging() -> Iterator[None]:
 
 
 def _not_logged_elsewhere(record: logging.LogRecord) -> bool:
-    """Leave out what `RequestLog` has logged under the id of the request, and streams that we cut."""
+    """Drop records that `RequestLog` has logged with the request's id, and those of streams that we cut."""
     return record.name != "uvicorn.error" or not record.getMessage().startswith(
         ("Exception in ASGI application", "ASGI callable returned without completing")
     )

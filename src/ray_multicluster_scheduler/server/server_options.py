@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What the one who starts a server may choose."""
+    """The options of `raymc serve`."""
 
     host: str = LOOPBACK
     #: 0: any free one.

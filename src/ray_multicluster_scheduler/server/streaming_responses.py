@@ -1,7 +1,7 @@
-"""Answers without a known end: server-sent events and text that grows.
+"""Streaming responses: server-sent events and growing text.
 
-Nothing piles up for a reader that is slow: what is next is fetched when the last piece was taken. When the
-server ends, so do its streams, in a way that tells clients to come back.
+Nothing is buffered for a slow reader: the next piece is fetched when the last one was taken. When the server
+stops, its streams end without a terminator, which tells clients to reconnect.
 """
 
 from __future__ import annotations

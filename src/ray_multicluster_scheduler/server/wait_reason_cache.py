@@ -1,4 +1,4 @@
-"""Why a queued job waits, for clients that ask every second: found out once in a while."""
+"""Why a queued job waits, cached for clients that ask every second."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import Explanation, JobView
 
-#: An explanation looks at the whole queue.
+#: How long a reason is reused: computing one reads the whole queue.
 GOOD_FOR_S = 5.0
-#: Who finds others asking gets the last known reason after this time.
+#: How long a request waits for another one's computation before it answers with the last known reason.
 PATIENCE_S = 1.0
 MOST_KEPT = 1000
 
 
 class WaitReasonCache:
-    """The last answers, by job."""
+    """The last reasons, by job."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -29,7 +29,7 @@ class WaitReasonCache:
         """Return in one or two sentences why a queued job waits, and where it stands."""
         key = (job.submission_id, job.changed_at)
         reason = self._fresh(key)
-        # One look at the queue at a time, however many clients ask; and none of them waits for long.
+        # One computation at a time, however many clients ask, and no client waits for long.
         if reason is None and self._lock.acquire(timeout=PATIENCE_S):
             try:
                 reason = self._fresh(key) or self._look(service, job)
@@ -47,7 +47,7 @@ class WaitReasonCache:
     def _look(self, service: LocalService, job: JobView) -> str:
         try:
             return _in_words(service.explain(job.submission_id))
-        except SchedulerError:  # it has left the queue this moment
+        except SchedulerError:  # the job has just left the queue
             return job.message
 
 

@@ -1,4 +1,4 @@
-"""Who asks, and what that caller may do. Every door says it to the service with each call."""
+"""The caller of the service and its role. Each call to the service is made for one caller."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Caller:
 
     user: str
     role: Role = Role.ADMIN
-    #: By which token the caller was recognised, for the audit trail; None: the program's own process.
+    #: The token that identified the caller, for the audit trail; None: a call within this process.
     token_id: str | None = None
-    #: The job whose program calls, if it is one's: what it submits is that job's child.
+    #: The job whose program is calling, if any. Jobs that it submits become children of that job.
     job: str | None = None
     #: Where the request came from, for the audit trail; None: this machine, without a server.
     address: str | None = None
@@ -57,7 +57,7 @@ class Caller:
 
 
 def check_may_act_for(caller: Caller, users: Collection[str]) -> None:
-    """Refuse what is done in somebody else's name: quotas, fair shares and what is seen go by it."""
+    """Refuse to act for another user: quotas, fair shares and visibility depend on the user."""
     for user in sorted(users):
         if caller.only not in {None, user}:
             raise Forbidden(

@@ -1,8 +1,8 @@
-"""The event hub: one reader of the store tells everybody in this process who waits for a change.
+"""The event hub: one thread reads changes from the store and passes them to all waiters of this process.
 
-A thread waits for notifications. After each change it reads the new events and every job that they are
-about once, and hands the rows to all who wait for these jobs. So a change costs a few queries, however many
-wait. It runs while somebody is subscribed.
+The thread waits for notifications. After each change it reads the new events and each changed job once, and
+passes the rows to all subscribers of these jobs. A change costs a few queries, however many subscribers there
+are. The thread runs while there are subscribers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ray_multicluster_scheduler.service.subscription import (
     Subscription,
 )
 
-#: Events of one query.
+#: Events per query.
 PAGE = 1000
-#: Events that are kept for those who hear all of them; who lags further behind reads the store.
+#: Events kept in memory for subscribers of all events. A slower subscriber reads the store.
 KEPT_EVENTS = PAGE
-#: How long is not looked after news of other jobs only; how late the end of a job is noticed then.
+#: Pause after a round that concerned no subscriber, and so the delay with which a change may be noticed.
 SHORTEST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.2
-#: A removed job leaves no event and causes no notification: all jobs that are waited for are read so often.
+#: How often all watched jobs are read: the removal of a job writes no event and sends no notification.
 LOOK_AT_ALL_S = 60.0
 
 
 class EventWithJob(NamedTuple):
-    """An event with its job as it was read with it; None: the job was removed."""
+    """An event, and its job as read together with it (None: the job was removed)."""
 
     event: Event
     job: Job | None
@@ -47,7 +47,7 @@ class EventWithJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """What the subscribers want at the beginning of a round."""
+    """What the subscribers need in one round of reading."""
 
     fresh: Sequence[Subscriber]
     watched: Sequence[str]
@@ -56,40 +56,42 @@ class _Demand:
 
 
 class EventHub:
-    """Tells any number of subscribers what happens to their jobs. Safe for threads and event loops."""
+    """Notifies any number of subscribers of changes to their jobs. Safe for threads and event loops."""
 
     def __init__(self, store: JobStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._process = os.getpid()
-        self._lock = threading.RLock()  # not Lock: whoever is collected meanwhile leaves in this thread
+        self._lock = (
+            threading.RLock()
+        )  # not Lock: the garbage collector may close a subscription in this thread
         self._reader: threading.Thread | None = None
         self._subscribers: set[Subscriber] = set()
-        #: Who waits for each job; those without a first look are not among them yet.
+        #: Subscribers by job. A subscriber is added when it has got its first rows.
         self._watchers: dict[str, set[Subscriber]] = {}
         self._fresh: set[Subscriber] = set()
         self._closed: StoreError | None = None
-        #: Something was committed, or somebody came or left.
+        #: Set after a commit, and when a subscriber is added or removed.
         self._news = threading.Event()
-        #: Somebody came or left: that is not put off.
+        #: Set when a subscriber is added or removed: the next round must not be delayed.
         self._urgent = threading.Event()
-        #: The last event that was told.
+        #: The last event that was passed on.
         self._seen = 0
         self._looked_at_all = 0.0
-        #: All events after `_kept_after`, while somebody hears all.
+        #: All events after `_kept_after`, while there are subscribers of all events.
         self._kept: deque[EventWithJob] = deque()
         self._kept_after: int | None = None
 
     def subscribe(self, ids: Collection[str] | None) -> Subscription:
-        """Tell the calling thread of these jobs, or (None) of all events, until it closes what it gets."""
+        """Subscribe the calling thread to these jobs, or (None) to all events, until it is closed."""
         return self._enter(Subscription(self, ids))
 
     def subscribe_async(self, ids: Collection[str] | None) -> AsyncSubscription:
-        """Do the same for a coroutine of the running event loop."""
+        """Like `subscribe`, for a coroutine of the running event loop."""
         return self._enter(AsyncSubscription(self, ids))
 
     def kept_after(self, event_id: int) -> tuple[EventWithJob, ...] | None:
-        """Return the events after this one as they were told; None: too long ago, read the store."""
+        """Return the kept events after this one; None: they are no longer kept, so read the store."""
         with self._lock:
             if self._kept_after is None or event_id < self._kept_after:
                 return None
@@ -97,7 +99,7 @@ class EventHub:
         return tuple(reversed(newer))
 
     def read_after(self, event_id: int) -> tuple[tuple[EventWithJob, ...], int]:
-        """Read some events after this one from the store; return them, and up to which these are all."""
+        """Read a page of events after this one from the store; return it and the id that it reaches."""
         seen = self._seen
         events = self._store.events(after=event_id, limit=PAGE)
         jobs = self._store.get_many(list({event.submission_id for event in events}))
@@ -110,7 +112,7 @@ class EventHub:
         return self._store.last_event()
 
     def close(self) -> None:
-        """Wake everybody with an error; nobody can subscribe any more."""
+        """Wake all subscribers with an error, and accept no new ones."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -121,12 +123,12 @@ class EventHub:
             reader.join()
 
     def check(self) -> None:
-        """Raise in a forked child, where no reader is; and the lock may be a thread's that is not there."""
+        """Raise in a forked child: it has no reader thread, and the lock may be held for ever."""
         if self._process != os.getpid():
             raise StoreError("this process was forked; what its parent waits for cannot be waited for here")
 
     def take(self, subscriber: Subscriber) -> Changed:
-        """Return what the subscriber was not told yet; raises what ended the hub."""
+        """Return the changes that the subscriber has not taken yet; raises the error that ended the hub."""
         with self._lock:
             subscriber.clear_wake()
             subscriber.woken = False
@@ -136,7 +138,7 @@ class EventHub:
             return changed
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Tell the subscriber nothing more."""
+        """Remove a subscriber."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -144,7 +146,7 @@ class EventHub:
             if not self._subscribers:
                 self._hurry()
 
-    # ---- who is there
+    # ---- subscribers
 
     def _enter(self, subscriber: S) -> S:
         self.check()
@@ -188,7 +190,7 @@ class EventHub:
                 unsubscribe()
         except StoreError as failure:
             self._fail(failure)
-        except BaseException as bug:  # those who wait raise it too
+        except BaseException as bug:  # subscribers raise it too
             self._fail(bug)
             raise
 
@@ -198,7 +200,7 @@ class EventHub:
         while (demand := self._demand()) is not None:
             try:
                 useful = self._round(demand)
-            except StoreBusy as busy:  # who waits already is told later
+            except StoreBusy as busy:  # the other subscribers get their changes in a later round
                 self._refuse(demand.fresh, busy)
                 self._news.set()
                 useful = False
@@ -215,7 +217,7 @@ class EventHub:
             self._forget_kept()
 
     def _demand(self) -> _Demand | None:
-        """Return what is wanted now; None: nobody is there, and this thread is no longer the reader."""
+        """Return what to read now; None: there are no subscribers, and this thread stops being the reader."""
         with self._lock:
             if not self._subscribers:
                 self._reader = None
@@ -231,7 +233,7 @@ class EventHub:
             )
 
     def _round(self, demand: _Demand) -> bool:
-        """Read what is new and tell it; returns whether it was about anything that is waited for."""
+        """Read the changes and pass them on; returns whether they concerned any subscriber."""
         seen, events, moved = self._moved(demand)
         concerned = {event.submission_id for event in events} | moved
         wanted = concerned.union(*(each.ids for each in demand.fresh))
@@ -253,7 +255,7 @@ class EventHub:
         return bool(woken)
 
     def _moved(self, demand: _Demand) -> tuple[int, tuple[Event, ...], frozenset[str]]:
-        """Return the newest event, all since the last look if they are wanted, and which jobs have moved."""
+        """Return the newest event id, the new events if all are needed, and the ids of the changed jobs."""
         if not demand.everything:
             newest, moved = self._store.changed_since(demand.watched, after=self._seen)
             return newest, (), moved
@@ -271,7 +273,7 @@ class EventHub:
         return woken
 
     def _tell_first(self, fresh: Sequence[Subscriber], rows: Mapping[str, Job]) -> set[Subscriber]:
-        woken = self._fresh.intersection(fresh)  # the others have left meanwhile
+        woken = self._fresh.intersection(fresh)  # the others were removed meanwhile
         self._fresh -= woken
         for subscriber in woken:
             subscriber.fresh = False
@@ -286,7 +288,7 @@ class EventHub:
             self._unwatch(submission_id, watcher)
 
     def _keep(self, demand: _Demand, events: Sequence[Event], rows: Mapping[str, Job]) -> set[Subscriber]:
-        """Keep the events for those who hear all; return these when there is something for them."""
+        """Keep the events for subscribers of all events; return these if there is something new."""
         if not demand.everything:
             self._forget_kept()
             return set()
@@ -309,10 +311,10 @@ class EventHub:
             except RuntimeError:  # its event loop is closed
                 self.leave(subscriber)
 
-    # ---- when it cannot go on
+    # ---- errors
 
     def _refuse(self, subscribers: Iterable[Subscriber], failure: BaseException) -> None:
-        """Let these raise an error."""
+        """Make these subscribers raise an error."""
         with self._lock:
             there = self._subscribers.intersection(subscribers)
             for each in there:
@@ -321,7 +323,7 @@ class EventHub:
         self._wake(there)
 
     def _fail(self, failure: BaseException) -> None:
-        """Let all raise an error; the next who subscribes starts a new reader."""
+        """Make all subscribers raise an error; the next subscription starts a new reader."""
         with self._lock:
             if self._reader is threading.current_thread():
                 self._reader = None
@@ -331,12 +333,12 @@ class EventHub:
 
 
 def _over(job: Job | None) -> bool:
-    """Tell whether nothing more can become of a job."""
+    """Tell whether a job can no longer change."""
     return job is None or job.final
 
 
 def _raised(failure: BaseException) -> SchedulerError:
-    """Return an error of its own for each who raises it: they are in different threads."""
+    """Return a copy of an error for each subscriber, since they raise it in different threads."""
     if isinstance(failure, SchedulerError):
         return copy.copy(failure)
     error = SchedulerError(

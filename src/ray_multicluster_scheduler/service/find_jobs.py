@@ -9,11 +9,11 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.text.spelling import nearest
 
-#: Who mistypes a name means one of the newest jobs, and a history may hold a million.
+#: Spelling suggestions come from the newest jobs only: a history may hold a million.
 GUESSED_FROM = 1000
-#: Fewer characters are a slip of the finger, not the beginning of an id.
+#: Fewer characters are not taken as the beginning of an id.
 SHORTEST_PREFIX = 4
-#: Ids that begin alike are looked at, as most of them may be another user's.
+#: How many ids with the same beginning are read: most of them may belong to other users.
 MOST_BEGINNINGS = 100
 
 

@@ -39,7 +39,7 @@ class JobService:
         return self._add(accepted, "submit", by)
 
     def retry(self, submission_ids: Sequence[str], *, user: str, by: Caller | None = None) -> tuple[Job, ...]:
-        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        """Accept a new job for each of these that has failed or was stopped, with the same options."""
         jobs = to_repeat(list(find_each(self._store, submission_ids)))
         return self._add(repeats(jobs, user=user, taken=self._taken), "retry", by)
 
@@ -73,7 +73,7 @@ class JobService:
         return self._store.request_stop(ids, now=now, reason=why, audit=audit)
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str, by: Caller | None = None) -> None:
-        """Let a cluster have no new jobs, or let it have them again."""
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
         why = arguments.text("reason", reason, empty=True)
         now = self._clock.now()
         action = "drain" if drained else "undrain"
@@ -92,13 +92,13 @@ class JobService:
     async def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, Job], None]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
         waiting = self._waiting(submission_ids, timeout_s)
         async with aclosing(changes_async(self._hub, waiting, tick_s=tick_s)) as found:
             async for jobs in found:
                 yield jobs
 
     def _waiting(self, submission_ids: Sequence[str], timeout_s: float | None) -> Waiting:
-        # Checked, because one query reads the jobs of all who wait: a bad id must not fail the others.
+        # Checked here, because one query reads the jobs of all waiters: a bad id must not fail the others.
         ids = arguments.words("submission_ids", submission_ids)
         return Waiting(self._clock, ids, timeout_s=timeout_s)

@@ -69,7 +69,7 @@ _ALL = JobQuery()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """What the service works on."""
+    """The components that the service uses."""
 
     config: Config
     store: JobStore
@@ -78,9 +78,9 @@ class ServiceParts:
     hub: EventHub
     jobs: JobService
     explainer: Explainer
-    #: Looks at the clusters where nobody leads; None: what is published is fresh.
+    #: Probes the clusters when there is no leader; returns None when the published snapshots are fresh.
     look: Callable[[], Mapping[str, ClusterSnapshot] | None]
-    #: What callers of other processes have uploaded.
+    #: Packages that callers from other processes have uploaded.
     uploads: Uploads
     #: Runs a coroutine that talks to clusters.
     reach: Reach
@@ -109,7 +109,7 @@ class LocalService:
 
     @property
     def packages(self) -> KeptPackages | UploadedPackages:
-        """Where packed directories go before a job that needs them is submitted."""
+        """The package store. A job's directories are packed into it before the job is submitted."""
         return self._uploaded or KeptPackages(self._parts.packages)
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
@@ -119,10 +119,10 @@ class LocalService:
         return self._show(self._jobs.submit(named, by=self._caller))
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
-        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        """Accept a new job for each of these that has failed or was stopped, with the same options."""
         jobs = self._found(submission_ids)
         for name in {name for job in jobs for name in package_names(job.spec.runtime_env)}:
-            self._parts.packages.ask_for(name)  # before it is too old to be kept
+            self._parts.packages.ask_for(name)  # marks it as used, so that it is not removed as too old
         ids = [job.submission_id for job in jobs]
         return self._show(self._jobs.retry(ids, user=self._caller.user, by=self._caller))
 
@@ -150,7 +150,7 @@ class LocalService:
         return self._show(self._found(words))
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
-        """Return the known ones among these ids."""
+        """Return the jobs with these ids; unknown ids are left out."""
         found = self._store.get_many(arguments.words("submission_ids", submission_ids))
         return {name: self._show_one(job) for name, job in found.items() if self._caller.sees(job.spec.user)}
 
@@ -159,7 +159,7 @@ class LocalService:
         job = self._get(submission_id)
         attempts = self._store.attempts(submission_id, last=MOST_ATTEMPTS)
         log = None
-        with suppress(ClusterError, InvalidRequest):  # all else is known all the same
+        with suppress(ClusterError, InvalidRequest):  # the rest of the answer does not need the cluster
             log = self._store.load_log(submission_id, job.attempt) if job.final else self._log(job)
         return show_detail(
             job,
@@ -195,7 +195,7 @@ class LocalService:
         return self._store.counts(states, user=self._only)
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
-        """Return what waits: what may start now, the next one first, then what waits for something."""
+        """Return the queue: the jobs that may start now, in order, then those that wait for something."""
         ready = self._store.runnable(now=self._parts.clock.now(), limit=limit)
         known = {job.submission_id for job in ready}
         waiting = self._store.list_jobs(states=[JobState.QUEUED], user=self._only, limit=limit)
@@ -246,7 +246,7 @@ class LocalService:
         return self._store.load_log(self._get(submission_id).submission_id)
 
     async def whole_log(self, submission_id: str) -> str:
-        """Return what `tail` has put out by now; of what only a silent cluster has, nothing."""
+        """Return what `tail` has yielded so far, without the part that only a silent cluster has."""
         job = await asyncio.to_thread(self._get, submission_id)
         return await whole_log(self._parts.reach, self._store, job)
 
@@ -256,7 +256,7 @@ class LocalService:
         return self._parts.tails.tail(submission_id)
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
         await asyncio.to_thread(self._check_visible, [submission_id])
         async with aclosing(self._parts.tails.tail_async(submission_id)) as pieces:
             async for piece in pieces:
@@ -273,7 +273,7 @@ class LocalService:
     async def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
         shown = _Shown(self._caller, self._show_one)
         found = self._jobs.changes_async(submission_ids, timeout_s=timeout_s, tick_s=tick_s)
         async with aclosing(found):
@@ -304,7 +304,7 @@ class LocalService:
         return tuple(show_cluster(planned, now=world.now) for planned in cluster_views(world))
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
-        """Let a cluster have no new jobs, or let it have them again."""
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
         self._parts.config.cluster(cluster)
         self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
 
@@ -319,7 +319,7 @@ class LocalService:
     def prune(
         self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
     ) -> PruneView:
-        """Remove history that need not be kept, by the settings or these; or say what would go."""
+        """Remove old history by the settings or by these limits; a dry run only counts it."""
         rules = keep_rules(self._parts.config.settings)
         if older_than_s is not None:
             rules = replace(rules, jobs_s=older_than_s)
@@ -332,7 +332,7 @@ class LocalService:
 
     @property
     def admin(self) -> Administration:
-        """Tokens and the audit trail; `Forbidden` for whoever is no administrator."""
+        """Tokens and the audit trail; raises `Forbidden` unless the caller is an administrator."""
         return Administration(self._parts.tokens, self._store.access, self._caller)
 
     def _with_content_names(self, request: JobRequest) -> JobRequest:
@@ -350,7 +350,7 @@ class LocalService:
     def _check_visible(self, submission_ids: Sequence[str]) -> None:
         if self._only is not None:
             found = self._store.get_many(submission_ids)
-            for submission_id in submission_ids:  # one that is unknown and one that is hidden are alike
+            for submission_id in submission_ids:  # unknown and hidden jobs must look the same
                 if submission_id not in found or not self._caller.sees(found[submission_id].spec.user):
                     raise JobNotFound(submission_id)
 
@@ -361,12 +361,12 @@ class LocalService:
         return show_job(job, self._secrets.of(job), warnings=warnings_of(job, self._clusters))
 
     def _log(self, job: Job) -> str | None:
-        """Return the kept log; of a job that has not ended, from its cluster."""
+        """Return the kept log, or, while the job runs, the log from its cluster."""
         kept = self._store.load_log(job.submission_id, job.attempt)
         cluster, remote_id = job.cluster, job.remote_id
         if kept is not None or cluster is None or remote_id is None or job.seen_at is None:
             return kept
-        self._parts.config.cluster(cluster)  # it may be configured no longer
+        self._parts.config.cluster(cluster)  # raises if it is no longer configured
         read: str = self._parts.reach(
             lambda connections: connections[cluster].executor.log(remote_id)
         ).result()
@@ -374,7 +374,7 @@ class LocalService:
 
 
 class _Shown:
-    """Jobs as a waiting caller sees them; each is shown anew only when it has changed."""
+    """The views of the jobs that a caller waits for. A view is rebuilt only when its job has changed."""
 
     def __init__(self, caller: Caller, show: Callable[[Job], JobView]) -> None:
         self._caller = caller

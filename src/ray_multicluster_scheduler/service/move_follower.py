@@ -1,7 +1,7 @@
-"""Follows all moves of all jobs, whoever makes them, and tells listeners: figures and traces are made of it.
+"""Follows the state changes of all jobs, made by any process, for metrics and traces.
 
-It reads what the store has written anyway, so that the engine has nothing to do with it, and it reads at its
-own pace: what comes in between is told in one go.
+It reads the events of the store, so the engine does no work for it. It reads at its own pace, and passes all
+changes since the last reading to the listener at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ray_multicluster_scheduler.ports import JobStore
 
 log = logging.getLogger(__name__)
 
-#: Moves that are read at once.
+#: Moves per query.
 PAGE = 1_000
-#: Between two readings, so that a busy queue is read in large pieces.
+#: Pause between two readings, so that a busy queue is read in large pages.
 PAUSE_S = 0.5
-#: Nothing happens for this long: look whether to go on.
+#: Longest wait for a change before checking whether to stop.
 IDLE_S = 5.0
 JOIN_S = 10.0
 
@@ -28,7 +28,7 @@ Listener = Callable[[Sequence[PastMove]], None]
 
 
 class MoveFollower:
-    """Tells `listener`, on a thread of its own, what happens to jobs from now on."""
+    """Calls `listener` with all moves from now on, on its own thread."""
 
     def __init__(self, store: JobStore, listener: Listener) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class MoveFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """Tell what is still untold, and end."""
+        """Pass on the remaining moves, and stop."""
         self._unsubscribe()
         self._stopping.set()
         self._news.set()
@@ -57,7 +57,7 @@ class MoveFollower:
         self._read()
 
     def _read(self) -> bool:
-        """Tell all that is new; False: the store is closed or broken, and nothing will follow."""
+        """Pass on all new moves; False: the store is closed or broken, so there will be no more."""
         try:
             while True:
                 self._seen, moves = self._store.moves_since(self._seen, limit=PAGE)

@@ -9,14 +9,14 @@ from ray_multicluster_scheduler.service.views import PruneView
 
 DAY_S = 86400.0
 MIB = 2**20
-#: About 100 MB: whoever floods the audit trail cannot fill the disk.
+#: About 100 MB, so that a flood of audit entries cannot fill the disk.
 MOST_AUDIT_ENTRIES = 500_000
-#: Jobs in one transaction: others wait for it.
+#: Jobs per transaction. Other writers wait for each transaction.
 STEP_JOBS = 100
 
 
 def keep_rules(settings: Settings) -> Keep:
-    """Return what stays by the settings."""
+    """Return the retention rules of the settings."""
     return Keep(
         jobs_s=settings.keep_jobs_days * DAY_S,
         logs_s=settings.keep_logs_days * DAY_S,

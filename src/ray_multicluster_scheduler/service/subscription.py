@@ -1,4 +1,4 @@
-"""Who is told by the event hub: a thread or a coroutine, and what it has not taken yet."""
+"""Subscriptions to the event hub, for threads and coroutines, with the changes not taken yet."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ Changed = Mapping[str, Job | None]
 
 
 class Hub(Protocol):
-    """Where a subscriber is known."""
+    """The part of the event hub that a subscriber uses."""
 
     def check(self) -> None:
-        """Raise where nobody can be told anything: in a forked child."""
+        """Raise in a forked child, which gets no notifications."""
 
     def take(self, subscriber: Subscriber) -> Changed:
-        """Return what the subscriber was not told yet; raises what ended the hub."""
+        """Return the changes that the subscriber has not taken yet; raises the error that ended the hub."""
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Tell the subscriber nothing more."""
+        """Remove a subscriber."""
 
 
 class Subscriber:
-    """Some jobs by their ids, or (None) the events of all. Its fields are the hub's, under the hub's lock."""
+    """Subscribes to jobs by id, or (None) to all events. The hub's lock guards the fields."""
 
     def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
         self._hub = hub
         self.ids = frozenset(ids or ())
         self.hears_all = ids is None
-        #: Has not been told of its jobs for the first time.
+        #: True until it has got its first rows.
         self.fresh = bool(self.ids)
-        #: At most one row for each of its jobs, however late it takes them.
+        #: At most one row per job: a newer row replaces one that was not taken.
         self.changed: dict[str, Job | None] = {}
-        #: Why it is told nothing more.
+        #: The error that ended the subscription.
         self.failure: BaseException | None = None
-        #: Was woken and has not looked since.
+        #: True between a wake-up and the next `take`.
         self.woken = False
 
     def wake(self) -> None:
-        """Wake it, from any thread; must return at once."""
+        """Wake the subscriber, from any thread; must not block."""
         raise NotImplementedError
 
     def clear_wake(self) -> None:
@@ -65,7 +65,7 @@ S = TypeVar("S", bound=Subscriber)
 
 
 class Subscription(Subscriber):
-    """For a thread. The first answer has all jobs, later ones those that have changed since."""
+    """For a thread. The first `wait` returns all jobs, later ones only the changed jobs."""
 
     def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
         super().__init__(hub, ids)
@@ -87,7 +87,7 @@ class Subscription(Subscriber):
 
 
 class AsyncSubscription(Subscriber):
-    """The same for the event loop that it is made in: no thread waits."""
+    """For a coroutine of the event loop in which it is created: no thread waits."""
 
     def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
         super().__init__(hub, ids)

@@ -31,7 +31,7 @@ class UploadedPackages:
         return self._uploads.content(self._user, name) is not None
 
     def put(self, name: str, content: Path) -> None:
-        """Keep a package file under a name that its content decides."""
+        """Keep a package file. Its name is derived from its content."""
         with self._packages.receive() as file, content.open("rb") as source:
             shutil.copyfileobj(source, file)
             kept = self.keep(name, file)
