@@ -16,8 +16,8 @@ from benchmarks.measure import Line, Report, Size, in_turns, main, ratio, summar
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
-from ray_multicluster_scheduler.service.hub import EventHub
-from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import open_store
 

@@ -31,7 +31,7 @@ SMALL_STORE = 80 * MIB
 LARGE_STORE = 2048 * MIB
 SIDE = """
 import json, sys
-from ray_multicluster_scheduler.pipeline.plan import make_plan
+from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan
 operators, source, store = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 plan = make_plan(operators, source)
 if store:

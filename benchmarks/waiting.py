@@ -20,7 +20,7 @@ from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, r
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.waiting import Waiting, changes_async
 from ray_multicluster_scheduler.store import SqlStore, open_store
 

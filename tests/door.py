@@ -14,8 +14,8 @@ from tests.live_server import live
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.options import ServerOptions
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.request import JobRequest
 
 CLUSTERS = "clusters:\n  a:\n    head_address: 127.0.0.1:1\n    max_resources: {CPU: 64, GPU: 8}\n"

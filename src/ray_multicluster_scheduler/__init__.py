@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         get_unified_scheduler,
         initialize_scheduler_environment,
     )
-    from ray_multicluster_scheduler.client.jobs import (
+    from ray_multicluster_scheduler.client.job_functions import (
         delete_job,
         drain,
         explain,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         submit_jobs,
         undrain,
     )
+    from ray_multicluster_scheduler.client.log_functions import tail_job_logs
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
-    from ray_multicluster_scheduler.client.tail import tail_job_logs
     from ray_multicluster_scheduler.client.tasks import (
         cancel_task,
         explain_task,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         submit_actor_async,
         submit_task,
     )
-    from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
+    from ray_multicluster_scheduler.client.wait_functions import wait_for_all_jobs
     from ray_multicluster_scheduler.pipeline.connect import init_ray
 
 __version__ = VERSION
@@ -80,7 +80,7 @@ __all__ = [
     "wait_for_all_jobs",
 ]
 
-#: Where the functions live that are not in `client.jobs`.
+#: Where the functions live that are not in `client.job_functions`.
 _ELSEWHERE = {
     "cancel_task": "client.tasks",
     "explain_task": "client.tasks",
@@ -97,8 +97,8 @@ _ELSEWHERE = {
     "submit_actor": "client.tasks",
     "submit_actor_async": "client.tasks",
     "submit_task": "client.tasks",
-    "tail_job_logs": "client.tail",
-    "wait_for_all_jobs": "client.waiting",
+    "tail_job_logs": "client.log_functions",
+    "wait_for_all_jobs": "client.wait_functions",
 }
 
 
@@ -107,7 +107,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "init_ray":
         importlib.import_module(f"{__name__}.config.installed").check_ray("programs that call init_ray")
-    home = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'client.jobs')}")
+    home = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'client.job_functions')}")
     return getattr(home, name)
 
 

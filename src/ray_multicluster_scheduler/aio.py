@@ -9,7 +9,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ray_multicluster_scheduler.client import current, jobs, scope, tail, tasks, waiting
+from ray_multicluster_scheduler.client import (
+    current,
+    job_functions,
+    log_functions,
+    scope,
+    tasks,
+    wait_functions,
+)
 from ray_multicluster_scheduler.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -33,19 +40,19 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
 
 initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
-submit_job = _in_thread(jobs.submit_job)
-submit_jobs = _in_thread(jobs.submit_jobs)
-get_job_status = _in_thread(jobs.get_job_status)
-get_job_info = _in_thread(jobs.get_job_info)
-stop_job = _in_thread(jobs.stop_job)
-list_jobs = _in_thread(jobs.list_jobs)
-wait_for_all_jobs = waiting.wait_for_all_jobs_async
-explain = _in_thread(jobs.explain)
-plan_job = _in_thread(jobs.plan_job)
-retry_job = _in_thread(jobs.retry_job)
-delete_job = _in_thread(jobs.delete_job)
-drain = _in_thread(jobs.drain)
-undrain = _in_thread(jobs.undrain)
+submit_job = _in_thread(job_functions.submit_job)
+submit_jobs = _in_thread(job_functions.submit_jobs)
+get_job_status = _in_thread(job_functions.get_job_status)
+get_job_info = _in_thread(job_functions.get_job_info)
+stop_job = _in_thread(job_functions.stop_job)
+list_jobs = _in_thread(job_functions.list_jobs)
+wait_for_all_jobs = wait_functions.wait_for_all_jobs_async
+explain = _in_thread(job_functions.explain)
+plan_job = _in_thread(job_functions.plan_job)
+retry_job = _in_thread(job_functions.retry_job)
+delete_job = _in_thread(job_functions.delete_job)
+drain = _in_thread(job_functions.drain)
+undrain = _in_thread(job_functions.undrain)
 submit_task = _in_thread(tasks.submit_task)
 submit_actor = _in_thread(tasks.submit_actor)
 submit_actor_async = _in_thread(tasks.submit_actor_async)
@@ -72,7 +79,7 @@ graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_in
 
 async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
     """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
-    async for piece in tail.tail_job_logs_async(submission_id):
+    async for piece in log_functions.tail_job_logs_async(submission_id):
         yield piece
 
 

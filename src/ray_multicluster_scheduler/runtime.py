@@ -28,27 +28,27 @@ from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
-from ray_multicluster_scheduler.inspection.apart import begin_apart
-from ray_multicluster_scheduler.inspection.clusters import Books, ClusterLook, looking
+from ray_multicluster_scheduler.inspection.cluster_processes import Item, processes
+from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, open_cluster_look
 from ray_multicluster_scheduler.inspection.doctor import diagnose_all
-from ray_multicluster_scheduler.inspection.fresh import FreshLook
-from ray_multicluster_scheduler.inspection.processes import Item, processes
+from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
+from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import AccessStore, ClusterConnection, Connections
-from ray_multicluster_scheduler.ray_api.connection import open_connection
-from ray_multicluster_scheduler.service.access import Caller, audit_entry
+from ray_multicluster_scheduler.ray_api.http_connection import open_connection
+from ray_multicluster_scheduler.service.caller import Caller, audit_entry
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.explain import Explainer
-from ray_multicluster_scheduler.service.follow import Listener, MoveFollower
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
-from ray_multicluster_scheduler.service.jobs import JobService
-from ray_multicluster_scheduler.service.local import LocalService, Rooms
+from ray_multicluster_scheduler.service.local_service import LocalService, ServiceParts
+from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
-from ray_multicluster_scheduler.service.uploaded import needed_packages
+from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What works on one store."""
+    """The components that share one store."""
 
     #: With the local directories of the clusters' own environments packed.
     config: Config
     store: SqlStore
     packages: PackageStore
-    #: Tells whoever waits in this process what has changed.
+    #: Notifies the waiters of this process of changes.
     hub: EventHub
     service: LocalService
     tokens: Tokens
@@ -119,7 +119,7 @@ class Scheduler:
         return cls(load_config(path), directory=directory or state_dir(path, environ), environ=environ)
 
     def anew(self) -> Scheduler:
-        """Return one with the same configuration of which nothing is opened or started yet."""
+        """Return a scheduler with the same configuration, with nothing opened or started."""
         return Scheduler(
             self.config, directory=self.directory, environ=self._environ, crash_point=self._crash_point
         )
@@ -149,7 +149,7 @@ class Scheduler:
 
     @property
     def service(self) -> LocalService:
-        """The one door: all that callers may ask for."""
+        """The service: all calls that callers can make."""
         return self.parts.service
 
     @property
@@ -159,7 +159,7 @@ class Scheduler:
 
     @property
     def authenticator(self) -> Authenticator:
-        """Who is let in by a server of this store: people, and the programs of jobs."""
+        """Authenticates the callers of a server on this store: people, and the programs of jobs."""
         return self.parts.job_tokens
 
     @property
@@ -222,17 +222,17 @@ class Scheduler:
         with self._reloading:
             former, fresh, parts = self.config, self._read_again(by or Caller(user=this_user())), self.parts
             change = config_change(former, fresh)
-            furnished = self._furnish(fresh, parts.store, parts.packages, parts.hub, parts.tokens)
+            assembled = self._assemble(fresh, parts.store, parts.packages, parts.hub, parts.tokens)
             with self._usable():
                 engine = self._engine
             if engine is not None:
-                engine.change(lambda context: self._changed(context, former, fresh, furnished.config))
+                engine.change(lambda context: self._changed(context, former, fresh, assembled.config))
             with self._usable():
-                self.config, self._parts = fresh, furnished
+                self.config, self._parts = fresh, assembled
             return change
 
     def _read_again(self, by: Caller) -> Config:
-        """Read the file, and write into the audit trail who wanted that and whether it is right."""
+        """Read the file, and record the caller and the outcome in the audit trail."""
         entry = audit_entry(by, "reload", str(self.config.path), now=self.clock.now())
         try:
             fresh = load_config(self.config.path)
@@ -245,7 +245,7 @@ class Scheduler:
     def _changed(
         self, context: EngineContext, former: Config, fresh: Config, packed: Config
     ) -> EngineContext:
-        """Return the surroundings of an engine by a new configuration; what did not change is kept."""
+        """Return the engine's context for a new configuration; connections that did not change are kept."""
         same = former.clusters if former.settings == fresh.settings else ()
         connections = {
             spec.name: context.connections[spec.name] if spec in same else self._connect(spec, fresh.settings)
@@ -281,12 +281,12 @@ class Scheduler:
         self.store.tell_times(tell)
 
     def follow_moves(self, listener: Listener) -> MoveFollower:
-        """Tell `listener` what happens to jobs from now on, whoever does it; close what this returns."""
+        """Call `listener` with all moves of jobs from now on. Close the follower after use."""
         return MoveFollower(self.store, listener)
 
-    def looking(self) -> AbstractAsyncContextManager[ClusterLook]:
+    def cluster_look(self) -> AbstractAsyncContextManager[ClusterLook]:
         """Look at the clusters themselves, with what the store says of them; makes no store."""
-        return looking(self.config, self._connect_all, self.clock, self._read_books)
+        return open_cluster_look(self.config, self._connect_all, self.clock, self._read_records)
 
     def doctor(self) -> dict[str, tuple[Check, ...]]:
         """Examine every cluster: what is wrong with it, and what to do about it."""
@@ -310,10 +310,12 @@ class Scheduler:
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
     def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Run a coroutine that talks to clusters: on the engine's loop, or apart where no engine runs."""
+        """Run a coroutine that talks to clusters: on the engine's loop, or on a temporary one."""
         with self._usable():
             engine = self._engine
-        return begin_apart(self._connect_all, function) if engine is None else engine.begin(function)
+        return (
+            begin_on_temporary_loop(self._connect_all, function) if engine is None else engine.begin(function)
+        )
 
     def _is_ours(self) -> bool:
         return self._process == os.getpid()
@@ -321,7 +323,7 @@ class Scheduler:
     @contextmanager
     def _usable(self) -> Iterator[None]:
         again = "call initialize_scheduler_environment again"
-        if not self._is_ours():  # asked first: a thread that is not here may have held the lock
+        if not self._is_ours():  # before the lock: in a forked child it may be held for ever
             raise StoreError(f"this scheduler belongs to the process that was forked; {again} in this one")
         with self._lock:
             if self._stopped:
@@ -331,15 +333,15 @@ class Scheduler:
     def _open(self) -> Parts:
         store = open_store(self.directory)
         packages, hub = PackageStore(self.directory / "packages"), EventHub(store, self.clock)
-        return self._furnish(self.config, store, packages, hub, Tokens(store.access, self.clock))
+        return self._assemble(self.config, store, packages, hub, Tokens(store.access, self.clock))
 
-    def _furnish(
+    def _assemble(
         self, raw: Config, store: SqlStore, packages: PackageStore, hub: EventHub, tokens: Tokens
     ) -> Parts:
-        """Put together what works by one configuration on what outlives it."""
+        """Build the components of one configuration. The arguments outlive a reload."""
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
-        rooms = Rooms(
+        service_parts = ServiceParts(
             config=config,
             store=store,
             packages=packages,
@@ -363,13 +365,17 @@ class Scheduler:
             store=store,
             packages=packages,
             hub=hub,
-            service=LocalService(rooms, Caller(user=this_user())),
+            service=LocalService(service_parts, Caller(user=this_user())),
             tokens=tokens,
             job_tokens=JobTokens(store, self.clock, tokens),
         )
 
-    def _read_books(self) -> Books:
-        return Books.read(self.directory) if self._parts is None else Books.of(self._parts.store)
+    def _read_records(self) -> ClusterRecords:
+        return (
+            ClusterRecords.read(self.directory)
+            if self._parts is None
+            else ClusterRecords.of(self._parts.store)
+        )
 
     def _connect_all(self) -> dict[str, ClusterConnection]:
         return {spec.name: self._connect(spec, self.config.settings) for spec in self.config.clusters}

@@ -10,7 +10,7 @@ import pytest
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists
 from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
 from ray_multicluster_scheduler.ray_api import HttpConnection
-from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner, cluster
+from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner, fake_cluster
 
 
 def a_submit(submission_id: str, entrypoint: str = "echo hello", **changes: Any) -> StartRequest:
@@ -74,7 +74,7 @@ async def test_a_waiting_job_that_was_stopped_never_runs() -> None:
 
 
 async def test_a_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "STOP_WAIT_S", 0.05)
+    monkeypatch.setattr(fake_cluster, "STOP_WAIT_S", 0.05)
     async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
         await connection.executor.start(
             a_submit("stubborn", "trap '' TERM; echo ready; while :; do sleep 0.01; done")

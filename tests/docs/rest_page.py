@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from tests.docs.pages import DOCS
 
 from ray_multicluster_scheduler.server.app import routes_alone
-from ray_multicluster_scheduler.server.errors import STATUS
+from ray_multicluster_scheduler.server.error_responses import STATUS
 
 HEADS = {
     "rest.md": """\

@@ -41,9 +41,9 @@ NAMES = {
     "runtime_env": "service.request",
     "resource_requirements": "service.request",
     "JobView": "service.views",
-    "submit_job": "client.jobs",
-    "get_job_info": "client.jobs",
-    "explain": "client.jobs",
+    "submit_job": "client.job_functions",
+    "get_job_info": "client.job_functions",
+    "explain": "client.job_functions",
 }
 
 

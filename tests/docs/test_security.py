@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.integration.job_commands import Commands, raymc
 
-from ray_multicluster_scheduler.server.auth import PUBLIC
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.retention import MOST_AUDIT_ENTRIES
+from ray_multicluster_scheduler.server.authentication import PUBLIC
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.prune import MOST_AUDIT_ENTRIES
 
 __all__ = ["raymc"]
 

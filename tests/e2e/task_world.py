@@ -19,7 +19,7 @@ from tests.e2e.processes import specific_servers
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
-from ray_multicluster_scheduler.ray_api.connection import HttpConnection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
 
 #: A loaded machine needs its time.
 PATIENCE_S = 240.0

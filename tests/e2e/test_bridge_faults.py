@@ -18,7 +18,7 @@ from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, a_world, finish, un
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
-from ray_multicluster_scheduler.ray_api.connection import HttpConnection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -11,7 +11,7 @@ import pytest
 
 from ray_multicluster_scheduler.demo.show import STEPS
 from ray_multicluster_scheduler.local import processes
-from ray_multicluster_scheduler.local.state import StateDir
+from ray_multicluster_scheduler.local.sandbox_state import StateDir
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 

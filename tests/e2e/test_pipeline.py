@@ -18,10 +18,10 @@ import ray_multicluster_scheduler
 from ray_multicluster_scheduler import init_ray
 from ray_multicluster_scheduler.errors import ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.local import Head, Sandbox
+from ray_multicluster_scheduler.pipeline.operator_registry import OPERATORS
 from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
-from ray_multicluster_scheduler.pipeline.plan import Plan, make_plan
+from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, make_plan
 from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray
-from ray_multicluster_scheduler.pipeline.registry import OPERATORS
 from ray_multicluster_scheduler.pipeline.report import RunReport
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.service.jobs import JobService
+from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
 
 

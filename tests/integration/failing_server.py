@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.server.serve import serve
+from ray_multicluster_scheduler.server.server_options import ServerOptions
 
 
 def break_down(point: str) -> None:

@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import store as package_store
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
-from ray_multicluster_scheduler.ray_api.connection import HttpConnection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
 
 HUGE = 10**400
 

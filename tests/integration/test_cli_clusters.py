@@ -13,7 +13,7 @@ from tests.integration.raymc import environment, in_terminal, raymc, screen, wri
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.ray_api.connection import HttpConnection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
 from ray_multicluster_scheduler.testing.runners import ScriptedRunner
 

@@ -11,7 +11,7 @@ from tests.system import fake
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc", "two"]

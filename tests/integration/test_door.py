@@ -10,10 +10,10 @@ from tests.door import CLUSTERS, HERS, Door, door, routes
 from tests.oracle import eventually
 
 from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.server.auth import COOKIE, INVALID, MISSING
+from ray_multicluster_scheduler.server.authentication import COOKIE, INVALID, MISSING
 from ray_multicluster_scheduler.server.limits import LISTS
-from ray_multicluster_scheduler.server.options import ServerOptions
-from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.caller import Role
 
 JOBS = "/api/v1/jobs"
 WRONG = "raymc_0123456789_" + "A" * 43

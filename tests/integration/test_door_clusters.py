@@ -16,7 +16,7 @@ from tests.live_server import live
 from tests.system import System
 
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
 CLUSTER_TOKEN = "the-clusters-own-token"

@@ -15,9 +15,9 @@ from tests.door import HERS, Asked, Door, door, routes
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.auth import INVALID, MISSING, PUBLIC
+from ray_multicluster_scheduler.server.authentication import INVALID, MISSING, PUBLIC
 from ray_multicluster_scheduler.server.refusals import is_ours
-from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.service.caller import Role
 
 WRONG = "raymc_0123456789_" + "A" * 43
 PACKAGE = "_ray_pkg_0123456789abcdef.zip"

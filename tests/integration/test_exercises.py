@@ -18,7 +18,7 @@ PACKAGE = "src/ray_multicluster_scheduler/"
 #: For each exercise: the files that it may touch, beside its own test, and the tests that watch over these.
 LISTS: dict[str, tuple[set[str], list[str]]] = {
     "job_field": (
-        {"model/job_options.py", "client/jobs.py"},
+        {"model/job_options.py", "client/job_functions.py"},
         ["tests/unit/test_request_model.py", "tests/unit/test_layers.py"],
     ),
     "placement_rule": ({"core/placement/checks.py"}, ["tests/integration/test_placement.py"]),

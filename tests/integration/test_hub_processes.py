@@ -8,7 +8,7 @@ from tests.builders import NOW, a_spec
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Target
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ import os, sys, threading
 from pathlib import Path
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.store import open_store
 from tests.builders import NOW, a_spec
 

@@ -12,9 +12,9 @@ import pytest
 
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox, processes
-from ray_multicluster_scheduler.local.ports import LOOPBACK, PortClaims, Ports
+from ray_multicluster_scheduler.local.sandbox_state import Member, Saved, StateDir
 from ray_multicluster_scheduler.local.spec import Head
-from ray_multicluster_scheduler.local.state import Member, Saved, StateDir
+from ray_multicluster_scheduler.local.tcp_ports import LOOPBACK, PortClaims, Ports
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
 from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 
 #: The default executor's, the engine's, and those that there is one of: far fewer than who waits.
 THREADS = 2 * min(32, (os.cpu_count() or 1) + 4) + 4

@@ -14,7 +14,7 @@ from tests.system import System, fake
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.retention import prune_all
+from ray_multicluster_scheduler.service.prune import prune_all
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 __all__ = ["raymc", "two"]

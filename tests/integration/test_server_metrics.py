@@ -16,8 +16,8 @@ from tests.system import System, fake
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.metrics import Metrics, add_metrics
-from ray_multicluster_scheduler.server.watching import watching
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.server.observability import watching
+from ray_multicluster_scheduler.service.caller import Caller, Role
 
 READER = Caller(user="prometheus", role=Role.READ)
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -10,7 +10,7 @@ from tests.oracle import eventually
 from tests.system import System, fake
 
 import ray_multicluster_scheduler as raymc
-from ray_multicluster_scheduler.client import jobs
+from ray_multicluster_scheduler.client import job_functions
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -54,7 +54,7 @@ async def test_a_misspelt_cluster_is_warned_of_at_the_line_of_the_user(
         assert not told  # a server has nobody to warn: the answer carries it
         (sentence,) = job.warnings
         assert "did you mean 'mac'?" in sentence
-        monkeypatch.setattr(jobs, "working_scheduler", lambda: system.scheduler)
+        monkeypatch.setattr(job_functions, "working_scheduler", lambda: system.scheduler)
         with pytest.warns(UserWarning, match="did you mean 'mac'") as told:
             raymc.submit_jobs([{"entrypoint": "echo", "preferred_cluster": "moc"}] * 2)
     (warning,) = told

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.server.metrics import Metrics
+from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.server.traces import Traces, open_traces
-from ray_multicluster_scheduler.server.watching import watching
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.ray_api.connection import open_connection
+from ray_multicluster_scheduler.ray_api.http_connection import open_connection
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
 from ray_multicluster_scheduler.testing.runners import ScriptedRunner
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
     from ray_multicluster_scheduler.runtime import Scheduler
-    from ray_multicluster_scheduler.server.options import ServerOptions
     from ray_multicluster_scheduler.server.running import running_servers
     from ray_multicluster_scheduler.server.serve import serve
+    from ray_multicluster_scheduler.server.server_options import ServerOptions
     from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.service.query import JobQuery, all_events, all_jobs
     from ray_multicluster_scheduler.service.request import JobRequest
@@ -58,7 +58,7 @@ _HOMES = {
     "LAST_LOG_LINES": "service.outcome",
     "RemoteScheduler": "client.remote",
     "Scheduler": "runtime",
-    "ServerOptions": "server.options",
+    "ServerOptions": "server.server_options",
     "all_events": "service.query",
     "all_jobs": "service.query",
     "find_config": "config",

@@ -1,7 +1,7 @@
 """The service of a server: what `service.api.Service` promises, asked for over HTTP.
 
-The same results and the same errors as in the server's own process. Only calls that are the same twice as
-once are repeated when an answer is lost; a submission is made so by ids that are chosen here.
+The same results and the same errors as in the server's own process. Only idempotent calls are repeated when
+an answer is lost; ids chosen by the client make a submission idempotent.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from ray_multicluster_scheduler.client import transport_async
-from ray_multicluster_scheduler.client.administration import ServerAdministration
-from ray_multicluster_scheduler.client.answers import parsed
-from ray_multicluster_scheduler.client.following import Changes, Events, Following, Patience, Tail
+from ray_multicluster_scheduler.client.http_administration import ServerAdministration
+from ray_multicluster_scheduler.client.http_responses import parsed
+from ray_multicluster_scheduler.client.resumable_streams import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.server_packages import ServerPackages
 from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part
@@ -53,10 +53,10 @@ from ray_multicluster_scheduler.service.views import (
 
 T = TypeVar("T")
 ROOT = "/api/v1"
-#: One question for news takes no longer than this: an answer must come within a transport's patience.
+#: Longest wait of one call of `news`: its answer must come within the transport's timeout.
 NEWS_S = 30.0
 _ALL = JobQuery()
-#: What a job's view repeats of a request as it was written.
+#: Fields that a job's view shows exactly as they were requested.
 _SHOWN_AS_ASKED = {"job_id", *(option.name for option in JOB_OPTIONS)}
 #: A stream that ended so is taken up again.
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
@@ -77,12 +77,12 @@ class HttpService:
 
     @property
     def packages(self) -> ServerPackages:
-        """Where packed directories go before a job that needs them is submitted."""
+        """The package store. A job's directories are packed into it before the job is submitted."""
         return ServerPackages(self._transport)
 
     @property
     def admin(self) -> ServerAdministration:
-        """Tokens and the audit trail; the server refuses whoever is no administrator."""
+        """Tokens and the audit trail; the server refuses callers that are no administrators."""
         return ServerAdministration(self.server, self._transport)
 
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
@@ -110,7 +110,7 @@ class HttpService:
         return found if len(found) == len(requests) else ()
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
-        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        """Accept a new job for each of these that has failed or was stopped, with the same options."""
         words = arguments.words("submission_ids", submission_ids)
         return self._ask(_jobs, _post("/jobs/retry", {"submission_ids": words}, repeatable=False))
 
@@ -143,7 +143,7 @@ class HttpService:
         return self._ask(_jobs, _post("/jobs/find-each", {"words": given}))
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
-        """Return the known ones among these ids."""
+        """Return the jobs with these ids; unknown ids are left out."""
         words = arguments.words("submission_ids", submission_ids)
         return self._ask(_jobs_by_id, _post("/jobs/get-many", {"submission_ids": words}))
 
@@ -178,7 +178,7 @@ class HttpService:
         return self._ask(_counts, found)
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
-        """Return what waits: what may start now, the next one first, then what waits for something."""
+        """Return the queue: the jobs that may start now, in order, then those that wait for something."""
         return self._ask(_jobs, _get("/queue", limit=limit))
 
     def events(
@@ -203,7 +203,7 @@ class HttpService:
         return self._follow(Tail(_path(f"{_job(submission_id)}/logs/tail")))
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
         async for piece in self._follow_async(Tail(_path(f"{_job(submission_id)}/logs/tail"))):
             yield piece
 
@@ -217,7 +217,7 @@ class HttpService:
     async def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
         words = arguments.words("submission_ids", submission_ids)
         following = Changes(_path("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s)
         async with aclosing(self._follow_async(following)) as found:
@@ -246,7 +246,7 @@ class HttpService:
         return self._ask(_clusters, _get("/clusters"))
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
-        """Let a cluster have no new jobs, or let it have them again."""
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
         name = part(arguments.text("cluster", cluster))
         why = arguments.text("reason", reason, empty=True)
         self._transport.ask(_post(f"/clusters/{name}/{'drain' if drained else 'undrain'}", {"reason": why}))
@@ -262,7 +262,7 @@ class HttpService:
     def prune(
         self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
     ) -> PruneView:
-        """Remove history that need not be kept, by the settings or these; or say what would go."""
+        """Remove old history by the settings or by these limits; a dry run only counts it."""
         asked = {"older_than_s": older_than_s, "keep": keep, "dry_run": dry_run}
         return self._ask(PruneView.model_validate, _post("/prune", asked))
 
@@ -302,7 +302,7 @@ class HttpService:
                             return
             except _GONE as gone:
                 if not self._transport.answered:
-                    raise  # nobody waits for a server that was never there
+                    raise  # a server that has never answered is not waited for
                 error = gone
             time.sleep(patience.pause_s(error))
 
@@ -320,7 +320,7 @@ class HttpService:
                             return
             except _GONE as gone:
                 if not self._transport.answered:
-                    raise  # nobody waits for a server that was never there
+                    raise  # a server that has never answered is not waited for
                 error = gone
             await asyncio.sleep(patience.pause_s(error))
 

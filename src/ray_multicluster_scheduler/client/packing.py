@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Packer(Protocol):
-    """What packs on this machine, and who gets the packages: a scheduler of this process, or a server's."""
+    """Packs on this machine and hands the packages over: to a scheduler of this process, or to a server."""
 
     @property
     def packages(self) -> PackageStore:
@@ -25,7 +25,7 @@ class Packer(Protocol):
 
     @property
     def service(self) -> Service:
-        """Who gets them."""
+        """The service that gets the packages."""
 
 
 def handed_over(

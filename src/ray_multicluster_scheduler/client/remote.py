@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray_multicluster_scheduler.client.cluster_look import PublishedLook
 from ray_multicluster_scheduler.client.http import HttpService
-from ray_multicluster_scheduler.client.looking import PublishedLook
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.find import home_dir
 from ray_multicluster_scheduler.config.user import USER_VARIABLE
@@ -55,7 +55,7 @@ class RemoteScheduler:
 
     @property
     def service(self) -> HttpService:
-        """The one door: all that callers may ask for."""
+        """The service: all calls that callers can make."""
         self._check_usable()
         return self._service
 
@@ -98,7 +98,7 @@ class RemoteScheduler:
         return False
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[PublishedLook]:
+    async def cluster_look(self) -> AsyncIterator[PublishedLook]:
         """Look at the clusters as the server sees them."""
         yield PublishedLook(self.service)
 

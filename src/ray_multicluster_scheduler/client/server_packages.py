@@ -18,7 +18,7 @@ class ServerPackages:
         return self._transport.exists(Call(method="GET", path=_package(name)))
 
     def put(self, name: str, content: Path) -> None:
-        """Keep a package file under a name that its content decides."""
+        """Keep a package file. Its name is derived from its content."""
         kind = {"Content-Type": "application/octet-stream"}
         self._transport.ask(Call(method="PUT", path=_package(name), body=content, headers=kind))
 

@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from ray_multicluster_scheduler.client.answers import Answer, broke_off, checked, late, mistaken, unreachable
-from ray_multicluster_scheduler.client.events import Event, EventReader
+from ray_multicluster_scheduler.client.http_responses import (
+    Answer,
+    broke_off,
+    checked,
+    late,
+    mistaken,
+    unreachable,
+)
 from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.client.server_sent_events import Event, EventReader
 from ray_multicluster_scheduler.errors import (
     ServerError,
     ServerLost,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from ray_multicluster_scheduler.client.answers import Answer, broke_off, checked, late, unreachable
-from ray_multicluster_scheduler.client.events import Event, EventReader
+from ray_multicluster_scheduler.client.http_responses import Answer, broke_off, checked, late, unreachable
+from ray_multicluster_scheduler.client.server_sent_events import Event, EventReader
 from ray_multicluster_scheduler.client.transport import CONNECT_TIMEOUT_S, SILENCE_S, Call, Transport
 from ray_multicluster_scheduler.errors import SchedulerError
 

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.cluster_health.tcp_port import knock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.packages.files import local_path
+from ray_multicluster_scheduler.packages.requirement_files import local_path
 from ray_multicluster_scheduler.ports import ClusterProbe
 
 T = TypeVar("T")

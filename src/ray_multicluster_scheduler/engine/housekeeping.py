@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.engine.store_reader import StoreReader
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import KEEP_S
-from ray_multicluster_scheduler.service.retention import STEP_JOBS, keep_rules
+from ray_multicluster_scheduler.service.prune import STEP_JOBS, keep_rules
 
 log = logging.getLogger(__name__)
 

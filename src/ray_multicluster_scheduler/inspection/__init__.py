@@ -1,1 +1,1 @@
-"""A look at the clusters themselves, by a process that need not schedule."""
+"""Probing the clusters directly, from a process that need not schedule."""

@@ -14,18 +14,18 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.inspection.apart import Connect
+from ray_multicluster_scheduler.inspection.temporary_loop import Connect
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock, JobStore
-from ray_multicluster_scheduler.service.showing import show_cluster
+from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
 from ray_multicluster_scheduler.store import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
-    """What our own store says of the clusters."""
+class ClusterRecords:
+    """What our own store has recorded about the clusters."""
 
     #: Jobs that hold an attempt on a cluster.
     live: Sequence[Job] = ()
@@ -33,13 +33,13 @@ class Books:
     drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, store: JobStore) -> Books:
+    def of(cls, store: JobStore) -> ClusterRecords:
         """Read an open store."""
         return cls(live=store.live(), drains=store.drained())
 
     @classmethod
-    def read(cls, directory: Path) -> Books:
-        """Read a store that is not open; where none can be read, nothing is drained or claimed."""
+    def read(cls, directory: Path) -> ClusterRecords:
+        """Read a store that is not open; without a readable store nothing is drained or claimed."""
         try:
             with closing(open_store(directory, create=False)) as store:
                 return cls.of(store)
@@ -51,12 +51,12 @@ class ClusterLook:
     """Looks at all clusters: once with `step`, or again and again with `run`."""
 
     def __init__(
-        self, config: Config, watch: ClusterWatch, clock: Clock, read_books: Callable[[], Books]
+        self, config: Config, watch: ClusterWatch, clock: Clock, read_records: Callable[[], ClusterRecords]
     ) -> None:
         self._config = config
         self._watch = watch
         self._clock = clock
-        self._read_books = read_books
+        self._read_records = read_records
 
     @property
     def interval_s(self) -> float:
@@ -73,12 +73,12 @@ class ClusterLook:
 
     def views(self) -> tuple[ClusterView, ...]:
         """Return what was last seen of every cluster."""
-        books = self._read_books()
+        records = self._read_records()
         world = World(
             specs=self._config.clusters,
             snapshots=self._watch.snapshots(),
-            live=LiveJobs(books.live),
-            drains=books.drains,
+            live=LiveJobs(records.live),
+            drains=records.drains,
             now=self._clock.now(),
         )
         return tuple(
@@ -94,8 +94,8 @@ class ClusterLook:
 
 
 @asynccontextmanager
-async def looking(
-    config: Config, connect: Connect, clock: Clock, read_books: Callable[[], Books]
+async def open_cluster_look(
+    config: Config, connect: Connect, clock: Clock, read_records: Callable[[], ClusterRecords]
 ) -> AsyncIterator[ClusterLook]:
     """Open all clusters of a configuration, and close them again."""
     connections = connect()
@@ -103,6 +103,6 @@ async def looking(
         watch = ClusterWatch(
             connections, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True
         )
-        yield ClusterLook(config, watch, clock, read_books)
+        yield ClusterLook(config, watch, clock, read_records)
     finally:
         await asyncio.gather(*(each.close() for each in connections.values()))

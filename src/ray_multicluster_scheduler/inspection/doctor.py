@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.installed import ray_version
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.connection import HttpConnection, open_connection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection, open_connection
 
 
 async def diagnose_all(

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from ray_multicluster_scheduler.local.state import Member
+from ray_multicluster_scheduler.local.sandbox_state import Member
 
 _COMMENT = "# Written by `raymc local up`, removed by `raymc local down`.\n"
 

@@ -15,9 +15,15 @@ from ray_multicluster_scheduler.config.installed import check_ray
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local import clusters_file, processes
 from ray_multicluster_scheduler.local.head import answers, last_words, launch
-from ray_multicluster_scheduler.local.ports import PortClaims
+from ray_multicluster_scheduler.local.sandbox_state import (
+    Member,
+    Saved,
+    StateDir,
+    check_same_request,
+    write_private,
+)
 from ray_multicluster_scheduler.local.spec import Head, HeadSpec, HeadState, Phase, check_heads
-from ray_multicluster_scheduler.local.state import Member, Saved, StateDir, check_same_request, write_private
+from ray_multicluster_scheduler.local.tcp_ports import PortClaims
 
 #: Two heads need about ten seconds; a loaded machine may need many times that.
 START_TIMEOUT_S = 180.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.local.ports import LOOPBACK, Ports
+from ray_multicluster_scheduler.local.tcp_ports import LOOPBACK, Ports
 from ray_multicluster_scheduler.model.resources import parse_requirements
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")

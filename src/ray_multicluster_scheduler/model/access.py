@@ -17,7 +17,7 @@ class Token:
 
     id: str
     user: str
-    #: The word of a role; see `service/access.py`.
+    #: The word of a role; see `service/caller.py`.
     role: str
     #: SHA-256 of the whole token, in hexadecimal digits.
     digest: str = field(repr=False)

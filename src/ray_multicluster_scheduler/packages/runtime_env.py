@@ -13,8 +13,8 @@ from typing import Any
 
 from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import PackageProblem
-from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.pack import Progress
+from ray_multicluster_scheduler.packages.requirement_files import local_path, reader
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
 

@@ -17,8 +17,8 @@ from ray_multicluster_scheduler.environment.compose import compose, normalise
 from ray_multicluster_scheduler.environment.overlay import has_overlay
 from ray_multicluster_scheduler.environment.setup_failure import setup_words
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
-from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
+from ray_multicluster_scheduler.packages.requirement_files import local_path, reader
 from ray_multicluster_scheduler.packages.runtime_env import WORKING_DIR_EXCLUDES
 from ray_multicluster_scheduler.packages.too_large import too_large
 from ray_multicluster_scheduler.packages.tree import Source, list_tree

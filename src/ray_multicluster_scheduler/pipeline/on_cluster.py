@@ -12,7 +12,7 @@ import sys
 import ray
 
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.pipeline.plan import Plan
+from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray
 from ray_multicluster_scheduler.pipeline.report import Report, timed
 

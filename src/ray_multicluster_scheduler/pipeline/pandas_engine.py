@@ -11,9 +11,9 @@ from pandas.api import types
 
 from ray_multicluster_scheduler.errors import InvalidRequest, PipelineFailed
 from ray_multicluster_scheduler.pipeline.files import find_input, find_output, read_table, write_table
+from ray_multicluster_scheduler.pipeline.operator_registry import find_operator
 from ray_multicluster_scheduler.pipeline.operators.base import Kind
-from ray_multicluster_scheduler.pipeline.plan import Plan, Step, check_columns, choose_columns
-from ray_multicluster_scheduler.pipeline.registry import find_operator
+from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, Step, check_columns, choose_columns
 from ray_multicluster_scheduler.pipeline.report import (
     SHOWN_ROWS,
     RunReport,

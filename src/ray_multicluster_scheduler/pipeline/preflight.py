@@ -16,9 +16,9 @@ from pyarrow import dataset
 
 from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.packages.files import local_path, reader
+from ray_multicluster_scheduler.packages.requirement_files import local_path, reader
 from ray_multicluster_scheduler.pipeline.files import Place, find_input, find_output
-from ray_multicluster_scheduler.pipeline.plan import Plan, check_names
+from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, check_names
 
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[^\]]+\]|[^\s:/@\[\]]+):(?P<port>\d{1,5})")
 _LARGEST_PORT = 65535

@@ -10,7 +10,7 @@ from typing import Any, cast
 from ray_multicluster_scheduler.config.installed import check_ray
 from ray_multicluster_scheduler.pipeline.loopback import expect_loopback_head
 from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
-from ray_multicluster_scheduler.pipeline.plan import Plan
+from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report, RunReport
 
 #: What a cluster must be sent, so that code there can import this package.

@@ -7,8 +7,8 @@ import asyncio
 from ray_multicluster_scheduler.errors import ClusterRefused
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.ray_api import parse
-from ray_multicluster_scheduler.ray_api.errors import translated
 from ray_multicluster_scheduler.ray_api.http_client import HttpClient
+from ray_multicluster_scheduler.ray_api.http_errors import translated
 from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
 
 #: The most that Ray's state API hands out; its default of 100 would hide the other nodes.

@@ -12,7 +12,7 @@ from yarl import URL
 
 from ray_multicluster_scheduler.errors import ClusterAuthFailed, ClusterUnreachable
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, refusal
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, refusal
 from ray_multicluster_scheduler.ray_api.pieces import beginning, pieces
 from ray_multicluster_scheduler.ray_api.stream import Rows
 from ray_multicluster_scheduler.ray_api.telling import tell_call

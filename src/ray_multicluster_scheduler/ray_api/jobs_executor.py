@@ -24,8 +24,8 @@ from ray_multicluster_scheduler.model.execution import (
     StartRequest,
 )
 from ray_multicluster_scheduler.ray_api import parse
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer, translated
 from ray_multicluster_scheduler.ray_api.http_client import HttpClient, connect_s
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, translated
 from ray_multicluster_scheduler.ray_api.pieces import pieces
 from ray_multicluster_scheduler.ray_api.stream import LogEnd
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ray_multicluster_scheduler.errors import ClusterRefused
-from ray_multicluster_scheduler.ray_api.errors import translated
 from ray_multicluster_scheduler.ray_api.http_client import HttpClient
+from ray_multicluster_scheduler.ray_api.http_errors import translated
 
 UPLOAD_TIMEOUT_S = 300.0
 

@@ -19,8 +19,8 @@ from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
 from ray_multicluster_scheduler.ray_api.failure_kind import failure_kind
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 
 #: `CPU_group_<id>` and `CPU_group_0_<id>`: what a placement group has reserved, counted under `CPU` too.
 _GROUP_RESOURCE = re.compile(r"_group_(\d+_)?[0-9a-f]+$")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 
 PIECE_BYTES = 2**16
 #: Behind this much of one answer, what is done with each piece is followed by a rest of that many times its

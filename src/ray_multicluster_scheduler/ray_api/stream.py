@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, cut_note
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 
 #: The longest row of a list.
 MAX_ROW_CHARS = 4 * 2**20

@@ -20,7 +20,7 @@ from itertools import islice
 
 from ray_multicluster_scheduler.model.cluster import Usage
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 from ray_multicluster_scheduler.ray_api.parse import MAX_DEMANDS, MAX_NAMES, count, number, short
 
 _AMOUNT = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(TiB|GiB|MiB|KiB|B)?"

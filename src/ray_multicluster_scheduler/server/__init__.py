@@ -1,1 +1,1 @@
-"""The front door of a team: stock Ray clients, our own REST interface and every page, over all clusters."""
+"""The HTTP server of a team: Ray's Jobs interface and our own REST interface, over all clusters."""

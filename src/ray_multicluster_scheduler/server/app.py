@@ -14,7 +14,7 @@ from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import (
     docs_page,
-    errors,
+    error_responses,
     health,
     ray_auth,
     ray_jobs,
@@ -25,11 +25,11 @@ from ray_multicluster_scheduler.server import (
 )
 from ray_multicluster_scheduler.server.body_limit import LimitedBody
 from ray_multicluster_scheduler.server.metrics import add_metrics
-from ray_multicluster_scheduler.server.options import ServerOptions
+from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.server.protect import protect
 from ray_multicluster_scheduler.server.request_log import RequestLog
+from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.server.v1 import clusters, config, events, job, jobs, streams, tokens
-from ray_multicluster_scheduler.server.watching import watching
 
 #: The first that matches answers, and each one before it is tried in vain, which costs more than some answers
 #: do: what stock clients ask with every submission comes first. Words like `find` come before ids.
@@ -59,12 +59,12 @@ def routes_alone() -> FastAPI:
         version=__version__,
         docs_url=None,  # FastAPI's own pages load their parts from another host
         redoc_url=None,
-        responses={"default": {"model": errors.ErrorAnswer, "description": "Something went wrong."}},
+        responses={"default": {"model": error_responses.ErrorAnswer, "description": "Something went wrong."}},
         lifespan=_lifespan,
     )
     for router in ROUTERS:
         app.include_router(router)
-    errors.install(app)
+    error_responses.install(app)
     return app
 
 

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ray_multicluster_scheduler.asyncio_tools import within
-from ray_multicluster_scheduler.server.errors import error_body, refusal
+from ray_multicluster_scheduler.server.error_responses import error_body, refusal
 
 #: One job. Ray's own agent takes no larger one.
 MOST_BODY_BYTES = 2**20

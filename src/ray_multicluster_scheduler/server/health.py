@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.server.callers import scheduler_of
+from ray_multicluster_scheduler.server.request_caller import scheduler_of
 
 router = APIRouter(tags=["health"])
 

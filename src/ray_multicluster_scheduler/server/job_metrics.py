@@ -1,4 +1,4 @@
-"""What happens to jobs, counted: whoever schedules them, this server reads it from the store."""
+"""Counters of job events. They are read from the store, whichever process schedules the jobs."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ray_multicluster_scheduler.config.schema import ServerSettings
 from ray_multicluster_scheduler.server.refusals import answer, refused
-from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.caller import Caller
 
 CHANGE, LIST, LOG = "changes", "lists", "logs"
 #: A bucket holds what fills it in this time: a user may come with a burst.
 BURST_S = 10.0
-#: Users that are told apart at once; who was not seen for longest is forgotten, with a full bucket.
+#: Users with a bucket of their own. The least recently seen user is dropped, with a full bucket.
 MOST_USERS = 10_000
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})

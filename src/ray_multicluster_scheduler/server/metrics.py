@@ -15,12 +15,12 @@ from prometheus_client.exposition import choose_encoder
 
 from ray_multicluster_scheduler.ports import Connections
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.http_metrics import CountRequests, HttpMetrics
 from ray_multicluster_scheduler.server.job_metrics import JobMetrics
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.world_metrics import WorldMetrics
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What stands before all routes: names and origins, who calls, and how often."""
+"""Middleware before all routes: host names and origins, authentication, rate limits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from starlette.middleware.cors import CORSMiddleware
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.allow_list import AllowList
-from ray_multicluster_scheduler.server.auth import Authentication
+from ray_multicluster_scheduler.server.authentication import Authentication
 from ray_multicluster_scheduler.server.limits import Limits
-from ray_multicluster_scheduler.server.options import ServerOptions
 from ray_multicluster_scheduler.server.refused_logins import RefusedLogins
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.caller import Caller, Role
 
 
 def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:

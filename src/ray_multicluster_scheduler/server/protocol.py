@@ -35,7 +35,7 @@ class WrittenTogether:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send this at the end of this turn, or now where it is much: who reads slowly must be felt."""
+        """Send this at the end of the loop's turn, or now if it is much, so that backpressure works."""
         if not self._parts:
             self._loop.call_soon(self._send)
         self._parts.append(data)

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from ray_multicluster_scheduler.errors import DuplicateSubmission, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.callers import allowed, caller_of
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
 from ray_multicluster_scheduler.server.ray_details import job_details
 from ray_multicluster_scheduler.server.ray_route import (
@@ -26,9 +25,10 @@ from ray_multicluster_scheduler.server.ray_route import (
     refuse_other_methods,
 )
 from ray_multicluster_scheduler.server.ray_submit import request_of
-from ray_multicluster_scheduler.server.ray_whys import Whys
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.server.request_caller import allowed, caller_of
+from ray_multicluster_scheduler.server.wait_reason_cache import WaitReasonCache
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs
 from ray_multicluster_scheduler.service.views import JobView
 
@@ -39,7 +39,7 @@ Reader = Annotated[LocalService, Depends(allowed(Role.READ))]
 Submitter = Annotated[LocalService, Depends(allowed(Role.SUBMIT))]
 
 router = ray_router()
-_whys = Whys()
+_wait_reasons = WaitReasonCache()
 
 
 async def _body(request: Request) -> bytes:
@@ -79,7 +79,7 @@ def get_job(submission_id: str, request: Request, service: Reader) -> Response:
     job = found(service, submission_id)
     told: dict[str, Any] = {}
     if job.state is JobState.QUEUED:
-        told["why"] = _whys.why(service, job)
+        told["why"] = _wait_reasons.reason(service, job)
     elif job.state is JobState.FAILED:
         told["log"] = service.kept_log(submission_id) or ""
     return RayJSON(job_details(job, browser=is_browser(request.headers), **told))

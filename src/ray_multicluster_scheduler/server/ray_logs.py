@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ray_multicluster_scheduler.errors import JobNotFound, SchedulerError
-from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.ray_jobs import Reader, found
 from ray_multicluster_scheduler.server.ray_route import (
     RayJSON,
@@ -22,8 +21,9 @@ from ray_multicluster_scheduler.server.ray_route import (
     refusal_of,
     refuse_other_methods,
 )
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 
 #: Ray's frames have at most about this many characters.
 FRAME_CHARS = 20_000

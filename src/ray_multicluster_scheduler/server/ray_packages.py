@@ -15,11 +15,11 @@ from starlette.responses import Response
 
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.packages.uploads import check_name
-from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.ray_route import ray_router, refusal, refuse_other_methods
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
-from ray_multicluster_scheduler.service.uploaded import UploadedPackages
+from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
 
 TOO_LARGE = f"Maximum request body size {MAX_BYTES} exceeded."
 PROTOCOL = "gcs"

@@ -1,13 +1,13 @@
-"""What is not there below the paths of Ray's clients, in the form that they read; it comes last."""
+"""404 answers below the paths of Ray's clients, in the form that they read. This router comes last."""
 
 from __future__ import annotations
 
 from fastapi import Depends
 from starlette.responses import Response
 
-from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.ray_route import METHODS, ray_router, refusal
-from ray_multicluster_scheduler.service.access import Role
+from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.service.caller import Role
 
 router = ray_router()
 

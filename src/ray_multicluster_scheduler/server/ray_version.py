@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.server.callers import allowed, scheduler_of
 from ray_multicluster_scheduler.server.ray_route import RayJSON, ray_router, refuse_other_methods
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.server.request_caller import allowed, scheduler_of
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 
 #: Version of the Jobs interface; beyond 0, clients follow logs over a websocket.

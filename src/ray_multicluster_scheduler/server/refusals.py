@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from ray_multicluster_scheduler.server.errors import error_body, refusal
+from ray_multicluster_scheduler.server.error_responses import error_body, refusal
 
 #: Paths that are ours; all others are Ray's, also those that neither has.
 _OURS = ("/api/v1/", "/docs", "/openapi.json", "/metrics", "/healthz", "/readyz")

@@ -1,4 +1,4 @@
-"""Refused logins for the audit trail: who knocks without end is counted, not written down each time."""
+"""Refused logins for the audit trail. Repeated ones from an address are counted, not recorded one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.ports import AccessStore, Clock
 
 #: One entry per address in this time.
 EVERY_S = 60.0
-#: Addresses that are told apart at once.
+#: Addresses with a counter of their own.
 MOST_ADDRESSES = 1000
 ACTION = "login"
 

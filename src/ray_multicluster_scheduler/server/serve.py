@@ -20,10 +20,10 @@ from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.options import ServerOptions, check_may_bind
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
 from ray_multicluster_scheduler.server.request_log import JsonLines
 from ray_multicluster_scheduler.server.running import announced
+from ray_multicluster_scheduler.server.server_options import ServerOptions, check_may_bind
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
                 insecure_http=options.insecure_http,
             )
             scheduler.start()
-            for line in doors(scheduler, options, listener.getsockname()[1]):
+            for line in startup_lines(scheduler, options, listener.getsockname()[1]):
                 say(line)
             asyncio.run(_Server(create_app(scheduler, options), scheduler, options).run(listener, say))
             scheduler.check()
@@ -61,7 +61,7 @@ def _announced_in(scheduler: Scheduler) -> Path:
     return state_dir(scheduler.config.path, os.environ)
 
 
-def doors(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[str]:
+def startup_lines(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[str]:
     """Yield what to say at the start: what is served, and where."""
     at, clusters = options.address(port), ", ".join(spec.name for spec in scheduler.config.clusters)
     yield f"raymc serve: {clusters} of {scheduler.config.path}; jobs are kept in {scheduler.directory}"
@@ -114,7 +114,7 @@ class _Server:
             watching.cancel()
 
     def _stop(self, number: int, say: Say) -> None:
-        if self._uvicorn.should_exit:  # a second signal: whoever sent it does not want to wait
+        if self._uvicorn.should_exit:  # a second signal means: do not wait
             say("ending at once")
             os._exit(128 + number)
         say("stopping; once more ends it at once")
@@ -178,7 +178,7 @@ def _logging() -> Iterator[None]:
     """Write our log and uvicorn's warnings to stderr, one line of JSON each."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    handler.addFilter(_told_elsewhere)
+    handler.addFilter(_not_logged_elsewhere)
     ours, theirs = logging.getLogger("ray_multicluster_scheduler"), logging.getLogger("uvicorn.error")
     former = ours.level, theirs.level, ours.handlers[:]
     ours.handlers[:] = [handler]  # the lines of the command line are for a person who waits
@@ -194,8 +194,8 @@ def _logging() -> Iterator[None]:
         theirs.setLevel(former[1])
 
 
-def _told_elsewhere(record: logging.LogRecord) -> bool:
-    """Leave out what `RequestLog` has logged under the id of the request, and streams that we cut."""
+def _not_logged_elsewhere(record: logging.LogRecord) -> bool:
+    """Drop records that `RequestLog` has logged with the request's id, and those of streams that we cut."""
     return record.name != "uvicorn.error" or not record.getMessage().startswith(
         ("Exception in ASGI application", "ASGI callable returned without completing")
     )

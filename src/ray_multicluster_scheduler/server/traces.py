@@ -30,7 +30,7 @@ _SCOPE = "ray_multicluster_scheduler"
 
 
 class Traces:
-    """Exports the trace of each job that it is told the end of."""
+    """Exports the trace of each ended job that it is called with."""
 
     def __init__(self, scheduler: Scheduler, exporter: SpanProcessor) -> None:
         self._scheduler = scheduler
@@ -80,7 +80,7 @@ def _is_off(environ: Mapping[str, str]) -> bool:
 
 
 def _resource() -> Resource:
-    """Say who tells: what the environment says of the service goes before our name for it."""
+    """Return the OpenTelemetry resource; the environment's service name wins over ours."""
     from opentelemetry.sdk import resources  # noqa: PLC0415 - an extra
 
     ours = resources.Resource.create({resources.SERVICE_NAME: SERVICE_NAME})

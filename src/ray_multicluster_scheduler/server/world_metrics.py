@@ -1,4 +1,4 @@
-"""What is so at the moment of a scrape: the queue, the clusters, the leader. Read then, and only then."""
+"""Gauges of the queue, the clusters and the leader, read at each scrape and at no other time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.service.views import ClusterView
 QUEUE_TIMEOUT_S = 5.0
 _OPEN = frozenset(JobState) - FINAL
 
-#: Name, meaning and value of what is told of each cluster as it stands.
+#: Name, help text and value of each gauge of a cluster.
 OF_EACH_CLUSTER: tuple[tuple[str, str, Callable[[ClusterView], float | None]], ...] = (
     ("up", "1 if the cluster is healthy, else 0.", lambda it: it.health is Health.HEALTHY),
     ("score", "0 (avoid) to 1 (answers always and fast), from recent probes.", lambda it: it.score),

@@ -1,1 +1,1 @@
-"""The use cases: submit, stop, look, wait, explain, drain. Every front door calls these."""
+"""The use cases: submit, stop, look, wait, explain, drain. The API, `raymc` and the server all call these."""

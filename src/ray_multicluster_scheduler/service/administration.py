@@ -8,11 +8,11 @@ from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
 from ray_multicluster_scheduler.model.access import Token
 from ray_multicluster_scheduler.ports import AccessStore
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.views import AuditPage, AuditView, NewTokenView, TokenView
 
-#: Entries of one page when nothing is said, and at most.
+#: Entries per page: the default and the maximum.
 PAGE_ENTRIES = 100
 MOST_PAGE_ENTRIES = 1000
 
@@ -33,11 +33,11 @@ class Administration:
         return NewTokenView(token=made.secret, **_shown(made.token))
 
     def list_tokens(self) -> tuple[TokenView, ...]:
-        """Return all tokens, oldest first; those that are of no use any more as well."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         return tuple(TokenView(**_shown(token)) for token in self._tokens.list_all())
 
     def revoke_token(self, token_id: str) -> TokenView:
-        """Let a token be of no use from now on."""
+        """Revoke a token from now on."""
         return TokenView(**_shown(self._tokens.revoke(token_id, by=self._caller)))
 
     def audit(

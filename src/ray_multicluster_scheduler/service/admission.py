@@ -1,4 +1,4 @@
-"""Refuse what no cluster could ever take, before it is stored."""
+"""Refuse jobs that no cluster could ever run, before they are stored."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock, JobStore
 
-#: Snapshots cause no notification: right after the start, the first ones are looked for this often.
+#: Poll interval for the first snapshots after the start: writing a snapshot sends no notification.
 FIRST_LOOK_S = 0.05
-#: Kinds of jobs that are remembered with a cluster that can take them.
+#: How many kinds of jobs are cached, each with a cluster that can run it.
 MOST_KINDS = 1000
 
-#: A cluster that could take a kind of job is not asked again for this long: less than snapshots are apart.
+#: How long a cached cluster is trusted without a new check: less than the interval between two snapshots.
 SURE_FOR_S = 0.5
 
 #: What a job claims, and what has to be set up for it.
@@ -30,19 +30,19 @@ _Kind = tuple[frozenset[tuple[str, float]], str]
 
 
 class Admission:
-    """Asks all clusters about a kind of job once, and then only one that could take it, while it can."""
+    """Checks each kind of job against all clusters once, then only against the one that could run it."""
 
     def __init__(self, config: Config, store: JobStore, clock: Clock, fits: Fits) -> None:
         self._config = config
         self._store = store
         self._clock = clock
         self._fits = fits
-        #: A cluster that could take them, and until when that is not asked again.
+        #: For each kind: a cluster that could run it, and until when that is trusted.
         self._could: dict[_Kind, tuple[ClusterSpec, float]] = {}
 
     def check(self, specs: Sequence[JobSpec]) -> None:
         """Raise `NeverFits` or `InvalidRuntimeEnv` for a job that no cluster could ever take."""
-        kinds = {_kind(spec): spec for spec in specs}  # those of an array are all alike
+        kinds = {_kind(spec): spec for spec in specs}  # all jobs of an array are one kind
         doubtful = {kind: spec for kind, spec in kinds.items() if not self._still_can(kind, spec)}
         if not doubtful:
             return
@@ -56,7 +56,7 @@ class Admission:
 
     def _still_can(self, kind: _Kind, spec: JobSpec) -> bool:
         cluster, until = self._could.get(kind, (None, 0.0))
-        _, environment = kind  # one that has just failed is refused at once
+        _, environment = kind  # an environment may have failed just now, so it is always checked
         if cluster is None or (not environment and self._clock.monotonic() < until):
             return cluster is not None
         if not self._could_take(spec, self._views([cluster])[0]):
@@ -70,9 +70,9 @@ class Admission:
         return not unfit and _known_to_fit(spec.claim, [open_room(view)]) and not unworkable(spec, [view])
 
     def _ask_all(self, specs: Sequence[JobSpec]) -> tuple[ClusterView, ...]:
-        """Return the clusters as they were when nothing spoke against these jobs.
+        """Check the jobs against all clusters, and return the view of the clusters that passed.
 
-        Waits a moment for sizes and versions that are not known yet.
+        Waits a moment for cluster sizes and versions that are not known yet.
         """
         ends_at = self._clock.monotonic() + self._config.settings.probe_timeout_s
         claims: Collection[Resources] = [spec.claim for spec in specs]
@@ -107,7 +107,7 @@ def _known_to_fit(claim: Resources, rooms: Iterable[Room]) -> bool:
 
 
 def _refuse_unworkable(specs: Iterable[JobSpec], views: Sequence[ClusterView]) -> None:
-    """Refuse an environment that no cluster can set up, by its Ray version or as it has shown lately."""
+    """Refuse an environment that no cluster can set up: its Ray is too old, or the setup failed lately."""
     for spec in specs:
         if reasons := unworkable(spec, views):
             raise InvalidRuntimeEnv(

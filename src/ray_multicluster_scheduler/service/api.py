@@ -1,7 +1,7 @@
-"""The one door to the scheduler: the Python API, the command line, the server and its pages call these.
+"""The one interface of the scheduler. The Python API, the command line and the server all use it.
 
-`service/local.py` answers in this process; `client/http.py` asks a server and behaves the same: the same
-results, the same errors. What a caller may not see does not exist for that caller (`JobNotFound`).
+`service/local_service.py` answers in this process; `client/http.py` asks a server, with the same
+results and the same errors. A job that the caller may not see is reported as `JobNotFound`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Packages(Protocol):
         """Tell whether a package is kept."""
 
     def put(self, name: str, content: Path) -> None:
-        """Keep a package file under a name that its content decides."""
+        """Keep a package file. Its name is derived from its content."""
 
 
 class Service(Protocol):
-    """What can be asked of the scheduler by one caller."""
+    """All calls that one caller can make to the scheduler."""
 
     # ---- jobs: accept and change
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
-        """Accept new jobs that do the same as those of these that have failed or were stopped."""
+        """Accept a new job for each of these that has failed or was stopped, with the same options."""
 
     def stop(self, submission_ids: Sequence[str], *, reason: str = ...) -> tuple[JobView, ...]:
         """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
@@ -61,7 +61,7 @@ class Service(Protocol):
         """Return for each word the job with this id, else the newest with this `job_id`, each job once."""
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
-        """Return the known ones among these ids."""
+        """Return the jobs with these ids; unknown ids are left out."""
 
     def detail(self, submission_id: str) -> JobDetail:
         """Return all that is known of a job, with its attempts and the log so far."""
@@ -73,7 +73,7 @@ class Service(Protocol):
         """Return how many jobs are in each of these states."""
 
     def queue(self, *, limit: int = ...) -> tuple[JobView, ...]:
-        """Return what waits: what may start now, the next one first, then what waits for something."""
+        """Return the queue: the jobs that may start now, in order, then those that wait for something."""
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = ...
@@ -93,7 +93,7 @@ class Service(Protocol):
         """Yield the log as it grows, over all attempts, until the job has ended."""
 
     def tail_async(self, submission_id: str) -> AsyncIterator[str]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
 
     # ---- jobs: wait and understand
     def changes(
@@ -104,7 +104,7 @@ class Service(Protocol):
     def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
 
     def news(self, after: int, *, timeout_s: float) -> int:
         """Wait, at most this long, until something happens after an event; return the newest event's id."""
@@ -120,7 +120,7 @@ class Service(Protocol):
         """Return every configured cluster with what was last seen of it."""
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
-        """Let a cluster have no new jobs, or let it have them again."""
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
 
     def me(self) -> CallerView:
         """Return who the caller is: whose jobs are submitted, and what that caller may do."""
@@ -131,8 +131,8 @@ class Service(Protocol):
     def prune(
         self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
     ) -> PruneView:
-        """Remove history that need not be kept, by the settings or these; or say what would go."""
+        """Remove old history by the settings or by these limits; a dry run only counts it."""
 
     @property
     def packages(self) -> Packages:
-        """Where packed directories go before a job that needs them is submitted."""
+        """The package store. A job's directories are packed into it before the job is submitted."""

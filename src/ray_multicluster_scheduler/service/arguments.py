@@ -11,9 +11,9 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 
 #: A name, a key, a tag, a reason.
 MAX_TEXT_CHARS = 10_000
-#: Whole numbers beyond this change on their way through JSON.
+#: JSON parsers do not keep larger integers exactly.
 MOST = 2**53
-#: A century: no job takes, and nobody waits, longer.
+#: A century: longer than any run or wait.
 MOST_SECONDS = 100 * 366 * 86_400.0
 #: Metadata comes back with every list of jobs of a cluster.
 MAX_METADATA_BYTES = 64 * 2**10
@@ -92,7 +92,7 @@ def metadata(given: Any) -> dict[str, str]:
         raise InvalidRequest(f"metadata must be a mapping of text, not {type(given).__name__}")
     try:
         pairs = {str(key): str(value) for key, value in given.items()}
-    except ValueError:  # a number of more digits than Python writes out
+    except ValueError:  # an integer with more digits than Python converts to text
         raise InvalidRequest(
             "metadata holds a number that is too long to be written; give it as text"
         ) from None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PLACEHOLDER = "{i}"
 #: More is a slip of the finger: a head starts about one job per second.
 MOST_JOBS = 10_000
-#: Longer numbers are none.
+#: Longer digit strings are not accepted as numbers.
 _RANGE = re.compile(r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,15}))?)?")
 
 

@@ -17,8 +17,8 @@ from ray_multicluster_scheduler.service.tail import Reach
 def delete(reach: Reach, store: JobStore, submission_ids: Sequence[str], *, audit: AuditEntry) -> None:
     """Delete jobs, all or none; see `JobStore.delete` for what is refused.
 
-    The clusters come first: as soon as an id is free here, another job may get it there. What a silent
-    cluster keeps is told from that job by its number (`core/lifecycle/attempt_request.is_ours`).
+    The clusters come first: as soon as an id is free here, another job may get it there. A job that a silent
+    cluster still has is told from the new one by its number (`core/lifecycle/attempt_request.is_ours`).
     """
     jobs = store.get_many(submission_ids)
     if len(jobs) == len(set(submission_ids)) and all(job.final for job in jobs.values()):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from ray_multicluster_scheduler.service.hub import EventHub, Told
+from ray_multicluster_scheduler.service.event_hub import EventHub, EventWithJob
 
 
-async def event_stream(hub: EventHub, after: int | None) -> AsyncGenerator[tuple[Told, ...], None]:
+async def event_stream(hub: EventHub, after: int | None) -> AsyncGenerator[tuple[EventWithJob, ...], None]:
     """Yield the events after this one (None: the newest there is), each once, without an end.
 
-    Nothing piles up for a reader that is slow: it goes on from the store where it was.
+    Nothing is buffered for a slow reader: it continues from the store where it was.
     """
     with hub.subscribe_async(None) as subscription:
         newest = await asyncio.to_thread(hub.last_event)
-        # One that is beyond the newest is another store's.
+        # An id beyond the newest one comes from another store.
         position = newest if after is None else min(after, newest)
         while True:
             told = hub.kept_after(position)

@@ -26,8 +26,8 @@ from ray_multicluster_scheduler.model.decision import ClusterView, Placement, Qu
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service.make_views import Secrets, show_decision
 from ray_multicluster_scheduler.service.request import JobRequest, checked
-from ray_multicluster_scheduler.service.showing import Secrets, show_decision
 from ray_multicluster_scheduler.service.views import DecisionView, EnvironmentView, Explanation, PlanView
 
 
@@ -48,15 +48,15 @@ class _Pass:
 
 
 Snapshots = Mapping[str, ClusterSnapshot]
-#: Snapshots cause no notification: they are looked for this often.
+#: Poll interval for snapshots: writing one sends no notification.
 NAP_S = 0.05
 
 
 class Explainer:
     """Answers "why?" from the store alone: any process can ask, leader or not.
 
-    `snapshots` are for a caller who has looked at the clusters just now; without them it is what the leader
-    published last.
+    `snapshots` come from a caller that has just probed the clusters. By default the snapshots are those that
+    the leader published last.
     """
 
     def __init__(self, config: Config, store: JobStore, clock: Clock, rules: PlanRules) -> None:
@@ -102,7 +102,7 @@ class Explainer:
         )
 
     def _after_first_look(self) -> Snapshots:
-        """Return what the leader published; wait while it looks at all clusters for the first time."""
+        """Return the snapshots of the leader; wait while it probes all clusters for the first time."""
         ends_at = self._clock.monotonic() + FIRST_LOOK_S
         while True:
             seen = self._store.load_snapshots()
@@ -130,7 +130,7 @@ class Explainer:
         return {"position": decided.position, "suggestions": tuple(each.sentence for each in found)}
 
     def _ready(self, now: float) -> list[Job]:
-        """Return what the leader plans for: it first ends what can never start."""
+        """Return the jobs that the leader plans for: jobs that can never start are ended before."""
         ended = {job.submission_id for job, _ in self._store.blocked(now=now)}
         return [job for job in self._store.runnable(now=now) if job.submission_id not in ended]
 

@@ -1,8 +1,8 @@
-"""Tokens of jobs: with its own, the program of a job reaches the server that has sent it.
+"""Tokens of jobs: the program of a job uses its own token to call the server that submitted the job.
 
-Such a token is computed and not kept: the number of the job and a proof (HMAC) by the key of the store, so
-that every server of that store knows it. Its caller is the user of the job with the role `submit`, whatever
-that user may do besides, and it ends with the job.
+Such a token is computed, not stored: it is the job's number with an HMAC by the key of the store, so every
+server on that store can verify it. It stands for the user of the job with the role `submit`, even if that
+user has a higher role, and it is valid until the job ends.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import threading
 from ray_multicluster_scheduler.environment.redact import JOB_TOKEN_PREFIX
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock, JobStore
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.tokens import BELIEVED_S, MOST_REMEMBERED, Authenticator
 
 _TOKEN = re.compile(rf"{JOB_TOKEN_PREFIX}(?P<seq>[1-9][0-9]{{0,17}})_[A-Za-z0-9_-]{{43}}")
 
 
 class JobTokens:
-    """Recognises the programs of open jobs; whoever else calls is recognised by `others`."""
+    """Authenticates the programs of open jobs, and all other callers by `others`."""
 
     def __init__(self, store: JobStore, clock: Clock, others: Authenticator) -> None:
         self._store = store
@@ -38,14 +38,14 @@ class JobTokens:
     def token_of(self, job: Job) -> str:
         """Return the token of a job, the same each time.
 
-        It proves the id and the user too: a number could come again in a store that was restored.
+        The HMAC covers the id and the user too: a restored store could assign a number again.
         """
         said = "\0".join((str(job.seq), job.submission_id, job.spec.user)).encode()
         proof = base64.urlsafe_b64encode(hmac.digest(self._key, said, hashlib.sha256)).rstrip(b"=")
         return f"{JOB_TOKEN_PREFIX}{job.seq}_{proof.decode()}"
 
     def ready(self, credential: str | None = None) -> bool:
-        """Tell whether `authenticate`, or `required` without a credential, answers without the store."""
+        """Tell whether `authenticate` (or `required`, without a credential) needs no access to the store."""
         parsed = None if credential is None else _TOKEN.fullmatch(credential)
         if parsed is None:
             return self._others.ready(credential)

@@ -1,7 +1,7 @@
 """A job's way as a trace: one span for the whole of it, and one for each state that it was in.
 
-Made from the stored events when the job has ended, so that nothing is measured on the way. All ids follow
-from the job's own: whoever exports it again, or from another server, exports the same trace.
+Made from the stored events when the job has ended, so that nothing is measured on the way. All ids are
+derived from the job's own, so a second export, or one from another server, gives the same trace.
 """
 
 from __future__ import annotations
@@ -126,6 +126,6 @@ def _span_id(trace_id: int, job: JobView, part: str | int) -> int:
 
 
 def _number(size: int, *words: str) -> int:
-    """Return a number of so many bytes that follows from words, and that is not zero."""
+    """Return a non-zero number of this many bytes, derived from the words."""
     digest = hashlib.sha256("\0".join(words).encode()).digest()
     return int.from_bytes(digest[:size], "big") or 1

@@ -1,4 +1,4 @@
-"""The packages of this machine, as the service offers them to those who submit."""
+"""The packages of this machine, as the service offers them to submitting clients."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-#: So many characters wait for a reader that is slow; then no more are read from the cluster.
+#: How many characters are buffered for a slow reader before reading from the cluster pauses.
 MOST_CHARS = 2**20
 
 
 class LogPipe:
-    """Hands pieces on, and makes the writer wait while much has not been taken."""
+    """Passes pieces on, and makes the writer wait while the buffer is full."""
 
     def __init__(self, hand: Callable[[str], None]) -> None:
         self._hand = hand

@@ -1,4 +1,4 @@
-"""The names of the newest jobs, for a TAB: nobody waits until the service is open."""
+"""The names of the newest jobs for shell completion, read without opening the service."""
 
 from __future__ import annotations
 

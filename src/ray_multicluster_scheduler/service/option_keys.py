@@ -1,7 +1,7 @@
 """Our options as keys of a job's metadata: `raymc.priority`, `raymc.cluster`, ...
 
-Ray's own clients can say no more than Ray's interface has; metadata is the part of it that is free. The keys
-stay in the metadata, so that every list shows what was sent.
+Ray's own clients can send only the fields of Ray's interface, of which metadata is free-form. The keys stay
+in the metadata, so every list shows them as they were sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OptionKey:
     field: str
     #: Raises ValueError, TypeError or KeyError.
     read: Callable[[str], Any]
-    #: What is wanted, for whoever wrote something else.
+    #: The accepted values, for the error message.
     wants: str
 
 

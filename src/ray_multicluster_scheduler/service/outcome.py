@@ -1,4 +1,4 @@
-"""How jobs ended, in words for those who waited for them."""
+"""How jobs ended, as messages for waiting callers."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.api import Service
     from ray_multicluster_scheduler.service.views import EventView, JobView
 
-#: Jobs of one page when nothing is said, and at most.
+#: Jobs per page: the default and the maximum.
 PAGE_JOBS = 100
 MOST_PAGE_JOBS = 1000
-#: Events of one answer when nothing is said, and at most.
+#: Events per answer: the default and the maximum.
 EVENTS = 1000
 MOST_EVENTS = 10_000
-#: So many attempts are shown with a job, the last ones: each repeats what was sent.
+#: How many of the last attempts are shown with a job: each repeats the environment that was sent.
 MOST_ATTEMPTS = 100
 
 

@@ -1,7 +1,7 @@
-"""One connection to a cluster for all who follow the same log, each at its own place.
+"""One connection to a cluster for all readers of the same log, each at its own position.
 
-What was read last is kept for a while, so that others come along. Nobody waits for a slow reader: when the
-others have left it too far behind, the log is read once more for it, at its own pace.
+The last part of the log is buffered, so that slower readers can share the connection. No reader waits for a
+slow one: a reader that falls too far behind gets its own connection, and reads at its own pace.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weakref import WeakValueDictionary
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.ports import Executor
 
-#: So many characters of each log that is being read are kept for readers that come along,
+#: How many characters of a log are buffered for readers that may join later,
 KEPT_CHARS = 2**17
-#: and so many for one that is behind. Then it is left behind.
+#: and how many for a reader that is behind. A slower reader needs its own connection.
 MOST_CHARS = 2**21
-#: Shorter pieces are kept as one, so that a log that comes in crumbs takes no more memory.
+#: Shorter pieces are joined, so that a log that comes in tiny pieces takes no more memory.
 SHORT_CHARS = 2**10
 
 
@@ -29,13 +29,13 @@ class SharedLogs:
     """The logs that are being read from clusters now."""
 
     def __init__(self) -> None:
-        #: By its executor, which belongs to one event loop, and the id there. The oldest reading first.
+        #: Open readings, oldest first, by executor (which belongs to one event loop) and remote id.
         self._readings: dict[tuple[Executor, str], list[_Reading]] = {}
-        #: By the same, for as long as somebody has it.
+        #: By the same key, while a reader holds it.
         self._ended: WeakValueDictionary[tuple[Executor, str], EndedLog] = WeakValueDictionary()
 
     def ended(self, executor: Executor, remote_id: str) -> EndedLog:
-        """Return the log of a job that has ended; it is in memory once for all who hold it."""
+        """Return the log of a job that has ended; all readers share one copy in memory."""
         found = self._ended.get((executor, remote_id))
         if found is None or found.failed:
             found = self._ended[executor, remote_id] = EndedLog(executor, remote_id)
@@ -88,7 +88,7 @@ class EndedLog:
 
     def __init__(self, executor: Executor, remote_id: str) -> None:
         self._reading = asyncio.create_task(executor.log(remote_id))
-        self._reading.add_done_callback(lambda _: self.failed)  # nobody may be there any more to be told
+        self._reading.add_done_callback(lambda _: self.failed)  # all readers may have left by now
 
     @property
     def failed(self) -> bool:
@@ -102,7 +102,7 @@ class EndedLog:
 
 
 class _Reading:
-    """One connection. It is read from while somebody has all that came before."""
+    """One connection. It is read while at least one reader has consumed all earlier pieces."""
 
     def __init__(self, source: AsyncGenerator[str, None]) -> None:
         #: How far each of its readers has come.

@@ -1,4 +1,4 @@
-"""Who is told by the event hub: a thread or a coroutine, and what it has not taken yet."""
+"""Subscriptions to the event hub, for threads and coroutines, with the changes not taken yet."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from ray_multicluster_scheduler.model.job import Job
 Changed = Mapping[str, Job | None]
 
 
-class Office(Protocol):
-    """Where a subscriber is known."""
+class Hub(Protocol):
+    """The part of the event hub that a subscriber uses."""
 
     def check(self) -> None:
-        """Raise where nobody can be told anything: in a forked child."""
+        """Raise in a forked child, which gets no notifications."""
 
     def take(self, subscriber: Subscriber) -> Changed:
-        """Return what the subscriber was not told yet; raises what ended the hub."""
+        """Return the changes that the subscriber has not taken yet; raises the error that ended the hub."""
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Tell the subscriber nothing more."""
+        """Remove a subscriber."""
 
 
 class Subscriber:
-    """Some jobs by their ids, or (None) the events of all. Its fields are the hub's, under the hub's lock."""
+    """Subscribes to jobs by id, or (None) to all events. The hub's lock guards the fields."""
 
-    def __init__(self, office: Office, ids: Iterable[str] | None) -> None:
-        self._office = office
+    def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
+        self._hub = hub
         self.ids = frozenset(ids or ())
         self.hears_all = ids is None
-        #: Has not been told of its jobs for the first time.
+        #: True until it has got its first rows.
         self.fresh = bool(self.ids)
-        #: At most one row for each of its jobs, however late it takes them.
+        #: At most one row per job: a newer row replaces one that was not taken.
         self.changed: dict[str, Job | None] = {}
-        #: Why it is told nothing more.
+        #: The error that ended the subscription.
         self.failure: BaseException | None = None
-        #: Was woken and has not looked since.
-        self.rung = False
+        #: True between a wake-up and the next `take`.
+        self.woken = False
 
-    def ring(self) -> None:
-        """Wake it, from any thread; must return at once."""
+    def wake(self) -> None:
+        """Wake the subscriber, from any thread; must not block."""
         raise NotImplementedError
 
-    def unring(self) -> None:
-        """Let the next `ring` wake it again."""
+    def clear_wake(self) -> None:
+        """Let the next `wake` wake it again."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Leave the hub."""
-        self._office.leave(self)
+        self._hub.leave(self)
 
     def __enter__(self: S) -> S:
         return self
@@ -65,40 +65,40 @@ S = TypeVar("S", bound=Subscriber)
 
 
 class Subscription(Subscriber):
-    """For a thread. The first answer has all jobs, later ones those that have changed since."""
+    """For a thread. The first `wait` returns all jobs, later ones only the changed jobs."""
 
-    def __init__(self, office: Office, ids: Iterable[str] | None) -> None:
-        super().__init__(office, ids)
+    def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
+        super().__init__(hub, ids)
         self._news = threading.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the thread."""
         self._news.set()
 
-    def unring(self) -> None:
+    def clear_wake(self) -> None:
         """Let the thread sleep again."""
         self._news.clear()
 
     def wait(self, timeout_s: float | None = None) -> Changed:
         """Wait for a change, this long at most; return what has changed, which may be nothing."""
-        self._office.check()
+        self._hub.check()
         self._news.wait(timeout_s)
-        return self._office.take(self)
+        return self._hub.take(self)
 
 
 class AsyncSubscription(Subscriber):
-    """The same for the event loop that it is made in: no thread waits."""
+    """For a coroutine of the event loop in which it is created: no thread waits."""
 
-    def __init__(self, office: Office, ids: Iterable[str] | None) -> None:
-        super().__init__(office, ids)
+    def __init__(self, hub: Hub, ids: Iterable[str] | None) -> None:
+        super().__init__(hub, ids)
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the coroutine; raises RuntimeError when its loop is closed."""
         self._loop.call_soon_threadsafe(self._news.set)
 
-    def unring(self) -> None:
+    def clear_wake(self) -> None:
         """Let the coroutine sleep again; called in its loop."""
         self._news.clear()
 
@@ -108,11 +108,11 @@ class AsyncSubscription(Subscriber):
 
     async def wait(self, timeout_s: float | None = None) -> Changed:
         """Wait for a change, this long at most; return what has changed, which may be nothing."""
-        self._office.check()
+        self._hub.check()
         timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._news.set)
         try:
             await self._news.wait()
         finally:
             if timer is not None:
                 timer.cancel()
-        return self._office.take(self)
+        return self._hub.take(self)

@@ -14,13 +14,13 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import LogPipe
 from ray_multicluster_scheduler.service.shared_log import SharedLogs
 
-#: Before a tail that broke off is taken up again.
+#: Pause before a broken tail is resumed.
 PAUSE_S = 0.5
-#: What is there is put out in pieces of about this size, which a slow reader takes one by one.
+#: Text that is already available is yielded in pieces of about this size.
 PIECE_CHARS = 2**16
 #: Its cluster has, or should have, a log of it.
 ON_CLUSTER = frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.UNREACHABLE})
@@ -58,11 +58,11 @@ class Tails:
             running.cancel()
 
     async def tail_async(self, submission_id: str) -> AsyncGenerator[str, None]:
-        """Yield the same for asyncio, where no thread waits."""
+        """Like the blocking version, for asyncio: no thread waits."""
         loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
         def put(piece: str | None) -> None:
-            with suppress(RuntimeError):  # the loop was closed meanwhile: nobody reads any more
+            with suppress(RuntimeError):  # the loop was closed meanwhile, so there is no reader
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         pipe = LogPipe(put)
@@ -85,7 +85,7 @@ class Tails:
 
 
 async def _all_that_waits(pieces: asyncio.Queue[str | None]) -> str:
-    """Return what is there as one piece of some size: a busy server sends less often. Empty: the end."""
+    """Return the available pieces as one, so that a busy server sends less often. Empty: the end."""
     text = ""
     while not text or (len(text) < PIECE_CHARS and not pieces.empty()):
         piece = await pieces.get()
@@ -122,7 +122,7 @@ class _Follower:
     async def run(self, hub: EventHub) -> None:
         """Tail the job while it is on a cluster.
 
-        Ray closes a tail seconds after the job has ended. The store knows it at once, and has kept the log.
+        Ray closes a tail seconds after the job has ended. The store knows at once, and has the log.
         """
         with hub.subscribe_async([self._submission_id]) as subscription:
             try:
@@ -187,7 +187,7 @@ class _Follower:
             with suppress(ClusterError):
                 ended = self._logs.ended(
                     executor, job.remote_id
-                )  # held until all is put out: others share it
+                )  # referenced until all of it is yielded: other readers share it
                 await self._put_rest(await ended.text())
                 return
         await self._put_rest(kept or "")

@@ -1,4 +1,4 @@
-"""Tokens: who is let in, and with which role. A token is shown once, when it is made; kept is a digest of it.
+"""Tokens of users, with their roles. A token is shown once, when it is made; only its digest is stored.
 
 A token is 256 random bits behind an id, so that a plain SHA-256 protects it: nobody can try them all, and a
 slow hash would only slow down every request.
@@ -20,13 +20,13 @@ from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.model.access import Token
 from ray_multicluster_scheduler.ports import AccessStore, Clock
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.access import Caller, Role, audit_entry
+from ray_multicluster_scheduler.service.caller import Caller, Role, audit_entry
 
-#: For how long an answer of the store is believed: how late a token that another process revoked is refused.
+#: How long a lookup in the store is cached, and so how long a token revoked elsewhere may still work here.
 BELIEVED_S = 1.0
-#: How exactly the last use is noted: a write per request would be too many.
+#: Resolution of the recorded last use: one write per request would be too many.
 USED_EVERY_S = 3600.0
-#: Tokens that are remembered at once.
+#: Tokens in the cache.
 MOST_REMEMBERED = 10_000
 #: A century: what is meant is "never".
 LONGEST_S = 100 * 366 * 86_400.0
@@ -39,16 +39,16 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
 class Authenticator(Protocol):
-    """Tells who a caller is. Another one (OIDC, say) would stand in for `Tokens` here and nowhere else."""
+    """Identifies callers. Another implementation, such as OIDC, would replace `Tokens` here only."""
 
     def ready(self, credential: str | None = None) -> bool:
-        """Tell whether `authenticate`, or `required` without a credential, answers at once, from memory."""
+        """Tell whether `authenticate` (or `required`, without a credential) answers from memory."""
 
     def required(self) -> bool:
         """Tell whether callers have to show credentials at all."""
 
     def authenticate(self, credential: str) -> Caller | None:
-        """Return who this is, None for credentials that are not valid (any more). May take a while."""
+        """Return the caller; None: the credentials are invalid, expired or revoked. May read the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +97,11 @@ class Tokens:
         return NewToken(token=token, secret=secret)
 
     def list_all(self) -> tuple[Token, ...]:
-        """Return all tokens, oldest first; those that are of no use any more as well."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         return self._store.tokens()
 
     def revoke(self, token_id: str, *, by: Caller) -> Token:
-        """Let a token be of no use from now on: here at once, in other processes within `BELIEVED_S`."""
+        """Revoke a token: here at once, in other processes within `BELIEVED_S`."""
         now = self._clock.now()
         audit = audit_entry(by, "token revoke", arguments.text("token id", token_id), now=now)
         revoked = self._store.revoke_token(token_id, now=now, audit=audit)
@@ -110,7 +110,7 @@ class Tokens:
         return revoked
 
     def ready(self, credential: str | None = None) -> bool:
-        """Tell whether `authenticate`, or `required` without a credential, answers without the store."""
+        """Tell whether `authenticate` (or `required`, without a credential) needs no access to the store."""
         now = self._clock.monotonic()
         with self._lock:
             if credential is None:
@@ -124,7 +124,7 @@ class Tokens:
     def required(self) -> bool:
         """Tell whether callers have to show a token: as soon as there is one, and then for good.
 
-        Also when all of them are revoked or have expired: that must not open the door to everybody.
+        This stays so when all tokens are revoked or expired: the server must not become open.
         """
         with self._lock:
             asked_at, now = self._asked_at, self._clock.monotonic()
@@ -162,7 +162,7 @@ class Tokens:
     def _note_use(self, token: Token) -> None:
         if self._unnoted(token):
             used_at = self._hour()
-            with suppress(StoreError):  # a courtesy to whoever reads the list; a full disk bars nobody's way
+            with suppress(StoreError):  # only informative: a full disk must not refuse callers
                 self._store.touch_token(token.id, used_at=used_at)
             with self._lock:
                 self._known.pop(token.id, None)

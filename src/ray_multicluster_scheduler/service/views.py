@@ -1,7 +1,7 @@
 """What callers see: one shape for each thing, with secrets hidden, wherever it is shown.
 
 The Python API, `--json`, the REST interface and every page show these and nothing else. They are made by
-`service/showing.py`, and `model_dump(mode="json")` is their JSON.
+`service/make_views.py`, and `model_dump(mode="json")` is their JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting for jobs: what is looked at, and when it is enough. With a thread, or without one in asyncio."""
+"""Waiting for jobs until they end or a timeout passes, in a thread or in asyncio."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ray_multicluster_scheduler.errors import JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.subscription import Changed
 
-#: How long one sleep lasts at most while waiting: changes wake it, this is for interrupts and time-outs.
+#: Longest sleep while waiting. Changes end it early; the limit is for interrupts and timeouts.
 LONGEST_NAP_S = 5.0
 
 
 class Waiting:
-    """Jobs that somebody waits for. A look costs what has changed since the last one."""
+    """The jobs of one wait. An update costs only as much as has changed since the last one."""
 
     def __init__(self, clock: Clock, submission_ids: Sequence[str], *, timeout_s: float | None) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Waiting:
 
     @property
     def ids(self) -> Collection[str]:
-        """Which have not ended, as far as is known."""
+        """The ids of the jobs that are not known to have ended."""
         return self._open
 
     @property
@@ -73,7 +73,7 @@ def changes(hub: EventHub, waiting: Waiting, *, tick_s: float) -> Iterator[Mappi
 async def changes_async(
     hub: EventHub, waiting: Waiting, *, tick_s: float
 ) -> AsyncGenerator[Mapping[str, Job], None]:
-    """The same for asyncio, where no thread waits."""
+    """Like `changes`, for asyncio: no thread waits."""
     with hub.subscribe_async(waiting.ids) as subscription:
         if waiting.ids:
             waiting.look(await subscription.wait())
@@ -85,7 +85,7 @@ async def changes_async(
 
 
 def failed(jobs: Iterable[Job]) -> list[Job]:
-    """Return those that have ended without success."""
+    """Return the jobs that have ended without success."""
     return [job for job in jobs if job.final and job.state is not JobState.SUCCEEDED]
 
 

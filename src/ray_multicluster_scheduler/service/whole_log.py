@@ -11,10 +11,10 @@ from ray_multicluster_scheduler.service.tail import ON_CLUSTER, Reach, next_atte
 
 
 async def whole_log(reach: Reach, store: JobStore, job: Job) -> str:
-    """Return what following the log has put out by now.
+    """Return the text that following the log would have yielded so far.
 
-    Attempts that are over are in the store; only the current one's cluster is asked, without a thread that
-    waits for it.
+    The logs of ended attempts are in the store. Only the cluster of the current attempt is asked, and no
+    thread waits for it.
     """
     text = ""
     for number in range(1, job.attempt + 1):

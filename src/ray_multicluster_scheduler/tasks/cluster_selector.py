@@ -21,15 +21,15 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpe
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state import ClusterState
+from ray_multicluster_scheduler.ray_api.state_api import ClusterState
 from ray_multicluster_scheduler.tasks import home as homes
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.bridges import Bridges, OpenBridge, token_of
-from ray_multicluster_scheduler.tasks.environment import Environments, program_env
 from ray_multicluster_scheduler.tasks.home import Home
 from ray_multicluster_scheduler.tasks.home_capacity import LAG_S, HomeCapacity, finished
 from ray_multicluster_scheduler.tasks.observer import ClusterObserver
 from ray_multicluster_scheduler.tasks.placement import Decision, Versions, place
+from ray_multicluster_scheduler.tasks.task_environments import Environments, program_env
 from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaim, UnobservedClaims
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.connection import HttpConnection, open_connection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection, open_connection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

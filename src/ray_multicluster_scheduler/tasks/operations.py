@@ -8,10 +8,10 @@ from typing import Any
 
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state import Holder
+from ray_multicluster_scheduler.ray_api.state_api import Holder
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector
-from ray_multicluster_scheduler.tasks.registry import ActorRecord, Registry, TaskRecord
+from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, Registry, TaskRecord
 
 DEAD = "DEAD"
 #: Ray's states of an actor that has not started.

@@ -28,7 +28,7 @@ from ray_multicluster_scheduler.tasks.callables import (
 from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector, Drains, Selection
 from ray_multicluster_scheduler.tasks.operations import TaskOperations
 from ray_multicluster_scheduler.tasks.placement import Decision
-from ray_multicluster_scheduler.tasks.registry import ActorRecord, Registry, TaskRecord
+from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, Registry, TaskRecord
 from ray_multicluster_scheduler.tasks.wait_warnings import WaitWarnings
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.resources import Resources, show
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state import Holder
+from ray_multicluster_scheduler.ray_api.state_api import Holder
 from ray_multicluster_scheduler.tasks.operations import TaskOperations
-from ray_multicluster_scheduler.tasks.registry import ActorRecord, TaskRecord
+from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, TaskRecord
 
 log = logging.getLogger(__name__)
 

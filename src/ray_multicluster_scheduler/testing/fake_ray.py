@@ -15,7 +15,7 @@ from aiohttp import web
 
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.resources import GIB, Resources
-from ray_multicluster_scheduler.testing.cluster import (
+from ray_multicluster_scheduler.testing.fake_cluster import (
     ASKED_FOR,
     ENVIRONMENT_FAILURE,
     FakeCluster,

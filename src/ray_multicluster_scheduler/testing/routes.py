@@ -7,8 +7,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from ray_multicluster_scheduler.testing import answers
-from ray_multicluster_scheduler.testing.cluster import PACKAGE_SCHEME, FakeCluster, Refused, traceback_of
+from ray_multicluster_scheduler.testing import dashboard_responses
+from ray_multicluster_scheduler.testing.fake_cluster import PACKAGE_SCHEME, FakeCluster, Refused, traceback_of
 from ray_multicluster_scheduler.testing.submission import parse_submission
 
 #: Ray looks for new log lines once a second; tests have less time.
@@ -90,15 +90,17 @@ class Routes:
         )
 
     async def _nodes(self, _: web.Request) -> web.Response:
-        return _data(answers.nodes(self._cluster))
+        return _data(dashboard_responses.nodes(self._cluster))
 
     async def _nothing(self, _: web.Request) -> web.Response:
-        return _data(answers.listing([]))
+        return _data(dashboard_responses.listing([]))
 
     async def _status(self, request: web.Request) -> web.Response:
         if request.query.get("format") == "1":
-            return _data(answers.status_text(self._cluster))
-        return _data(answers.status_json(self._cluster, autoscaler_v2=self._dashboard.autoscaler_v2))
+            return _data(dashboard_responses.status_text(self._cluster))
+        return _data(
+            dashboard_responses.status_json(self._cluster, autoscaler_v2=self._dashboard.autoscaler_v2)
+        )
 
     async def _submit(self, request: web.Request) -> web.Response:
         try:
@@ -116,10 +118,12 @@ class Routes:
         return web.json_response({"job_id": name, "submission_id": name})
 
     async def _list(self, _: web.Request) -> web.Response:
-        return web.json_response([answers.job_details(job) for job in self._cluster.jobs.values()])
+        return web.json_response(
+            [dashboard_responses.job_details(job) for job in self._cluster.jobs.values()]
+        )
 
     async def _get(self, request: web.Request) -> web.Response:
-        return web.json_response(answers.job_details(self._cluster.job(request.match_info["id"])))
+        return web.json_response(dashboard_responses.job_details(self._cluster.job(request.match_info["id"])))
 
     async def _delete(self, request: web.Request) -> web.Response:
         self._cluster.delete(request.match_info["id"])

@@ -16,8 +16,8 @@ from tests.system import System
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_unknown, ray_version
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.options import ServerOptions
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.testing import FakeRay
 
 #: Says who asks; the real server knows it by a token.

@@ -12,7 +12,7 @@ from tests.system import fake
 from tests.unit.packages.trees import make_tree
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.testing import ShellRunner
 
 ROOT = Caller(user="root", role=Role.ADMIN)

@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.errors import (
 from ray_multicluster_scheduler.model.access import AuditEntry, Quota, Terms, Token
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.service.retention import prune_all
+from ray_multicluster_scheduler.service.prune import prune_all
 from ray_multicluster_scheduler.store import open_memory_store
 
 DAY = 86400.0

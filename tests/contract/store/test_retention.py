@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest,
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.ports import JobStore
-from ray_multicluster_scheduler.service.retention import prune_all
+from ray_multicluster_scheduler.service.prune import prune_all
 
 S = JobState
 DAY = 86400.0

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.local.clusters_file import render
-from ray_multicluster_scheduler.local.ports import Ports
+from ray_multicluster_scheduler.local.sandbox_state import Member
 from ray_multicluster_scheduler.local.spec import Head, HeadSpec
-from ray_multicluster_scheduler.local.state import Member
+from ray_multicluster_scheduler.local.tcp_ports import Ports
 
 
 def a_member(spec: HeadSpec, base: int) -> Member:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, cut_note, missing_bytes, without_note
-from ray_multicluster_scheduler.ray_api.errors import MalformedAnswer
+from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 from ray_multicluster_scheduler.ray_api.stream import MAX_ROW_CHARS, LogEnd, Rows
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30)

@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ray_multicluster_scheduler.config.schema import ServerSettings
 from ray_multicluster_scheduler.server.limits import BURST_S, CHANGE, LIST, LOG, Limits, kind_of
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 
 ANN, BOB = (Caller(user=user, role=Role.SUBMIT, token_id="t") for user in ("ann", "bob"))
 

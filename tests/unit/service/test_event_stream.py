@@ -13,13 +13,13 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service import hub as hub_module
+from ray_multicluster_scheduler.service import event_hub as hub_module
+from ray_multicluster_scheduler.service.event_hub import EventHub, EventWithJob
 from ray_multicluster_scheduler.service.event_stream import event_stream
-from ray_multicluster_scheduler.service.hub import EventHub, Told
 from ray_multicluster_scheduler.store import SqlStore
 
 S = JobState
-Stream = AsyncGenerator[tuple[Told, ...], None]
+Stream = AsyncGenerator[tuple[EventWithJob, ...], None]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.unit.service.test_tokens import ROOT, Clock, made
 from ray_multicluster_scheduler.environment.redact import REDACTED, redact_text
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import job_tokens as job_tokens_module
-from ray_multicluster_scheduler.service.access import Caller, Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
 from ray_multicluster_scheduler.service.tokens import BELIEVED_S, Tokens
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store, open_store

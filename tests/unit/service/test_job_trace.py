@@ -7,7 +7,7 @@ from tests.builders import NOW, a_job
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.job_trace import STEPS, JobTrace, trace_of
-from ray_multicluster_scheduler.service.showing import show_job
+from ray_multicluster_scheduler.service.make_views import show_job
 from ray_multicluster_scheduler.service.views import EventView, JobView
 
 S = JobState

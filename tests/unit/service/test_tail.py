@@ -12,7 +12,7 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import ClusterUnreachable, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.hub import EventHub
+from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import MOST_CHARS, LogPipe
 from ray_multicluster_scheduler.service.tail import PIECE_CHARS, Reach, Tails
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store

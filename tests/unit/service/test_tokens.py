@@ -12,8 +12,8 @@ import pytest
 from ray_multicluster_scheduler.environment.redact import REDACTED, redact_env, redact_text
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
 from ray_multicluster_scheduler.service import tokens as tokens_module
-from ray_multicluster_scheduler.service.access import Caller, Role
 from ray_multicluster_scheduler.service.administration import Administration
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.tokens import BELIEVED_S, USED_EVERY_S, Tokens
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store, open_store
 

@@ -4,8 +4,8 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ray_multicluster_scheduler.tasks.wire.errors import deserialize_error
 from ray_multicluster_scheduler.tasks.wire.hub import Hub, Response
+from ray_multicluster_scheduler.tasks.wire.remote_errors import deserialize_error
 
 
 def test_what_is_done_at_once_comes_with_the_reply() -> None:

@@ -8,9 +8,9 @@ import pytest
 from tests.builders import NOW
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
-from ray_multicluster_scheduler.ray_api.state import Holder
+from ray_multicluster_scheduler.ray_api.state_api import Holder
 from ray_multicluster_scheduler.tasks.placement import Decision
-from ray_multicluster_scheduler.tasks.registry import ActorRecord, TaskRecord
+from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, TaskRecord
 from ray_multicluster_scheduler.tasks.wait_warnings import EVERY_S, QUIET_S, WaitWarnings
 
 

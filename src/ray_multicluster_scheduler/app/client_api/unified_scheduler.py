@@ -7,7 +7,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.client import current
 from ray_multicluster_scheduler.client.current import Handle, initialize_scheduler_environment
-from ray_multicluster_scheduler.client.jobs import submit_job
+from ray_multicluster_scheduler.client.job_functions import submit_job
 from ray_multicluster_scheduler.client.tasks import submit_actor, submit_task
 
 __all__ = [

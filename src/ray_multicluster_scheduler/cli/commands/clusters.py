@@ -16,8 +16,8 @@ from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.clusters import overview
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.cluster_look import ClusterLook
     from ray_multicluster_scheduler.client.current import Handle
-    from ray_multicluster_scheduler.client.looking import ClusterLook
     from ray_multicluster_scheduler.service.views import ClusterView
 
 
@@ -39,7 +39,7 @@ def clusters(*, config: ConfigOption = None, watch: WatchOption = False, as_json
 
 
 async def _once(scheduler: Handle, *, as_json: bool) -> None:
-    async with scheduler.looking() as look:
+    async with scheduler.cluster_look() as look:
         await look.step()
         seen = look.views()
     _write(seen, stdout_console(), as_json=as_json)
@@ -47,7 +47,7 @@ async def _once(scheduler: Handle, *, as_json: bool) -> None:
 
 async def _live(scheduler: Handle, *, as_json: bool) -> None:
     console = stdout_console()
-    async with scheduler.looking() as look:
+    async with scheduler.cluster_look() as look:
         if as_json or not console.is_terminal:
             await look.step()  # what goes into a pipe is not drawn over: begin with something to say
             await refresh(

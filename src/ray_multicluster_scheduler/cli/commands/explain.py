@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.leadership import find_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.leader_status import find_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.decision import decision_view

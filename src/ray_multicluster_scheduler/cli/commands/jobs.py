@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.leadership import bring_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.leader_status import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, JsonOption, WatchOption
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
 from ray_multicluster_scheduler.cli.options.durations import seconds_of

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ray_multicluster_scheduler.cli.console import say, write_line
+from ray_multicluster_scheduler.cli.follow_jobs import follow, tell_end
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.cli.views.job_progress import where_it_is
 from ray_multicluster_scheduler.cli.views.log_writer import LogWriter
-from ray_multicluster_scheduler.cli.waiting import follow, tell_end
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:

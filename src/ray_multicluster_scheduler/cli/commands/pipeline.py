@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest, PipelineFailed
 from ray_multicluster_scheduler.pipeline.extra import check_extra
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.pipeline.plan import Plan
+    from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
     from ray_multicluster_scheduler.pipeline.report import Report
 
 #: As many as fit beside each other in a common terminal.
@@ -84,7 +84,7 @@ def pipeline(
     if what == "list":
         _list()
         return
-    from ray_multicluster_scheduler.pipeline.plan import make_plan  # noqa: PLC0415 - needs the extra
+    from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan  # noqa: PLC0415 - needs the extra
 
     if source is None:
         raise InvalidRequest("--input is missing: the file to work on")
@@ -217,7 +217,7 @@ def _show_rows(result: Report) -> None:
 
 
 def _list() -> None:
-    from ray_multicluster_scheduler.pipeline.registry import OPERATORS  # noqa: PLC0415 - needs the extra
+    from ray_multicluster_scheduler.pipeline.operator_registry import OPERATORS  # noqa: PLC0415 - needs the extra
 
     table = Table(box=None, pad_edge=False)
     for title in ("operator", "columns", "what it does", "parameters"):

@@ -8,14 +8,14 @@ import uuid
 from pathlib import Path
 
 from ray_multicluster_scheduler.cli.console import say
+from ray_multicluster_scheduler.cli.follow_jobs import follow, stopping_on_interrupt, tell_end
 from ray_multicluster_scheduler.cli.options.request import json_object
 from ray_multicluster_scheduler.cli.session import check_cluster, opened
-from ray_multicluster_scheduler.cli.waiting import follow, stopping_on_interrupt, tell_end
 from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import PipelineFailed
 from ray_multicluster_scheduler.pipeline.on_cluster import REPORT_LINE
-from ray_multicluster_scheduler.pipeline.plan import Plan
+from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report
 from ray_multicluster_scheduler.pipeline.run import with_own_code
 from ray_multicluster_scheduler.service.request import JobRequest

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.cli.session import opened_here
 from ray_multicluster_scheduler.cli.views.render import NONE
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.inspection.processes import Item
+    from ray_multicluster_scheduler.inspection.cluster_processes import Item
 
 
 def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:

@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.config.installed import check_server
 from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import InvalidRequest
 
-#: The defaults of `server.options.ServerOptions`, which a TAB must not import; a test compares them.
+#: The defaults of `server.server_options.ServerOptions`, which a TAB must not import; a test compares them.
 HOST, PORT = "127.0.0.1", 8700
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.follow_jobs import stop_and_watch
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
 from ray_multicluster_scheduler.cli.session import find_jobs, opened
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
-from ray_multicluster_scheduler.cli.waiting import stop_and_watch
 from ray_multicluster_scheduler.client.progress import summary
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, JobState

@@ -10,7 +10,14 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import say, write_json
-from ray_multicluster_scheduler.cli.leadership import send_what_fits
+from ray_multicluster_scheduler.cli.follow_jobs import (
+    follow,
+    stopping_on_interrupt,
+    tell_end,
+    tell_ends,
+    watch_all,
+)
+from ray_multicluster_scheduler.cli.leader_status import send_what_fits
 from ray_multicluster_scheduler.cli.options import submit as option
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.job_options import with_job_options
@@ -26,13 +33,6 @@ from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.cli.views.decision import show_plan
 from ray_multicluster_scheduler.cli.views.packing_progress import packing_display
 from ray_multicluster_scheduler.cli.views.submit import tell_accepted
-from ray_multicluster_scheduler.cli.waiting import (
-    follow,
-    stopping_on_interrupt,
-    tell_end,
-    tell_ends,
-    watch_all,
-)
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config.user import this_job
 from ray_multicluster_scheduler.errors import InvalidRequest

@@ -19,7 +19,7 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.commands.clusters import refresh
 from ray_multicluster_scheduler.cli.console import stdout_console
-from ray_multicluster_scheduler.cli.leadership import leader_name
+from ray_multicluster_scheduler.cli.leader_status import leader_name
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.clusters import overview
@@ -29,8 +29,8 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.cluster_look import ClusterLook
     from ray_multicluster_scheduler.client.current import Handle
-    from ray_multicluster_scheduler.client.looking import ClusterLook
     from ray_multicluster_scheduler.service.api import Service
     from ray_multicluster_scheduler.service.views import JobView
 
@@ -84,7 +84,7 @@ class JobsOnScreen:
 async def _run(scheduler: Handle, console: Console) -> None:
     quit_asked = asyncio.Event()
     jobs = JobsOnScreen(service=scheduler.service)
-    async with scheduler.looking() as look:
+    async with scheduler.cluster_look() as look:
         with _keys(quit_asked.set), Live(console=console, screen=True, auto_refresh=False) as live:
 
             def draw() -> None:

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from ray_multicluster_scheduler.cli.console import say
+from ray_multicluster_scheduler.cli.follow_jobs import tell_ends, watch_all
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
 from ray_multicluster_scheduler.cli.session import check_named_once, find_jobs, opened
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
-from ray_multicluster_scheduler.cli.waiting import tell_ends, watch_all
 from ray_multicluster_scheduler.errors import WaitTimeout
 
 

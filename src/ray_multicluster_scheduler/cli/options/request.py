@@ -10,7 +10,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
-from ray_multicluster_scheduler.packages.files import read_yaml
+from ray_multicluster_scheduler.packages.requirement_files import read_yaml
 
 
 def entrypoint_of(words: Sequence[str]) -> str:

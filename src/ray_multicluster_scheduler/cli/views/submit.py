@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import say, write_json, write_line
-from ray_multicluster_scheduler.cli.leadership import NOT_SENT, leader_name
+from ray_multicluster_scheduler.cli.leader_status import NOT_SENT, leader_name
 from ray_multicluster_scheduler.cli.views.reasons import why_it_waits
 from ray_multicluster_scheduler.model.states import JobState
 

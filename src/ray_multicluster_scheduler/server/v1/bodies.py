@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, RootMod
 from pydantic_core import CoreSchema
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.access import Caller
+from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import ClusterView, EventView, JobView, View
 

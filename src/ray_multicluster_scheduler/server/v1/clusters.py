@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 
-from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import CallerView, LeaderView
 
 router = APIRouter(prefix="/api/v1", tags=["clusters"])

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
-from ray_multicluster_scheduler.server.callers import allowed, caller_of, scheduler_of
+from ray_multicluster_scheduler.server.request_caller import allowed, caller_of, scheduler_of
 from ray_multicluster_scheduler.server.v1 import bodies
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 
 router = APIRouter(prefix="/api/v1", tags=["server"])
 Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]

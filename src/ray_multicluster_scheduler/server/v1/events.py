@@ -14,8 +14,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.asyncio_tools import within
-from ray_multicluster_scheduler.server.callers import allowed
-from ray_multicluster_scheduler.server.streams import (
+from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.server.streaming_responses import (
     EVENT_STREAM,
     LastEventId,
     Stopping,
@@ -28,8 +28,8 @@ from ray_multicluster_scheduler.server.streams import (
     stopping_of,
 )
 from ray_multicluster_scheduler.server.v1 import bodies
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_EVENTS
 from ray_multicluster_scheduler.service.views import EventView
 

@@ -8,11 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import HTTPConnection
 
-from ray_multicluster_scheduler.server.callers import allowed
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
-from ray_multicluster_scheduler.service.access import Role
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_EVENTS
 from ray_multicluster_scheduler.service.views import Explanation, JobDetail
 

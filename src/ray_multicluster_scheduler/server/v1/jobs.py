@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.callers import allowed, caller_of
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
+from ray_multicluster_scheduler.server.request_caller import allowed, caller_of
 from ray_multicluster_scheduler.server.v1 import bodies
-from ray_multicluster_scheduler.service.access import Role
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, PAGE_JOBS, JobQuery
 from ray_multicluster_scheduler.service.views import JobPage, JobView, PlanView, PruneView
 

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from ray_multicluster_scheduler.server.callers import allowed
+from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1.bodies import Body
-from ray_multicluster_scheduler.service.access import Role
 from ray_multicluster_scheduler.service.administration import MOST_PAGE_ENTRIES, PAGE_ENTRIES
-from ray_multicluster_scheduler.service.local import LocalService
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import AuditPage, NewTokenView, TokenView, View
 
 router = APIRouter(prefix="/api/v1", tags=["administration"])

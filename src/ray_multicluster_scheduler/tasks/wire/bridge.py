@@ -20,8 +20,12 @@ from ray.exceptions import RayActorError, RayError
 
 from ray_multicluster_scheduler.tasks.wire.auth import Secret
 from ray_multicluster_scheduler.tasks.wire.connection import ConnectionLost, ConnectionSpec, HubConnection
-from ray_multicluster_scheduler.tasks.wire.errors import actor_lost_error, deserialize_error, task_lost_error
 from ray_multicluster_scheduler.tasks.wire.ordering import ActorOrder
+from ray_multicluster_scheduler.tasks.wire.remote_errors import (
+    actor_lost_error,
+    deserialize_error,
+    task_lost_error,
+)
 from ray_multicluster_scheduler.tasks.wire.requests import Request, RequestChannel
 from ray_multicluster_scheduler.tasks.wire.serialization import ValueTransfer
 

@@ -1,0 +1,102 @@
+"""What runs inside each cluster, and why: jobs, actors, tasks, bridges, Ray Client sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.errors import ClusterError
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.ray_api.http_connection import open_connection
+from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
+
+#: How the bridge names its two ends (tasks/bridges.py and tasks/wire/connection.py).
+HUB, BRIDGE = "raymc hub ", "raymc bridge to "
+#: Ray runs a job inside such an actor.
+_SUPERVISOR = "JobSupervisor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One line: something that runs on a cluster."""
+
+    cluster: str
+    kind: str
+    state: str
+    what: str
+    why: str
+    pid: int | None = None
+
+
+def items_of(
+    cluster: str, drivers: Sequence[Driver], actors: Sequence[RemoteActor], tasks: Sequence[RemoteTask]
+) -> list[Item]:
+    """Return the lines of one cluster."""
+    hubs = {actor.job_id: _user(actor) for actor in actors if actor.name.startswith(HUB)}
+    shown = [actor for actor in actors if actor.class_name != _SUPERVISOR]
+    return [
+        *(_driver(cluster, driver, hubs) for driver in drivers),
+        *(_actor(cluster, actor) for actor in shown),
+        *_tasks(cluster, tasks),
+    ]
+
+
+def _driver(cluster: str, driver: Driver, hubs: dict[str, str]) -> Item:
+    if driver.is_client_session:
+        user = hubs.get(driver.job_id)
+        why = f"the bridge of {user}" if user else "a program connected with ray.init('ray://...')"
+        kind, what = "session", "Ray Client helper process (specific-server)"
+    elif driver.submission_id:
+        kind, what, why = "job", driver.command, f"submitted as {driver.submission_id}"
+    else:
+        kind, what, why = "driver", driver.command, "a program connected with ray.init()"
+    return Item(cluster=cluster, kind=kind, state=driver.state, what=what, why=why, pid=driver.pid)
+
+
+def _actor(cluster: str, actor: RemoteActor) -> Item:
+    kind, what, why = "actor", actor.class_name, f"named {actor.name!r}" if actor.name else ""
+    if actor.name.startswith(HUB):
+        kind, what, why = "hub", "starts work here", f"for {_user(actor)}"
+    elif actor.name.startswith(BRIDGE):
+        kind, what = "bridge", f"to cluster {actor.name.removeprefix(BRIDGE).split()[0]}"
+        why = f"a driver here (Ray job {actor.job_id}) uses that cluster"
+    return Item(cluster=cluster, kind=kind, state=actor.state, what=what, why=why, pid=actor.pid)
+
+
+def _user(hub: RemoteActor) -> str:
+    """Return for whom a hub is there."""
+    return hub.name.partition(" for ")[2]
+
+
+def _tasks(cluster: str, tasks: Iterable[RemoteTask]) -> list[Item]:
+    """Return one line per name and state: there may be thousands."""
+    counted = Counter((task.name, task.state) for task in tasks if not task.is_actor_call)
+    return [
+        Item(cluster=cluster, kind="task", state=state, what=f"{count} × {name}", why="")
+        for (name, state), count in sorted(counted.items())
+    ]
+
+
+async def processes(config: Config, environ: Mapping[str, str]) -> tuple[list[Item], dict[str, str]]:
+    """Return what runs on the clusters, and for each that cannot be looked at, why."""
+    found = await asyncio.gather(*(_look_at(spec, environ) for spec in config.clusters))
+    items = [item for result in found if isinstance(result, list) for item in result]
+    problems = {
+        spec.name: result.detail
+        for spec, result in zip(config.clusters, found, strict=True)
+        if isinstance(result, ClusterError)
+    }
+    return items, problems
+
+
+async def _look_at(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Item] | ClusterError:
+    async with open_connection(spec, environ) as connection:
+        state = connection.state
+        try:
+            drivers, actors, tasks = await asyncio.gather(state.drivers(), state.actors(), state.tasks())
+        except ClusterError as problem:
+            return problem
+    return items_of(spec.name, drivers, actors, tasks)

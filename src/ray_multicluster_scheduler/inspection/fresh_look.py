@@ -1,0 +1,54 @@
+"""Fresh snapshots of the clusters, for `explain` and the dry run when there is no leader."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ray_multicluster_scheduler.clock import jitter
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.flow.start_limit import first_limit
+from ray_multicluster_scheduler.inspection.temporary_loop import Connect, begin_on_temporary_loop
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.ports import Clock, Connections
+
+#: How long snapshots are reused, so that explaining many jobs in a row probes only once.
+GOOD_FOR_S = 2.0
+
+Snapshots = Mapping[str, ClusterSnapshot]
+
+
+class FreshLook:
+    """Probes all clusters on demand, unless it has just done so or a leader publishes snapshots."""
+
+    def __init__(
+        self, config: Config, connect: Connect, clock: Clock, *, is_published: Callable[[], bool]
+    ) -> None:
+        self._config = config
+        self._connect = connect
+        self._clock = clock
+        self._is_published = is_published
+        self._lock = threading.Lock()
+        self._seen: Snapshots = {}
+        self._looked_at = float("-inf")
+
+    def __call__(self) -> Snapshots | None:
+        """Return current snapshots; None: those that the leader publishes are as fresh."""
+        if self._is_published():
+            return None
+        with self._lock:
+            if self._clock.monotonic() - self._looked_at > GOOD_FOR_S:
+                self._seen = begin_on_temporary_loop(self._connect, self._look).result()
+                self._looked_at = self._clock.monotonic()
+            return self._seen
+
+    async def _look(self, connections: Connections) -> Snapshots:
+        settings = self._config.settings
+        watch = ClusterWatch(
+            connections, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True
+        )
+        await watch.first_look()
+        start_limit = first_limit(settings.max_starts_in_flight).starts
+        return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}

@@ -1,0 +1,168 @@
+"""What a pipeline is to do, checked before anything is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.environment.options import nearest
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.pipeline.operator_registry import find_operator
+from ray_multicluster_scheduler.pipeline.operators.base import Kind, Operator, Schema
+
+_KIND_WORDS: Mapping[Kind, str] = {"numeric": "number", "text": "text", "list": "list", "any": "usable"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operator with all of its parameters; `columns` of None are chosen by what they hold."""
+
+    operator: str
+    params: Mapping[str, Any]
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole pipeline: read, step by step, write."""
+
+    steps: tuple[Step, ...]
+    source: str
+    output: str | None = None
+    #: Where operators choose their columns from; None: all.
+    columns: tuple[str, ...] | None = None
+
+    def to_json(self) -> str:
+        """Return the plan as text, for a job that carries it out elsewhere."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read what `to_json` wrote."""
+        fields = json.loads(text)
+        steps = tuple(
+            Step(operator=step["operator"], params=step["params"], columns=_names(step["columns"]))
+            for step in fields["steps"]
+        )
+        return cls(
+            steps=steps, source=fields["source"], output=fields["output"], columns=_names(fields["columns"])
+        )
+
+
+def make_plan(
+    operators: Sequence[str],
+    source: str,
+    *,
+    output: str | None = None,
+    columns: Sequence[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Check names and parameters; `params` has one mapping per operator, with `columns` for it alone."""
+    if not operators:
+        raise InvalidRequest("a pipeline needs an operator; `raymc pipeline list` shows all")
+    given = params or {}
+    for name in given:
+        if name not in operators:
+            raise InvalidRequest(f"--params: {name!r} is not among the operators; {nearest(name, operators)}")
+    return Plan(
+        steps=tuple(_step(find_operator(name), given.get(name, {})) for name in operators),
+        source=_absolute(source),
+        output=None if output is None else _absolute(output),
+        columns=_names(columns),
+    )
+
+
+def choose_columns(plan: Plan, step: Step, schema: Schema) -> list[str]:
+    """Return the columns that a step works on: its own, else those of its kind that the pipeline may use."""
+    operator = find_operator(step.operator)
+    kind = operator.kind_for(step.params)
+    if step.columns is not None:
+        _check_known(step.operator, step.columns, schema)
+        return _of_kind(step.operator, step.columns, kind, schema)
+    # A column that an earlier operator made or consumed is not the user's slip.
+    pool = [name for name in schema if plan.columns is None or name in plan.columns]
+    chosen = [name for name in pool if kind in (schema[name], "any")]
+    if not chosen:
+        held = ", ".join(f"{name} ({schema[name]})" for name in pool) or "nothing"
+        raise InvalidRequest(f"{step.operator}: no {_KIND_WORDS[kind]} column to work on; there is {held}")
+    return chosen
+
+
+def check_columns(plan: Plan, schema: Schema) -> None:
+    """Refuse `--columns` that the input does not have."""
+    _check_known("--columns", plan.columns or (), schema)
+
+
+def check_names(plan: Plan, names: Collection[str]) -> None:
+    """Refuse columns that the input does not have: `--columns`, and those of the first operator.
+
+    Later operators may work on what earlier ones make.
+    """
+    _check_known("--columns", plan.columns or (), names)
+    _check_known(plan.steps[0].operator, plan.steps[0].columns or (), names)
+
+
+def _check_known(who: str, columns: Sequence[str], schema: Collection[str]) -> None:
+    for name in columns:
+        if name not in schema:
+            raise InvalidRequest(f"{who}: no column is called {name!r}; {nearest(name, schema)}")
+
+
+def _of_kind(who: str, columns: Sequence[str], kind: Kind, schema: Schema) -> list[str]:
+    for name in columns:
+        # Categories may be numbers too; numbers may not be text.
+        if kind in ("numeric", "list") and schema[name] != kind:
+            raise InvalidRequest(
+                f"{who}: the column {name!r} holds {schema[name]}, but the operator needs {kind} columns"
+            )
+    return list(columns)
+
+
+def _absolute(location: str) -> str:
+    """Return a path that means the same in another directory; a URI does already."""
+    return location if "://" in location else str(Path(location).expanduser().absolute())
+
+
+def _step(operator: Operator, given: object) -> Step:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"--params: {operator.name} needs a mapping of its parameters")
+    known = [*operator.parameters, "columns"]
+    for name in given:
+        if name not in known:
+            raise InvalidRequest(f"{operator.name} has no parameter {name!r}; {nearest(str(name), known)}")
+    values = {name: _value(operator, name, given) for name in operator.parameters}
+    return Step(operator=operator.name, params=values, columns=_names(given.get("columns"), operator.name))
+
+
+def _value(operator: Operator, name: str, given: Mapping[str, Any]) -> Any:
+    parameter = operator.parameters[name]
+    if name not in given:
+        if parameter.required:
+            raise InvalidRequest(
+                f"{operator.name} needs {name} ({parameter.about}): --params "
+                f'\'{{"{operator.name}": {{"{name}": …}}}}\''
+            )
+        return parameter.default
+    value = given[name]
+    is_bool = isinstance(value, bool) and bool not in parameter.types
+    if is_bool or not isinstance(value, parameter.types):
+        words = " or ".join("null" if kind is type(None) else kind.__name__ for kind in parameter.types)
+        raise InvalidRequest(f"{operator.name}: {name} must be {words}, not {value!r}")
+    if parameter.choices and value not in parameter.choices:
+        raise InvalidRequest(
+            f"{operator.name}: {name} is one of {', '.join(parameter.choices)}, not {value!r}"
+        )
+    return value
+
+
+def _names(columns: object, who: str = "--columns") -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns):
+        raise InvalidRequest(f"{who}: columns must be a list of names")
+    if not columns:
+        raise InvalidRequest(f"{who}: the list of columns is empty; leave it out to use all that fit")
+    return tuple(dict.fromkeys(columns))

@@ -1,0 +1,140 @@
+"""Authentication: every request is identified by its token, or refused, before it reaches a route.
+
+A server that only this machine can reach and that has no tokens takes every caller for the user who runs it,
+as the library does. Tokens come in the headers that Ray's own clients send, with Ray's order and Ray's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from http.cookies import CookieError, SimpleCookie
+
+from anyio import CapacityLimiter, to_thread
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ray_multicluster_scheduler.server.allow_list import AllowList
+from ray_multicluster_scheduler.server.refusals import answer, is_ours, refused
+from ray_multicluster_scheduler.server.refused_logins import RefusedLogins
+from ray_multicluster_scheduler.service.caller import Caller
+from ray_multicluster_scheduler.service.tokens import Authenticator
+
+#: What needs no token. A test holds every other route to refusing callers without one.
+PUBLIC = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/docs",  # the same for every server; it tells nothing of this one
+        "/openapi.json",
+        "/api/gcs_healthz",  # Ray's, like the next two
+        "/api/authentication_mode",
+        "/api/authenticate",
+    }
+)
+
+#: Ray's names and words: its SDK and its pages know them.
+COOKIE = "ray-authentication-token"
+BEARER = "Bearer "
+MISSING = "Unauthorized: Missing authentication token"
+INVALID = "Forbidden: Invalid authentication token"
+
+#: Lookups of tokens at once. A flood of wrong ones must not take the threads that answer requests.
+LOOKUPS = 4
+
+
+class Authentication:
+    """ASGI middleware for HTTP and websockets; `scope["state"]["caller"]` is the caller."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: Authenticator,
+        allow_list: AllowList,
+        always: bool,
+        local: Caller,
+        logins: RefusedLogins,
+    ) -> None:
+        """`always`: other machines can reach this server. `local`: the caller without a token."""
+        self._app = app
+        self._authenticator = authenticator
+        self._allow_list = allow_list
+        self._always = always
+        self._local = local
+        self._logins = logins
+        self._lookups = CapacityLimiter(LOOKUPS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its caller, or refuse it."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        if (wrong := self._allow_list.refusal(scope)) is not None:
+            await answer(refused(scope, wrong[0], "Forbidden", wrong[1]), scope, receive, send)
+            return
+        if scope["path"] not in PUBLIC:
+            caller = await self._caller(scope)
+            if isinstance(caller, str):
+                await self._refuse(caller, scope, receive, send)
+                return
+            scope.setdefault("state", {})["caller"] = replace(caller, address=address_of(scope))
+        await self._app(scope, receive, send)
+
+    async def _caller(self, scope: Scope) -> Caller | str:
+        """Return the caller, or Ray's words for the refusal of the request."""
+        if not (self._always or await self._required()):
+            return self._local
+        shown = shown_credential(Headers(scope=scope))
+        if not shown:
+            return MISSING
+        if not shown.startswith(BEARER):
+            return INVALID
+        return await self._authenticate(shown.removeprefix(BEARER)) or INVALID
+
+    async def _required(self) -> bool:
+        if self._authenticator.ready():
+            return self._authenticator.required()
+        return await to_thread.run_sync(self._authenticator.required, limiter=self._lookups)
+
+    async def _authenticate(self, credential: str) -> Caller | None:
+        if self._authenticator.ready(credential):
+            return self._authenticator.authenticate(credential)
+        return await to_thread.run_sync(self._authenticator.authenticate, credential, limiter=self._lookups)
+
+    async def _refuse(self, words: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if words == INVALID and self._logins.count(address_of(scope)):
+            await to_thread.run_sync(self._logins.record, address_of(scope), limiter=self._lookups)
+        if is_ours(scope["path"]):
+            headers = {"WWW-Authenticate": "Bearer"}
+            response = refused(scope, 401, "NotAuthenticated", _advice(words), headers)
+        else:
+            response = refused(scope, 401 if words == MISSING else 403, "NotAuthenticated", words)
+        await answer(response, scope, receive, send)
+
+
+def shown_credential(headers: Mapping[str, str]) -> str:
+    """Return what a request shows, as an `Authorization` header has it: the first that is there counts."""
+    given = headers.get("authorization") or headers.get("x-ray-authorization")
+    if given:
+        return given
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return BEARER + cookie.value if cookie is not None and cookie.value else ""
+
+
+def address_of(scope: Scope) -> str | None:
+    """Return where a request comes from: a machine, or the proxy in front of this server."""
+    client = scope.get("client")
+    return str(client[0]) if client else None
+
+
+def _advice(words: str) -> str:
+    return (
+        "this server wants a token: send the header `Authorization: Bearer TOKEN`; whoever runs it makes one "
+        "with `raymc token create`"
+        if words == MISSING
+        else "this token is not valid, or not any more; ask whoever runs this server for another one"
+    )

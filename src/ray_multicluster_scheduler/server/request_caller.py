@@ -1,0 +1,39 @@
+"""The caller of a request, and the service for this caller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from starlette.requests import HTTPConnection
+
+from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.local_service import LocalService
+
+
+def scheduler_of(connection: HTTPConnection) -> Scheduler:
+    """Return the scheduler behind this server."""
+    return cast(Scheduler, connection.app.state.scheduler)
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Return the caller that the authentication has found."""
+    return cast(Caller, connection.state.caller)
+
+
+def allowed(role: Role) -> Callable[[HTTPConnection], Awaitable[LocalService]]:
+    """Return the dependency of a route that needs this role: the service as the caller sees it."""
+
+    async def service(connection: HTTPConnection) -> LocalService:
+        caller = caller_of(connection)
+        if not caller.may(role):
+            raise Forbidden(
+                f"this needs the role {role.word!r}; the token of {caller.user!r} has {caller.role.word!r}. "
+                "Ask whoever runs this server: raymc token create"
+            )
+        return scheduler_of(connection).service.as_caller(caller)
+
+    service.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
+    return service

@@ -1,0 +1,85 @@
+"""How a server is run, and where it may listen."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ray_multicluster_scheduler.errors import InvalidRequest
+
+#: Ray's dashboards have 8265: a server beside a head must not collide with one.
+PORT = 8700
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """The options of `raymc serve`."""
+
+    host: str = LOOPBACK
+    #: 0: any free one.
+    port: int = PORT
+    #: The address that other machines know this server by; jobs are told it. None: the one it listens on.
+    public_url: str | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    #: Listen beyond this machine without TLS, because a proxy in front of this server has it.
+    insecure_http: bool = False
+    #: Besides those in clusters.yaml: names that clients use for this server, and pages that may call it.
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    #: Threads that answer requests from the store, and those that may wait for a cluster.
+    threads: int = 32
+    cluster_threads: int = 8
+    #: How long requests that are under way may take once the server is told to stop.
+    stop_timeout_s: int = 5
+
+    @property
+    def tls(self) -> bool:
+        """Tell whether connections are encrypted."""
+        return self.ssl_certfile is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that clients may use for this server: jobs use that of its public address."""
+        public = urlsplit(self.public_url or "").hostname
+        return self.allowed_hosts if public is None else (*self.allowed_hosts, public)
+
+    @property
+    def loopback(self) -> bool:
+        """Tell whether only this machine can connect."""
+        return is_loopback(self.host)
+
+    def address(self, port: int) -> str:
+        """Return the address that clients on this machine use."""
+        host = {"0.0.0.0": LOOPBACK, "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - only compared
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host to listen on can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_may_bind(host: str, *, has_tokens: bool, tls: bool, insecure_http: bool) -> None:
+    """Refuse to listen where strangers could give orders, or read tokens on their way."""
+    if is_loopback(host):
+        return
+    if not has_tokens:
+        raise InvalidRequest(
+            f"--host {host}: other machines could connect, and nobody would have to say who they are. Make a "
+            "token first: raymc token create --user NAME --role admin; or listen on 127.0.0.1"
+        )
+    if not (tls or insecure_http):
+        raise InvalidRequest(
+            f"--host {host}: tokens would cross the network readable by all. Give --ssl-certfile and "
+            "--ssl-keyfile; or, where a proxy in front of this server has TLS, --insecure-http"
+        )

@@ -1,0 +1,73 @@
+"""The caller of the service and its role. Each call to the service is made for one caller."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.model.access import AuditEntry
+
+
+class Role(IntEnum):
+    """What a caller may do; each role includes those before it."""
+
+    READ = 1  # look at one's own jobs and at the clusters
+    SUBMIT = 2  # submit, stop and retry one's own jobs
+    OPERATE = 3  # everybody's jobs; drain clusters
+    ADMIN = 4  # users and tokens, configuration, retention
+
+    @classmethod
+    def named(cls, word: str) -> Role:
+        """Return the role of this name; raises KeyError."""
+        return cls[word.upper()]
+
+    @property
+    def word(self) -> str:
+        """The name that people write and read."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Somebody who uses the service."""
+
+    user: str
+    role: Role = Role.ADMIN
+    #: The token that identified the caller, for the audit trail; None: a call within this process.
+    token_id: str | None = None
+    #: The job whose program is calling, if any. Jobs that it submits become children of that job.
+    job: str | None = None
+    #: Where the request came from, for the audit trail; None: this machine, without a server.
+    address: str | None = None
+
+    @property
+    def only(self) -> str | None:
+        """Whose jobs exist for this caller; None: everybody's."""
+        return None if self.role >= Role.OPERATE else self.user
+
+    def may(self, role: Role) -> bool:
+        """Tell whether this caller has a role or a higher one."""
+        return self.role >= role
+
+    def sees(self, user: str) -> bool:
+        """Tell whether the jobs of this user exist for this caller."""
+        return self.user == user or self.role >= Role.OPERATE
+
+
+def check_may_act_for(caller: Caller, users: Collection[str]) -> None:
+    """Refuse to act for another user: quotas, fair shares and visibility depend on the user."""
+    for user in sorted(users):
+        if caller.only not in {None, user}:
+            raise Forbidden(
+                f"this job names the user {user!r}, and you are {caller.user!r}; leave the user out, or use "
+                "a token with the role 'operate'"
+            )
+
+
+def audit_entry(by: Caller, action: str, target: str = "", *, now: float) -> AuditEntry:
+    """Return the line of the audit trail that says what a caller does."""
+    return AuditEntry(
+        at=now, user=by.user, token_id=by.token_id, action=action, target=target, address=by.address
+    )

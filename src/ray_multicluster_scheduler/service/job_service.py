@@ -1,0 +1,104 @@
+"""Jobs as callers see them: accept, stop, wait."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.inputs import Fits
+from ray_multicluster_scheduler.model.access import Terms, named_ids
+from ray_multicluster_scheduler.model.job import Job, JobSpec
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.admission import Admission
+from ray_multicluster_scheduler.service.caller import Caller, audit_entry
+from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.find_jobs import find_each
+from ray_multicluster_scheduler.service.repeat import repeats, to_repeat
+from ray_multicluster_scheduler.service.request import JobRequest, checked
+from ray_multicluster_scheduler.service.waiting import Waiting, changes, changes_async
+
+
+class JobService:
+    """The use cases around the store. It decides nothing about placement and talks to no cluster."""
+
+    def __init__(self, config: Config, store: JobStore, clock: Clock, hub: EventHub) -> None:
+        self._config = config
+        self._fits = Fits(config.clusters)
+        self._admission = Admission(config, store, clock, self._fits)
+        self._store = store
+        self._clock = clock
+        self._hub = hub
+
+    def submit(self, requests: Sequence[JobRequest], *, by: Caller | None = None) -> tuple[Job, ...]:
+        """Accept jobs, all or none; they are on disk when this returns."""
+        accepted = [checked(request, fits=self._fits) for request in requests]
+        self._admission.check([spec for _, spec in accepted])
+        return self._add(accepted, "submit", by)
+
+    def retry(self, submission_ids: Sequence[str], *, user: str, by: Caller | None = None) -> tuple[Job, ...]:
+        """Accept a new job for each of these that has failed or was stopped, with the same options."""
+        jobs = to_repeat(list(find_each(self._store, submission_ids)))
+        return self._add(repeats(jobs, user=user, taken=self._taken), "retry", by)
+
+    def _add(self, jobs: Sequence[tuple[str, JobSpec]], action: str, by: Caller | None) -> tuple[Job, ...]:
+        if by is not None and by.job is not None:  # proved by its token, whatever the request says
+            jobs = [(name, replace(spec, parent=by.job)) for name, spec in jobs]
+        now = self._clock.now()
+        quotas = {user: entry.quota() for user, entry in self._config.settings.quotas.items()}
+        terms = Terms(
+            quotas=quotas,
+            only=None if by is None else by.only,
+            audit=None if by is None else audit_entry(by, action, now=now),
+        )
+        return self._store.add(jobs, now=now, terms=terms)
+
+    def _taken(self, word: str) -> bool:
+        return bool(self._store.get_many([word]) or self._store.list_jobs(group=word, limit=1))
+
+    def stop(
+        self,
+        submission_ids: Sequence[str],
+        *,
+        reason: str = "stopped by the user",
+        by: Caller | None = None,
+    ) -> tuple[Job, ...]:
+        """Ask for these jobs to be stopped, wherever they are; returns their rows as they are now."""
+        ids = arguments.words("submission_ids", submission_ids)
+        why = arguments.text("reason", reason)
+        now = self._clock.now()
+        audit = None if by is None else audit_entry(by, "stop", named_ids(ids), now=now)
+        return self._store.request_stop(ids, now=now, reason=why, audit=audit)
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str, by: Caller | None = None) -> None:
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
+        why = arguments.text("reason", reason, empty=True)
+        now = self._clock.now()
+        action = "drain" if drained else "undrain"
+        audit = None if by is None else audit_entry(by, action, cluster, now=now)
+        self._store.set_drained(cluster, drained=drained, reason=why, now=now, audit=audit)
+
+    def changes(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> Iterator[Mapping[str, Job]]:
+        """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended.
+
+        Raises `WaitTimeout` when that takes longer than `timeout_s`.
+        """
+        yield from changes(self._hub, self._waiting(submission_ids, timeout_s), tick_s=tick_s)
+
+    async def changes_async(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> AsyncGenerator[Mapping[str, Job], None]:
+        """Like the blocking version, for asyncio: no thread waits."""
+        waiting = self._waiting(submission_ids, timeout_s)
+        async with aclosing(changes_async(self._hub, waiting, tick_s=tick_s)) as found:
+            async for jobs in found:
+                yield jobs
+
+    def _waiting(self, submission_ids: Sequence[str], timeout_s: float | None) -> Waiting:
+        # Checked here, because one query reads the jobs of all waiters: a bad id must not fail the others.
+        ids = arguments.words("submission_ids", submission_ids)
+        return Waiting(self._clock, ids, timeout_s=timeout_s)

@@ -1,0 +1,393 @@
+"""The service in the process that has the store: what `api.Service` promises, for one caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.model.access import named_ids
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages.runtime_env import package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.uploads import Uploads
+from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.administration import Administration
+from ray_multicluster_scheduler.service.caller import Caller, audit_entry, check_may_act_for
+from ray_multicluster_scheduler.service.delete import delete
+from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.event_stream import event_stream
+from ray_multicluster_scheduler.service.explain import Explainer
+from ray_multicluster_scheduler.service.find_jobs import find, find_each
+from ray_multicluster_scheduler.service.job_service import JobService
+from ray_multicluster_scheduler.service.kept_packages import KeptPackages
+from ray_multicluster_scheduler.service.make_views import (
+    Secrets,
+    show_cluster,
+    show_detail,
+    show_event,
+    show_job,
+    show_leader,
+    warnings_of,
+)
+from ray_multicluster_scheduler.service.prune import keep_rules, prune
+from ray_multicluster_scheduler.service.query import (
+    EVENTS,
+    MOST_ATTEMPTS,
+    MOST_PAGE_JOBS,
+    JobQuery,
+    events_limit,
+)
+from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.tail import Reach, Tails
+from ray_multicluster_scheduler.service.tokens import Tokens
+from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
+from ray_multicluster_scheduler.service.views import (
+    CallerView,
+    ClusterView,
+    EventView,
+    Explanation,
+    JobDetail,
+    JobPage,
+    JobView,
+    LeaderView,
+    PlanView,
+    PruneView,
+)
+from ray_multicluster_scheduler.service.whole_log import whole_log
+
+_ALL = JobQuery()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """The components that the service uses."""
+
+    config: Config
+    store: JobStore
+    packages: PackageStore
+    clock: Clock
+    hub: EventHub
+    jobs: JobService
+    explainer: Explainer
+    #: Probes the clusters when there is no leader; returns None when the published snapshots are fresh.
+    look: Callable[[], Mapping[str, ClusterSnapshot] | None]
+    #: Packages that callers from other processes have uploaded.
+    uploads: Uploads
+    #: Runs a coroutine that talks to clusters.
+    reach: Reach
+    tails: Tails
+    tokens: Tokens
+
+
+class LocalService:
+    """Answers one caller from the store. It decides nothing about placement."""
+
+    def __init__(self, parts: ServiceParts, caller: Caller, *, remote: bool = False) -> None:
+        """`remote`: the caller is another process, and its packages are what its user has uploaded."""
+        self._parts = parts
+        self._store = parts.store
+        self._jobs = parts.jobs
+        self._caller = caller
+        self._uploaded = UploadedPackages(parts.uploads, parts.packages, caller.user) if remote else None
+        self._secrets = Secrets(parts.config.clusters)
+        self._clusters = tuple(spec.name for spec in parts.config.clusters)
+        #: Whose jobs exist for this caller; None: everybody's.
+        self._only = caller.only
+
+    def as_caller(self, caller: Caller) -> LocalService:
+        """Return the same service for somebody else, in another process."""
+        return LocalService(self._parts, caller, remote=True)
+
+    @property
+    def packages(self) -> KeptPackages | UploadedPackages:
+        """The package store. A job's directories are packed into it before the job is submitted."""
+        return self._uploaded or KeptPackages(self._parts.packages)
+
+    def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
+        """Accept jobs, all or none; they are on disk when this returns."""
+        check_may_act_for(self._caller, {request.user for request in requests})
+        named = [self._with_content_names(request) for request in requests]
+        return self._show(self._jobs.submit(named, by=self._caller))
+
+    def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
+        """Accept a new job for each of these that has failed or was stopped, with the same options."""
+        jobs = self._found(submission_ids)
+        for name in {name for job in jobs for name in package_names(job.spec.runtime_env)}:
+            self._parts.packages.ask_for(name)  # marks it as used, so that it is not removed as too old
+        ids = [job.submission_id for job in jobs]
+        return self._show(self._jobs.retry(ids, user=self._caller.user, by=self._caller))
+
+    def stop(
+        self, submission_ids: Sequence[str], *, reason: str = "stopped by the user"
+    ) -> tuple[JobView, ...]:
+        """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
+        ids = arguments.words("submission_ids", submission_ids)
+        self._check_visible(ids)
+        return self._show(self._jobs.stop(ids, reason=reason, by=self._caller))
+
+    def delete(self, submission_ids: Sequence[str]) -> None:
+        """Forget ended jobs, all or none, here and on their clusters; their ids are free again."""
+        ids = arguments.words("submission_ids", submission_ids)
+        self._check_visible(ids)
+        audit = audit_entry(self._caller, "delete", named_ids(ids), now=self._parts.clock.now())
+        delete(self._parts.reach, self._store, ids, audit=audit)
+
+    def find(self, word: str) -> tuple[JobView, ...]:
+        """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
+        return self._show(find(self._store, arguments.text("id", word), only=self._only))
+
+    def find_each(self, words: Sequence[str]) -> tuple[JobView, ...]:
+        """Return for each word the job with this id, else the newest with this `job_id`, each job once."""
+        return self._show(self._found(words))
+
+    def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
+        """Return the jobs with these ids; unknown ids are left out."""
+        found = self._store.get_many(arguments.words("submission_ids", submission_ids))
+        return {name: self._show_one(job) for name, job in found.items() if self._caller.sees(job.spec.user)}
+
+    def detail(self, submission_id: str) -> JobDetail:
+        """Return all that is known of a job, with its attempts and the log so far."""
+        job = self._get(submission_id)
+        attempts = self._store.attempts(submission_id, last=MOST_ATTEMPTS)
+        log = None
+        with suppress(ClusterError, InvalidRequest):  # the rest of the answer does not need the cluster
+            log = self._store.load_log(submission_id, job.attempt) if job.final else self._log(job)
+        return show_detail(
+            job,
+            attempts,
+            log,
+            self._secrets.of(job, attempts),
+            warnings=warnings_of(job, self._clusters),
+        )
+
+    def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
+        """Return jobs, newest first."""
+        limit = query.page_limit()
+        if self._only is not None and query.user not in {None, self._only}:
+            return JobPage(jobs=(), next_cursor=None)
+        found = self._store.list_jobs(
+            states=query.states,
+            user=self._only or arguments.text_or_none("user", query.user),
+            cluster=arguments.text_or_none("cluster", query.cluster),
+            name=arguments.text_or_none("job_id", query.job_id),
+            group=arguments.text_or_none("group", query.group),
+            parent=arguments.text_or_none("parent", query.parent),
+            tag=arguments.text_or_none("tag", query.tag),
+            since=arguments.amount("since", query.since),
+            text=arguments.text_or_none("text", query.text),
+            before=arguments.cursor(query.cursor),
+            limit=limit + 1,
+        )
+        page, more = found[:limit], len(found) > limit
+        return JobPage(jobs=self._show(page), next_cursor=str(page[-1].seq) if more and page else None)
+
+    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states."""
+        return self._store.counts(states, user=self._only)
+
+    def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
+        """Return the queue: the jobs that may start now, in order, then those that wait for something."""
+        ready = self._store.runnable(now=self._parts.clock.now(), limit=limit)
+        known = {job.submission_id for job in ready}
+        waiting = self._store.list_jobs(states=[JobState.QUEUED], user=self._only, limit=limit)
+        found = (*ready, *(job for job in waiting[::-1] if job.submission_id not in known))
+        return self._show([job for job in found if self._caller.sees(job.spec.user)][:limit])
+
+    def events(
+        self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
+    ) -> tuple[EventView, ...]:
+        """Return what has happened, in order: to one job, or to all that this caller sees."""
+        if submission_id is not None:
+            self._check_visible([submission_id])
+        after, limit = arguments.whole("after", after, least=0), events_limit(limit)
+        events = self._store.events(submission_id, after=after, limit=limit, user=self._only)
+        jobs = self._store.get_many(list(dict.fromkeys(event.submission_id for event in events)))
+        return tuple(
+            show_event(event, self._secrets.of(jobs[event.submission_id]))
+            for event in events
+            if event.submission_id in jobs
+        )
+
+    async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
+        """Yield what happens, live, after this event (None: from now on), to all that this caller sees."""
+        async with aclosing(event_stream(self._parts.hub, after)) as stream:
+            async for told in stream:
+                for event, job in told:
+                    if job is not None and self._caller.sees(job.spec.user):
+                        yield show_event(event, self._secrets.of(job))
+
+    def log(self, submission_id: str, attempt: int | None = None) -> str | None:
+        """Return the log of an attempt (the last one by default), from its cluster while it runs."""
+        job = self._get(submission_id)
+        if attempt is None or attempt == job.attempt:
+            return self._log(job)
+        return self._store.load_log(submission_id, attempt)
+
+    def news(self, after: int, *, timeout_s: float) -> int:
+        """Wait, at most this long, until something happens after an event; return the newest event's id."""
+        clock, store = self._parts.clock, self._store
+        ends_at = clock.monotonic() + timeout_s
+        mark = store.wait_for_change(0, timeout_s=0)
+        while (newest := store.last_event()) <= after and (left := ends_at - clock.monotonic()) > 0:
+            mark = store.wait_for_change(mark, timeout_s=left)
+        return newest
+
+    def kept_log(self, submission_id: str) -> str | None:
+        """Return the log of the last attempt if it is kept here: no cluster is asked."""
+        return self._store.load_log(self._get(submission_id).submission_id)
+
+    async def whole_log(self, submission_id: str) -> str:
+        """Return what `tail` has yielded so far, without the part that only a silent cluster has."""
+        job = await asyncio.to_thread(self._get, submission_id)
+        return await whole_log(self._parts.reach, self._store, job)
+
+    def tail(self, submission_id: str) -> Iterator[str]:
+        """Yield the log as it grows, over all attempts, until the job has ended."""
+        self._check_visible([submission_id])
+        return self._parts.tails.tail(submission_id)
+
+    async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
+        """Like the blocking version, for asyncio: no thread waits."""
+        await asyncio.to_thread(self._check_visible, [submission_id])
+        async with aclosing(self._parts.tails.tail_async(submission_id)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def changes(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> Iterator[Mapping[str, JobView]]:
+        """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended."""
+        shown = _Shown(self._caller, self._show_one)
+        for jobs in self._jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=tick_s):
+            yield shown.of(jobs)
+
+    async def changes_async(
+        self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
+    ) -> AsyncGenerator[Mapping[str, JobView], None]:
+        """Like the blocking version, for asyncio: no thread waits."""
+        shown = _Shown(self._caller, self._show_one)
+        found = self._jobs.changes_async(submission_ids, timeout_s=timeout_s, tick_s=tick_s)
+        async with aclosing(found):
+            async for jobs in found:
+                yield shown.of(jobs)
+
+    def explain(self, submission_id: str) -> Explanation:
+        """Say why a job is where it is, and what would let it start."""
+        job = self._get(submission_id)
+        snapshots = self._parts.look() if job.state is JobState.QUEUED else None
+        return self._parts.explainer.explain(submission_id, snapshots=snapshots)
+
+    def plan(self, request: JobRequest) -> PlanView:
+        """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+        check_may_act_for(self._caller, {request.user})
+        named = self._with_content_names(request)
+        return self._parts.explainer.plan(named, snapshots=self._parts.look())
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """Return every configured cluster with what was last seen of it."""
+        world = World(
+            specs=self._parts.config.clusters,
+            snapshots=self._store.load_snapshots(),
+            live=LiveJobs(self._store.live()),
+            drains=self._store.drained(),
+            now=self._parts.clock.now(),
+        )
+        return tuple(show_cluster(planned, now=world.now) for planned in cluster_views(world))
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
+        self._parts.config.cluster(cluster)
+        self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
+
+    def me(self) -> CallerView:
+        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
+        return CallerView(user=self._caller.user, role=self._caller.role.word)
+
+    def leader(self) -> LeaderView | None:
+        """Return who schedules now, if anybody."""
+        return show_leader(self._store.leader(now=self._parts.clock.now()))
+
+    def prune(
+        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> PruneView:
+        """Remove old history by the settings or by these limits; a dry run only counts it."""
+        rules = keep_rules(self._parts.config.settings)
+        if older_than_s is not None:
+            rules = replace(rules, jobs_s=older_than_s)
+        if keep is not None:
+            rules = replace(rules, jobs=keep)
+        now = self._parts.clock.now()
+        if not dry_run:
+            self._store.access.record([audit_entry(self._caller, "prune", now=now)])
+        return prune(self._store, rules, now=now, dry_run=dry_run)
+
+    @property
+    def admin(self) -> Administration:
+        """Tokens and the audit trail; raises `Forbidden` unless the caller is an administrator."""
+        return Administration(self._parts.tokens, self._store.access, self._caller)
+
+    def _with_content_names(self, request: JobRequest) -> JobRequest:
+        return request if self._uploaded is None else self._uploaded.localised(request)
+
+    def _found(self, words: Sequence[str]) -> tuple[Job, ...]:
+        return find_each(self._store, arguments.words("submission_ids", words), only=self._only)
+
+    def _get(self, submission_id: str) -> Job:
+        job = self._store.get(arguments.text("submission_id", submission_id, empty=True))
+        if not self._caller.sees(job.spec.user):
+            raise JobNotFound(submission_id)
+        return job
+
+    def _check_visible(self, submission_ids: Sequence[str]) -> None:
+        if self._only is not None:
+            found = self._store.get_many(submission_ids)
+            for submission_id in submission_ids:  # unknown and hidden jobs must look the same
+                if submission_id not in found or not self._caller.sees(found[submission_id].spec.user):
+                    raise JobNotFound(submission_id)
+
+    def _show(self, jobs: Sequence[Job]) -> tuple[JobView, ...]:
+        return tuple(map(self._show_one, jobs))
+
+    def _show_one(self, job: Job) -> JobView:
+        return show_job(job, self._secrets.of(job), warnings=warnings_of(job, self._clusters))
+
+    def _log(self, job: Job) -> str | None:
+        """Return the kept log, or, while the job runs, the log from its cluster."""
+        kept = self._store.load_log(job.submission_id, job.attempt)
+        cluster, remote_id = job.cluster, job.remote_id
+        if kept is not None or cluster is None or remote_id is None or job.seen_at is None:
+            return kept
+        self._parts.config.cluster(cluster)  # raises if it is no longer configured
+        read: str = self._parts.reach(
+            lambda connections: connections[cluster].executor.log(remote_id)
+        ).result()
+        return read
+
+
+class _Shown:
+    """The views of the jobs that a caller waits for. A view is rebuilt only when its job has changed."""
+
+    def __init__(self, caller: Caller, show: Callable[[Job], JobView]) -> None:
+        self._caller = caller
+        self._show = show
+        self._jobs: Mapping[str, Job] = {}
+        self._views: Mapping[str, JobView] = {}
+
+    def of(self, jobs: Mapping[str, Job]) -> Mapping[str, JobView]:
+        """Return the views of all jobs; raises `JobNotFound` for one that this caller may not see."""
+        moved = {name: job for name, job in jobs.items() if self._jobs.get(name) is not job}
+        for name, job in moved.items():
+            if not self._caller.sees(job.spec.user):
+                raise JobNotFound(name)
+        self._views = {**self._views, **{name: self._show(job) for name, job in moved.items()}}
+        self._jobs = jobs
+        return self._views

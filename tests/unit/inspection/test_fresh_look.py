@@ -1,0 +1,47 @@
+"""A look at the clusters where nobody leads: only then, and one for many questions."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.config.load import parse_config
+from ray_multicluster_scheduler.inspection.fresh_look import GOOD_FOR_S, FreshLook
+from ray_multicluster_scheduler.ports import ClusterConnection
+
+CONFIG = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", Path("clusters.yaml"))
+
+
+class Clock(SystemClock):
+    """Its time passes when a test says so."""
+
+    passed = 0.0
+
+    def monotonic(self) -> float:
+        return self.passed
+
+
+class Looks:
+    """Counts how often the clusters were opened; there is none to look at."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def open(self) -> Mapping[str, ClusterConnection]:
+        self.count += 1
+        return {}
+
+
+def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
+    looks, clock = Looks(), Clock()
+    look = FreshLook(CONFIG, looks.open, clock, is_published=lambda: False)
+    assert look() == look() == {}
+    assert looks.count == 1
+    clock.passed = GOOD_FOR_S + 0.1
+    look()
+    assert looks.count == 2
+
+
+def test_where_somebody_leads_nobody_else_looks() -> None:
+    looks = Looks()
+    assert FreshLook(CONFIG, looks.open, Clock(), is_published=lambda: True)() is None
+    assert looks.count == 0
