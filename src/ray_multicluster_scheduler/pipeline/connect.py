@@ -15,7 +15,7 @@ from ray.exceptions import RuntimeEnvSetupError
 
 from ray_multicluster_scheduler.environment.compose import compose, normalise
 from ray_multicluster_scheduler.environment.overlay import has_overlay
-from ray_multicluster_scheduler.environment.setup_failure import setup_words
+from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.files import local_path, reader
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
@@ -262,4 +262,4 @@ def _advice(address: str | None, problem: BaseException) -> str:
 
 
 def _bad_environment(problem: BaseException) -> InvalidRuntimeEnv:
-    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {setup_words(str(problem))}")
+    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {setup_error(str(problem))}")

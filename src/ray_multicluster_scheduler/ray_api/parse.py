@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ray_multicluster_scheduler.environment.setup_failure import setup_words
+from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
@@ -161,7 +161,7 @@ def sighting(answer: Mapping[str, Any]) -> Sighting:
     return Sighting(
         remote_id=_name(answer, "submission_id"),
         status=status,
-        message=setup_words(message) if failure in _SETUP_FAILURES else message,
+        message=setup_error(message) if failure in _SETUP_FAILURES else message,
         failure=failure,
         error_type=error_type,
         exit_code=exit_code,

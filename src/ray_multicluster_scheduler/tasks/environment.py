@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.environment.env_vars import (
     RESERVED,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.environment.overlay import has_overlay, taken_off
+from ray_multicluster_scheduler.environment.overlay import has_overlay, remove_overlay
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.ports import ClusterPackages
 
 def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
     """Return the program's part of a composed environment: all that its cluster does not set."""
-    written = taken_off(composed)
+    written = remove_overlay(composed)
     given = {**written, "env_vars": _without(written.get("env_vars") or {}, RESERVED)}
     full = normalise(
         _without(given, {"_ray_release", "_ray_commit", "_inject_current_ray"}), where="this program"

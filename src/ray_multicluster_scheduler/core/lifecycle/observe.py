@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
-from ray_multicluster_scheduler.environment.to_set_up import SETTING_UP, to_set_up
+from ray_multicluster_scheduler.environment.setup_summary import SETTING_UP, setup_summary
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
@@ -171,7 +171,7 @@ def _pending(job: Job, observation: Observation, *, rules: ObserveRules, now: fl
         reason = stop_step(job, Presence.NOT_STARTED).reason
         return Conclusion(act=Act.MOVE, state=JobState.STOPPED, reason=reason)
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
-        what = to_set_up(job.spec.runtime_env)
+        what = setup_summary(job.spec.runtime_env)
         setting_up = f"; it is {SETTING_UP} ({what})" if what else ""
         reason = f"cluster {job.cluster!r} has it and has not started it yet{setting_up}"
         return Conclusion(
