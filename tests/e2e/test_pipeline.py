@@ -188,7 +188,7 @@ def test_a_pipeline_runs_as_a_job_on_the_best_cluster(sandbox: Sandbox, sample: 
     [
         (["--ray-runtime-env-json", '{"pip": '], "not valid JSON: Expecting value, at line 1, column 9"),
         (["--ray-runtime-env-json", '{"pips": []}'], "unknown option 'pips'; did you mean 'pip'?"),
-        (["--ray-address", "127.0.0.1:1"], "nobody answers at 127.0.0.1:1"),
+        (["--ray-address", "127.0.0.1:1"], "no server answers at 127.0.0.1:1"),
     ],
 )
 def test_a_mistake_is_one_clear_message(words: list[str], said: str, sample: Path, tmp_path: Path) -> None:

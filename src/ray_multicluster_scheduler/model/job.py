@@ -188,5 +188,5 @@ class Lease:
 
 
 def remote_id_for(submission_id: str, attempt: int) -> str:
-    """Return the id of an attempt on its cluster: attempt 1 keeps the user's id, later ones append a number."""
+    """Return the id of an attempt on its cluster; later attempts append their number to the user's id."""
     return submission_id if attempt <= 1 else f"{submission_id}--r{attempt}"
