@@ -72,8 +72,8 @@ class Executor(Protocol):
     async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
         """Return those of these attempts that the cluster has, by their ids.
 
-        An id that is missing in the answer is not on the cluster. An attempt with the id may belong to another
-        scheduler: see `is_ours`. For frequent use: the executor reads in the cheapest way for the cluster.
+        An id that is missing in the answer is not on the cluster. An attempt with this id may belong to
+        another scheduler: see `is_ours`. For frequent use: it reads in the cheapest way for the cluster.
         """
 
     async def inventory(self, keep: Callable[[InventoryRow], bool] = ...) -> Inventory:
@@ -84,7 +84,7 @@ class Executor(Protocol):
         """
 
     async def stop(self, remote_id: str) -> bool:
-        """Request the stop of an attempt (SIGTERM, 3 s, SIGKILL); False if it had ended. Does not wait for it."""
+        """Request the stop of an attempt (SIGTERM, 3 s, SIGKILL) without waiting; False if it had ended."""
 
     async def delete(self, remote_id: str) -> None:
         """Delete an attempt that has ended; `ClusterRefused` if it has not."""
@@ -236,8 +236,8 @@ class JobStore(Protocol):
     def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
         """Return QUEUED jobs with a `seq` above `after`, in that order, with their open dependencies.
 
-        The cost depends only on the number returned, not on the queue or the history. Jobs with a stop request
-        are left out.
+        The cost depends only on the number returned, not on the queue or the history. Jobs with a stop
+        request are left out.
         """
 
     def live(self) -> tuple[Job, ...]:
@@ -254,7 +254,7 @@ class JobStore(Protocol):
         """
 
     def next_due(self, *, now: float) -> float | None:
-        """Return when the next `not_before` or queue time-out of a QUEUED job passes; None if there is none."""
+        """Return when the next `not_before` or queue time-out of a QUEUED job passes, or None."""
 
     def apply(
         self,
@@ -265,7 +265,7 @@ class JobStore(Protocol):
         logs: Sequence[tuple[str, int, str]] = (),
         known: Mapping[str, Job] = ...,
     ) -> tuple[Job, ...]:
-        """Apply all transitions that still hold, in one transaction with their events; return the changed jobs.
+        """Apply all transitions that still hold, in one transaction with their events; return the jobs.
 
         A job that was changed meanwhile by another caller is left alone and missing in the result. A
         transition that the state table forbids is a bug and raises ValueError before anything is written.
@@ -291,7 +291,7 @@ class JobStore(Protocol):
     def mark_attempt(
         self, submission_id: str, number: int, *, outcome: str, reason: str, epoch: int, now: float
     ) -> None:
-        """Record the outcome of a former attempt (such as SUPERSEDED), with an event; the job does not change."""
+        """Record the outcome of a former attempt (such as SUPERSEDED), with an event; the job stays."""
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = 1000, user: str | None = None
@@ -389,7 +389,7 @@ class JobStore(Protocol):
         """
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` from some thread after each commit of any process; returns a function that ends this."""
+        """Call `callback` from some thread after each commit of any process; returns a function to end it."""
 
     def close(self) -> None:
         """Release files and connections."""

@@ -84,7 +84,7 @@ class ClusterWatch:
             watched.isolation = Isolation(name, "reading it", self.reporter(name, "watch"))
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
-        """Return the last snapshot of every cluster. Values of a failing cluster are old: see `observed_at`."""
+        """Return the last snapshot of every cluster. Those of failing clusters are old: see `observed_at`."""
         return {name: watched.snapshot for name, watched in self._watched.items()}
 
     def inventory(self, name: str) -> Inventory | None:

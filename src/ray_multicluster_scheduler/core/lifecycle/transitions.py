@@ -103,7 +103,7 @@ def after_failure(
 def replace_silent(
     job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
 ) -> tuple[Transition, ...]:
-    """Return the transitions that start a silent job elsewhere, or mark it UNREACHABLE if no retry is left."""
+    """Return the transitions that start a silent job elsewhere, or to UNREACHABLE if no retry is left."""
     silent = (
         () if job.state is JobState.UNREACHABLE else (move(job, JobState.UNREACHABLE, conclusion.reason),)
     )

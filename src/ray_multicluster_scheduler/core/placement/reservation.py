@@ -1,8 +1,8 @@
 """Reservations for starved jobs: on which cluster, from when, and which part other jobs may use.
 
 Small jobs can overtake a large one for ever, because enough room for it is never free at once. So the oldest
-job that has waited longer than `starvation_after_s` goes before the turns of all users. If no cluster has room
-for it, one cluster keeps the resources that become free.
+job that has waited longer than `starvation_after_s` goes before the turns of all users. If no cluster has
+room for it, one cluster keeps the resources that become free.
 
 The end of a job is unknown, so a live job is expected to run as long again as it has run. Room is kept where
 it is expected first, and only if that is within a part (`reserve_within`) of the time the job has waited:
