@@ -188,7 +188,7 @@ def test_a_pipeline_runs_as_a_job_on_the_best_cluster(sandbox: Sandbox, sample: 
     [
         (["--ray-runtime-env-json", '{"pip": '], "not valid JSON: Expecting value, at line 1, column 9"),
         (["--ray-runtime-env-json", '{"pips": []}'], "unknown option 'pips'; did you mean 'pip'?"),
-        (["--ray-address", "127.0.0.1:1"], "nobody answers at 127.0.0.1:1"),
+        (["--ray-address", "127.0.0.1:1"], "no server answers at 127.0.0.1:1"),
     ],
 )
 def test_a_mistake_is_one_clear_message(words: list[str], said: str, sample: Path, tmp_path: Path) -> None:
@@ -258,9 +258,9 @@ def test_an_overlay_is_seen_by_driver_and_workers_and_kept(
     from ray_multicluster_scheduler.environment import compose
 
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path))
-    original = compose.lay_over
+    original = compose.add_overlay
     monkeypatch.setattr(
-        compose, "lay_over", lambda env: {k: v for k, v in original(env).items() if k != "conda"}
+        compose, "add_overlay", lambda env: {k: v for k, v in original(env).items() if k != "conda"}
     )
     (tmp_path / "program.py").write_text(PROGRAM)
     ray_multicluster_scheduler.initialize_scheduler_environment(sandbox.config_path)
@@ -288,8 +288,8 @@ import yaml
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.environment import compose
 
-original = compose.lay_over
-compose.lay_over = lambda env: {k: v for k, v in original(env).items() if k != "conda"}
+original = compose.add_overlay
+compose.add_overlay = lambda env: {k: v for k, v in original(env).items() if k != "conda"}
 
 def look():
     import humanize

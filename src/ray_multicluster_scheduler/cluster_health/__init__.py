@@ -1,1 +1,1 @@
-"""What is known of each cluster: probes, the watch that repeats them, and what is wrong with one."""
+"""The health of clusters: probes, the watch that repeats them, and diagnosis of a broken cluster."""

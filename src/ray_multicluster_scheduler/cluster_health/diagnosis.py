@@ -1,4 +1,4 @@
-"""What `raymc doctor` concludes from what it saw of a cluster: one verdict per check, and what to do."""
+"""The checks of `raymc doctor`: from evidence about a cluster to one verdict per check, with advice."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Verdict(str, Enum):
 
     OK = "ok"
     PROBLEM = "problem"
-    #: Worth knowing, or cannot be told from here.
+    #: Worth knowing, or impossible to check from here.
     NOTE = "note"
     #: Another check has to pass first.
     SKIPPED = "skipped"
 
 
-class Door(str, Enum):
-    """What a plain TCP connection to a port showed."""
+class PortState(str, Enum):
+    """The state of a TCP port."""
 
     OPEN = "open"
     REFUSED = "refused"
@@ -73,49 +73,49 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that was seen of one cluster."""
+    """Everything that was observed of one cluster."""
 
     spec: ClusterSpec
     #: IP addresses by host name, for the hosts of `dashboard` and `head_address`; empty: not resolved.
     addresses: Mapping[str, tuple[str, ...]]
     version: RemoteVersion | ClusterError
-    #: The same question asked without a token: an answer means that no token is needed.
+    #: The same query without a token: an answer means that no token is needed.
     anonymous: RemoteVersion | ClusterError
     #: Whether the variable that `auth_token_env` names has a value here.
     token_set: bool
     snapshot: ClusterSnapshot
     jobs_listed: int | None
-    client_door: Door
+    client_port: PortState
     #: The versions of this process.
     ours: Versions
-    #: Files and directories of this machine in the cluster's own environment, and whether they exist.
+    #: Local paths in the cluster's own environment, and whether they exist.
     packed: Mapping[str, bool] = field(default_factory=dict)
 
 
 def diagnose(evidence: Evidence) -> tuple[Check, ...]:
     """Return one verdict per check, in the order in which a person would look."""
-    return tuple(found for check in CHECKS if (found := check(evidence)) is not None)
+    return tuple(result for check in CHECKS if (result := check(evidence)) is not None)
 
 
-def _address(seen: Evidence) -> Check:
-    lost = [host for host, found in seen.addresses.items() if not found]
-    if lost:
+def _address(evidence: Evidence) -> Check:
+    unresolved = [host for host, addresses in evidence.addresses.items() if not addresses]
+    if unresolved:
         return Check(
             name="address",
             verdict=Verdict.PROBLEM,
-            says=f"{' and '.join(map(repr, lost))} cannot be resolved to an IP address",
+            says=f"{' and '.join(map(repr, unresolved))} cannot be resolved to an IP address",
             advice="correct `head_address` or `dashboard` in clusters.yaml, or the DNS of this machine",
         )
     says = ", ".join(
-        host if found == (host,) else f"{host} is {' and '.join(found)}"
-        for host, found in seen.addresses.items()
+        host if addresses == (host,) else f"{host} is {' and '.join(addresses)}"
+        for host, addresses in evidence.addresses.items()
     )
     return Check(name="address", verdict=Verdict.OK, says=says)
 
 
-def _dashboard(seen: Evidence) -> Check:
-    url = seen.spec.dashboard
-    match seen.version:
+def _dashboard(evidence: Evidence) -> Check:
+    url = evidence.spec.dashboard
+    match evidence.version:
         case RemoteVersion() | ClusterAuthFailed():
             return Check(name="dashboard", verdict=Verdict.OK, says=f"{url} answers")
         case ClusterUnreachable(refused=True):
@@ -132,22 +132,22 @@ def _dashboard(seen: Evidence) -> Check:
                 "correct `dashboard`: host, port (8265 by default; Ray Client's 10001 goes under "
                 "`head_address`), and http:// or https://"
             )
-    return Check(name="dashboard", verdict=Verdict.PROBLEM, says=seen.version.detail, advice=advice)
+    return Check(name="dashboard", verdict=Verdict.PROBLEM, says=evidence.version.detail, advice=advice)
 
 
-def _ray_version(seen: Evidence) -> Check:
-    if isinstance(seen.version, ClusterError):
+def _ray_version(evidence: Evidence) -> Check:
+    if isinstance(evidence.version, ClusterError):
         return _skipped("Ray version")
-    says = f"{seen.version.ray_version}, Jobs REST {seen.version.api_version}"
+    says = f"{evidence.version.ray_version}, Jobs REST {evidence.version.api_version}"
     try:
-        too_old = Version(seen.version.ray_version).release < OLDEST_RAY.release
+        too_old = Version(evidence.version.ray_version).release < OLDEST_RAY.release
     except InvalidVersion:
         return Check(
             name="Ray version",
             verdict=Verdict.NOTE,
             says=f"{says}: not a version number that can be compared",
         )
-    if too_old or seen.version.api_version != JOBS_REST:
+    if too_old or evidence.version.api_version != JOBS_REST:
         return Check(
             name="Ray version",
             verdict=Verdict.PROBLEM,
@@ -157,15 +157,15 @@ def _ray_version(seen: Evidence) -> Check:
     return Check(name="Ray version", verdict=Verdict.OK, says=says)
 
 
-def _token(seen: Evidence) -> Check:
-    variable = seen.spec.auth_token_env
-    if isinstance(seen.version, ClusterAuthFailed):
-        return Check(name="token", verdict=Verdict.PROBLEM, says=seen.version.detail)
-    if isinstance(seen.version, ClusterError):
+def _token(evidence: Evidence) -> Check:
+    variable = evidence.spec.auth_token_env
+    if isinstance(evidence.version, ClusterAuthFailed):
+        return Check(name="token", verdict=Verdict.PROBLEM, says=evidence.version.detail)
+    if isinstance(evidence.version, ClusterError):
         return _skipped("token")
-    if isinstance(seen.anonymous, ClusterAuthFailed):
+    if isinstance(evidence.anonymous, ClusterAuthFailed):
         return Check(name="token", verdict=Verdict.OK, says=f"the token in {variable} is accepted")
-    if variable is not None and not seen.token_set:
+    if variable is not None and not evidence.token_set:
         return Check(
             name="token",
             verdict=Verdict.NOTE,
@@ -175,61 +175,62 @@ def _token(seen: Evidence) -> Check:
     return Check(name="token", verdict=Verdict.NOTE, says="the cluster asks for none")
 
 
-def _nodes_and_jobs(seen: Evidence) -> Check:
-    """Judge by the same probe that decides about health: `/api/version` alone proves nothing."""
-    if isinstance(seen.version, ClusterError):
+def _nodes_and_jobs(evidence: Evidence) -> Check:
+    """Use the same probe that decides about health: `/api/version` alone proves nothing."""
+    if isinstance(evidence.version, ClusterError):
         return _skipped("nodes and jobs")
-    if seen.snapshot.health is not Health.HEALTHY:
+    if evidence.snapshot.health is not Health.HEALTHY:
         return Check(
             name="nodes and jobs",
             verdict=Verdict.PROBLEM,
-            says=seen.snapshot.problem or "no answer",
+            says=evidence.snapshot.problem or "no answer",
             advice="the dashboard answers, the cluster behind it does not: see `ray status` on the head",
         )
-    nodes = seen.snapshot.nodes or ()
+    nodes = evidence.snapshot.nodes or ()
     alive = sum(node.alive for node in nodes)
-    total = show(seen.snapshot.total or {})
-    listed = "no job list in time" if seen.jobs_listed is None else f"{seen.jobs_listed} jobs listed"
+    total = show(evidence.snapshot.total or {})
+    listed = "no job list in time" if evidence.jobs_listed is None else f"{evidence.jobs_listed} jobs listed"
     says = f"{alive} of {len(nodes)} nodes alive, {listed}, {total}"
     return Check(name="nodes and jobs", verdict=Verdict.OK, says=says)
 
 
-def _tasks_and_actors(seen: Evidence) -> Check:
-    if seen.snapshot.ray_version is None:
+def _tasks_and_actors(evidence: Evidence) -> Check:
+    if evidence.snapshot.ray_version is None:
         return _skipped("tasks and actors")
-    if seen.snapshot.python_version is None:
+    if evidence.snapshot.python_version is None:
         return Check(
             name="tasks and actors",
             verdict=Verdict.NOTE,
-            says=f"Ray {seen.snapshot.ray_version} there, but it does not tell its Python version",
-            advice=f"jobs work; tasks and actors need Ray {seen.ours.ray} and Python {seen.ours.python}",
+            says=f"Ray {evidence.snapshot.ray_version} there, but it does not tell its Python version",
+            advice="jobs work; tasks and actors need "
+            f"Ray {evidence.ours.ray} and Python {evidence.ours.python}",
         )
-    if seen.ours.ray is None:
+    if evidence.ours.ray is None:
         return Check(
             name="tasks and actors",
             verdict=Verdict.NOTE,
-            says=f"Ray {seen.snapshot.ray_version} there, and no Ray here",
+            says=f"Ray {evidence.snapshot.ray_version} there, and no Ray here",
             advice="jobs work; for tasks and actors: pip install 'ray-multicluster-scheduler[ray]'",
         )
-    theirs = Versions(ray=seen.snapshot.ray_version, python=seen.snapshot.python_version)
+    theirs = Versions(ray=evidence.snapshot.ray_version, python=evidence.snapshot.python_version)
     says = f"Ray {theirs.ray} and Python {theirs.python} there"
-    if seen.ours.matches(theirs):
+    if evidence.ours.matches(theirs):
         return Check(name="tasks and actors", verdict=Verdict.OK, says=f"{says}, as here")
     return Check(
         name="tasks and actors",
         verdict=Verdict.NOTE,
-        says=f"{says}, Ray {seen.ours.ray} and Python {seen.ours.python} here",
+        says=f"{says}, Ray {evidence.ours.ray} and Python {evidence.ours.python} here",
         advice="jobs work; for tasks and actors run this program with the versions of the cluster",
     )
 
 
-def _client_port(seen: Evidence) -> Check:
-    address = seen.spec.head_address
-    if not all(seen.addresses.values()):
+def _client_port(evidence: Evidence) -> Check:
+    address = evidence.spec.head_address
+    if not all(evidence.addresses.values()):
         return _skipped("Ray Client")
-    if seen.client_door is Door.OPEN:
+    if evidence.client_port is PortState.OPEN:
         return Check(name="Ray Client", verdict=Verdict.OK, says=f"{address} is open")
-    says = "refuses connections" if seen.client_door is Door.REFUSED else "does not answer"
+    says = "refuses connections" if evidence.client_port is PortState.REFUSED else "does not answer"
     return Check(
         name="Ray Client",
         verdict=Verdict.PROBLEM,
@@ -239,11 +240,11 @@ def _client_port(seen: Evidence) -> Check:
     )
 
 
-def _environment(seen: Evidence) -> Check:
-    """Judge the cluster's own environment; a directory in it is packed and sent as a job's is."""
-    missing = [path for path, exists in seen.packed.items() if not exists]
+def _environment(evidence: Evidence) -> Check:
+    """Check the cluster's own environment. Its local directories are packed and sent like those of a job."""
+    missing = [path for path, exists in evidence.packed.items() if not exists]
     try:
-        environment = compose(_without_directories(seen), {}, identity={}, overlay=True)
+        environment = compose(_without_directories(evidence), {}, identity={}, overlay=True)
     except InvalidRuntimeEnv as error:
         return Check(name="environment", verdict=Verdict.PROBLEM, says=str(error))
     if missing:
@@ -253,7 +254,7 @@ def _environment(seen: Evidence) -> Check:
             says=f"{missing[0]!r} does not exist on this machine, from where it is sent to the cluster",
             advice="relative paths start at the directory of clusters.yaml",
         )
-    problem = ray_objection(NO_NEEDS, ray_needs(environment), seen.snapshot.ray_version)
+    problem = ray_objection(NO_NEEDS, ray_needs(environment), evidence.snapshot.ray_version)
     if problem is not None:
         return Check(name="environment", verdict=Verdict.PROBLEM, says=problem)
     conda = environment.get("conda")
@@ -264,16 +265,16 @@ def _environment(seen: Evidence) -> Check:
             says=f"valid; whether conda environment {conda!r} exists there cannot be checked from here",
             advice="`conda env list` on every node of the cluster tells",
         )
-    parts = [*sorted(environment), *(f"{path} (packed and sent with each job)" for path in seen.packed)]
+    parts = [*sorted(environment), *(f"{path} (packed and sent with each job)" for path in evidence.packed)]
     says = ", ".join(parts) or "nothing is set for this cluster"
     return Check(name="environment", verdict=Verdict.OK, says=says)
 
 
-def _without_directories(seen: Evidence) -> dict[str, Any]:
-    """Return the cluster's environment without what is packed before Ray sees it."""
-    if not seen.packed:
-        return dict(seen.spec.runtime_env)
-    env = {option: value for option, value in seen.spec.runtime_env.items() if option != "excludes"}
+def _without_directories(evidence: Evidence) -> dict[str, Any]:
+    """Return the cluster's environment without local directories: Ray gets them as packages."""
+    if not evidence.packed:
+        return dict(evidence.spec.runtime_env)
+    env = {option: value for option, value in evidence.spec.runtime_env.items() if option != "excludes"}
     if "://" not in env.get("working_dir", "://"):
         del env["working_dir"]
     if "py_modules" in env:
@@ -281,9 +282,9 @@ def _without_directories(seen: Evidence) -> dict[str, Any]:
     return env
 
 
-def _limits(seen: Evidence) -> Check | None:
-    """Compare `max_resources` with what is there; without it there is nothing to compare."""
-    most, total = seen.spec.max_resources, seen.snapshot.total
+def _limits(evidence: Evidence) -> Check | None:
+    """Compare `max_resources` with the present size; None if it is not configured."""
+    most, total = evidence.spec.max_resources, evidence.snapshot.total
     if most is None:
         return None
     if total is None:
@@ -299,13 +300,15 @@ def _limits(seen: Evidence) -> Check | None:
     return Check(name="max_resources", verdict=Verdict.OK, says=f"can grow to {show(most)}")
 
 
-def _security(seen: Evidence) -> Check:
-    """Whoever reaches a dashboard that asks for no token can run any program on the cluster."""
-    if isinstance(seen.version, ClusterError):
+def _security(evidence: Evidence) -> Check:
+    """Check access: anyone who reaches a dashboard without a token can run programs on the cluster."""
+    if isinstance(evidence.version, ClusterError):
         return _skipped("security")
-    if all(ipaddress.ip_address(a).is_loopback for found in seen.addresses.values() for a in found):
+    if all(
+        ipaddress.ip_address(a).is_loopback for addresses in evidence.addresses.values() for a in addresses
+    ):
         return Check(name="security", verdict=Verdict.OK, says="only this machine can reach it")
-    if not isinstance(seen.anonymous, ClusterAuthFailed):
+    if not isinstance(evidence.anonymous, ClusterAuthFailed):
         return Check(
             name="security",
             verdict=Verdict.NOTE,
@@ -313,7 +316,7 @@ def _security(seen: Evidence) -> Check:
             advice="start Ray with RAY_AUTH_MODE=token and set `auth_token_env`, or keep strangers out of "
             "this network",
         )
-    if seen.spec.dashboard.startswith("http://"):
+    if evidence.spec.dashboard.startswith("http://"):
         return Check(
             name="security",
             verdict=Verdict.NOTE,

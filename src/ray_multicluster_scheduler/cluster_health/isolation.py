@@ -1,8 +1,8 @@
-"""What is done for one cluster fails alone: no bug that its answers wake may end the engine.
+"""Isolates the loops of one cluster: a bug that its answers trigger must not stop the engine.
 
-Expected trouble is handled where it happens. What arrives here is a bug, and it is loud: logged with its
-traceback once for each kind, shown as the cluster's problem, and tried again after pauses that grow. What
-concerns everybody (the store, the lease) is not held back.
+Expected errors are handled where they occur, so an exception that arrives here is a bug. It is logged with
+its traceback once per type and shown as the cluster's problem, and the step is retried after growing pauses.
+Errors of the store and the lease affect all clusters and are raised.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LONGEST_PAUSE_S = 60.0
 
 
 class Isolation:
-    """Runs the steps of one loop of one cluster; `told` hears what is wrong with it, None when it works."""
+    """Runs the steps of one loop of one cluster; `report` is called with its problem, or None if it works."""
 
-    def __init__(self, cluster: str, what: str, told: Callable[[str | None], None]) -> None:
+    def __init__(self, cluster: str, what: str, report: Callable[[str | None], None]) -> None:
         self._cluster = cluster
         self._what = what
-        self._told = told
+        self._report = report
         self._failures = 0
         self._logged: set[str] = set()
 
     async def run(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Do one step. A bug in it is reported here and goes no further."""
+        """Run one step; a bug in it is reported and not raised."""
         try:
             await step()
         except StoreError:
@@ -41,30 +41,32 @@ class Isolation:
             self.worked()
 
     def failed(self, bug: Exception) -> None:
-        """Report a bug, and take note of it for the next pause."""
+        """Report a bug, and count it for the next pause."""
         self._failures += 1
-        self._report(bug)
+        self._report_bug(bug)
 
     def worked(self) -> None:
-        """Take note that a step did what it should."""
+        """Note that a step succeeded."""
         if self._failures:
             self._failures = 0
-            self._told(None)
+            self._report(None)
 
     def pause_s(self, planned: float) -> float:
-        """Return how long to wait before the next step: longer after each that failed."""
+        """Return the pause before the next step, which grows with each failure in a row."""
         if not self._failures:
             return planned
         return max(planned, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10)))
 
-    def _report(self, bug: Exception) -> None:
+    def _report_bug(self, bug: Exception) -> None:
         kind = type(bug).__name__
         if kind not in self._logged:
             self._logged.add(kind)
             log.error(
-                "a bug: %s failed; it goes on with pauses, and other clusters are not concerned",
+                "a bug: %s failed; it is retried after a pause, and other clusters are not affected",
                 self._what,
                 extra={"cluster": self._cluster},
                 exc_info=bug,
             )
-        self._told(f"{self._what} fails with {kind}, a bug of this scheduler: please report it with the log")
+        self._report(
+            f"{self._what} fails with {kind}, a bug of this scheduler: please report it with the log"
+        )

@@ -1,9 +1,9 @@
-"""One truthful look at one cluster, within one deadline.
+"""One reliable probe of one cluster, within one deadline.
 
-`/api/version` answers for a minute after the cluster's control process died, so a look counts only when
-the nodes came back too, and an answer about a job. That is one job which is not there, because a list of all
-jobs takes as long as the cluster is old. Usage, the Python version and a list are welcome but not needed:
-without them the cluster works, and the value is unknown.
+`/api/version` still answers for a minute after the cluster's GCS died, so a probe succeeds only if the
+cluster also returns its nodes and answers a query for a job. The query is for a job that does not exist,
+because a list of all jobs takes longer the more jobs the cluster remembers. Usage, the Python version and the
+list are optional: without them the cluster is healthy and the value is unknown.
 
 At most two requests are open at a time: a watch of 200 clusters stays far below the usual limit of 1024
 open files.
@@ -26,27 +26,27 @@ from ray_multicluster_scheduler.ports import Clock, ClusterConnection, ClusterPr
 
 T = TypeVar("T")
 
-#: Nobody's job. Ray asks its control process for it, and says that it does not exist.
-NO_JOB = "raymc-probe"
+#: The id of no job: Ray looks it up in the GCS and answers that it does not exist.
+PROBE_JOB_ID = "raymc-probe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a cluster answered to one look."""
+    """The answers of a cluster to one probe."""
 
     version: RemoteVersion
     nodes: tuple[Node, ...]
-    #: The jobs that run; None: not asked for, or not told in time.
+    #: The running jobs; None if they were not requested or not returned in time.
     inventory: Inventory | None
-    #: None: not told in time, which does not make the cluster unusable.
+    #: None if it was not returned in time, which does not make the cluster unhealthy.
     usage: Usage | None
     python_version: str | None
-    #: How long the needed answers took.
+    #: How long the mandatory answers took.
     latency_s: float
 
     @property
     def total(self) -> Resources:
-        """Return what the cluster has: as its usage tells, else the sum of its living nodes."""
+        """Return the resources of the cluster: from its usage if known, else the sum over its live nodes."""
         if self.usage is not None and self.usage.total is not None:
             return self.usage.total
         total: Resources = {}
@@ -59,7 +59,7 @@ class Reading:
 async def read_cluster(
     name: str, cluster: ClusterConnection, *, clock: Clock, deadline_s: float, lists_jobs: bool = False
 ) -> Reading:
-    """Look at a cluster; raise `ClusterError` when version, nodes or jobs fail or are late."""
+    """Probe a cluster; raise `ClusterError` if version, nodes or jobs fail or are late."""
     started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
     try:
         (version, nodes), _ = await within(
@@ -70,12 +70,12 @@ async def read_cluster(
     latency_s = clock.monotonic() - started
     left_s = ends_at - asyncio.get_running_loop().time()
     usage, python_version = await both(
-        read_usage(cluster.probe, deadline_s=left_s), _if_told(cluster.probe.python_version, left_s)
+        read_usage(cluster.probe, deadline_s=left_s), _answer_or_none(cluster.probe.python_version, left_s)
     )
     inventory = None
     if lists_jobs:
         left_s = ends_at - asyncio.get_running_loop().time()
-        inventory = await _if_told(lambda: cluster.executor.inventory(_is_running), left_s)
+        inventory = await _answer_or_none(lambda: cluster.executor.inventory(_is_running), left_s)
     return Reading(
         version=version,
         nodes=nodes,
@@ -87,13 +87,13 @@ async def read_cluster(
 
 
 async def read_usage(probe: ClusterProbe, *, deadline_s: float) -> Usage | None:
-    """Return what a cluster has and uses; None when it does not tell in time."""
-    return await _if_told(probe.usage, deadline_s)
+    """Return the usage of a cluster; None if it does not answer in time."""
+    return await _answer_or_none(probe.usage, deadline_s)
 
 
 async def _jobs_answer(executor: Executor) -> None:
     with suppress(RemoteJobNotFound):
-        await executor.get(NO_JOB)
+        await executor.get(PROBE_JOB_ID)
 
 
 def _is_running(row: InventoryRow) -> bool:
@@ -104,7 +104,7 @@ async def _version_and_nodes(probe: ClusterProbe) -> tuple[RemoteVersion, tuple[
     return await probe.version(), await probe.nodes()
 
 
-async def _if_told(ask: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T | None:
+async def _answer_or_none(ask: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T | None:
     try:
         return await within(timeout_s, ask())
     except (ClusterError, asyncio.TimeoutError):

@@ -1,8 +1,8 @@
-"""The cluster watch: probes every cluster at its own pace and keeps what was last seen of each.
+"""The cluster watch: probes every cluster at its own pace and keeps the last snapshot of each.
 
-Each cluster is followed by a task of its own with a deadline of its own, so a slow or hanging cluster delays
-nobody else, not in this round and not in the next. Expected trouble (a cluster is down) becomes a snapshot; a
-bug in reading one cluster makes that one unhealthy, loudly, and no other.
+Each cluster has its own task and its own deadline, so a slow or hanging cluster never delays another one. An
+expected error, such as a cluster that is down, becomes a snapshot. A bug in reading one cluster is logged and
+makes only that cluster unhealthy.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from ray_multicluster_scheduler.ports import Clock, ClusterConnection, Connectio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
-    """What one finished look tells those who listen."""
+class ProbeResult:
+    """The result of one probe, for listeners."""
 
     snapshot: ClusterSnapshot
-    #: Health, session or totals differ from the probe before: worth planning anew.
+    #: Health, session or totals differ from the previous probe, so a new plan is needed.
     changed: bool
 
 
-Listener = Callable[[Probed], None]
+Listener = Callable[[ProbeResult], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Watched:
-    """All that is kept of one cluster between two probes."""
+class _WatchedCluster:
+    """The state of one cluster between two probes."""
 
     connection: ClusterConnection
     snapshot: ClusterSnapshot
     track: circuit_breaker.Track = field(default_factory=circuit_breaker.Track)
     inventory: Inventory | None = None
-    #: What is wrong with our own work on this cluster, by the part that says so.
+    #: Bugs in our own work on this cluster, by the part of the engine that reported them.
     bugs: dict[str, str] = field(default_factory=dict)
     isolation: Isolation = field(init=False)
     #: Monotonic time of the next probe.
     due_at: float = float("-inf")
     probes: int = 0
-    #: Probes, and what was read in between.
+    #: Number of probes and refreshes.
     looks: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class ClusterWatch:
-    """Keeps a fresh `ClusterSnapshot` of every cluster in `connections`; the caller opens and closes them.
+    """Keeps a recent `ClusterSnapshot` of every cluster; the caller opens and closes `connections`.
 
-    `jitter` returns numbers from 0 to 1 (such as `clock.jitter`): it keeps many clusters from being
-    probed in the same instant. With `lists_jobs` each probe also lists the jobs that run, if there is time.
+    `jitter` returns numbers from 0 to 1 (such as `clock.jitter`), so that not all clusters are probed at the
+    same time. With `lists_jobs` each probe also lists the running jobs, if there is time.
     """
 
     def __init__(
@@ -77,22 +77,22 @@ class ClusterWatch:
         self._lists_jobs = lists_jobs
         self._listeners: list[Listener] = []
         self._watched = {
-            name: _Watched(connection=connection, snapshot=ClusterSnapshot(name=name))
+            name: _WatchedCluster(connection=connection, snapshot=ClusterSnapshot(name=name))
             for name, connection in connections.items()
         }
         for name, watched in self._watched.items():
             watched.isolation = Isolation(name, "reading it", self.reporter(name, "watch"))
 
     def snapshots(self) -> Mapping[str, ClusterSnapshot]:
-        """Return what was last seen of every cluster. Values of a failing one are old: see `observed_at`."""
+        """Return the last snapshot of every cluster. Those of failing clusters are old: see `observed_at`."""
         return {name: watched.snapshot for name, watched in self._watched.items()}
 
     def inventory(self, name: str) -> Inventory | None:
-        """Return the running jobs that the last good probe found; None when they were not told."""
+        """Return the running jobs of the last successful probe; None if it did not list them."""
         return self._watched[name].inventory
 
     def reporter(self, name: str, part: str) -> Callable[[str | None], None]:
-        """Return what a part of the engine tells its bugs to: a cluster that we fail with gets no work."""
+        """Return a callback for the bugs of one part of the engine: a cluster with a bug gets no work."""
 
         def report(problem: str | None) -> None:
             watched = self._watched[name]
@@ -101,22 +101,22 @@ class ClusterWatch:
                 watched.bugs.pop(part, None)
             else:
                 watched.bugs[part] = problem
-            watched.snapshot = self._judged(watched, before)
-            self._tell(before, watched.snapshot)
+            watched.snapshot = self._with_health(watched, before)
+            self._notify(before, watched.snapshot)
 
         return report
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Have `listener` called after every probe; returns what ends that. It must not block."""
+        """Call `listener` after every probe; it must not block. Returns a function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def probe(self, name: str) -> ClusterSnapshot:
-        """Look at one cluster now, or join the look that is under way."""
+        """Probe one cluster now, or wait for the probe that is under way."""
         watched = self._watched[name]
-        seen = watched.probes
+        probes_before = watched.probes
         async with watched.lock:
-            if watched.probes == seen:
+            if watched.probes == probes_before:
                 await watched.isolation.run(lambda: self._probe(watched))
                 watched.due_at = self._clock.monotonic() + watched.isolation.pause_s(
                     self._pause_s(watched.track)
@@ -124,33 +124,33 @@ class ClusterWatch:
         return watched.snapshot
 
     async def refresh(self, name: str) -> None:
-        """Read again what a cluster uses, or join the look that is under way.
+        """Read the usage of a cluster again, or wait for the read that is under way.
 
-        Much less than a probe, because it is done after the end of each job.
+        It costs much less than a probe, because it happens after the end of each job.
         """
         watched = self._watched[name]
-        seen = watched.looks
+        looks_before = watched.looks
         async with watched.lock:
-            if watched.looks == seen:
+            if watched.looks == looks_before:
                 await watched.isolation.run(lambda: self._refresh(watched))
 
     async def step(self) -> None:
-        """Probe all clusters that are due, concurrently; one that is being probed is not waited for."""
+        """Probe all clusters that are due, concurrently, except those that are being probed already."""
         now = self._clock.monotonic()
         due = [n for n, w in self._watched.items() if w.due_at <= now and not w.lock.locked()]
         await together(self.probe(name) for name in due)
 
     def expect_first_look(self) -> None:
-        """Wait with decisions until those that are due were looked at: what is known of them is old."""
+        """Mark the clusters that are due as awaited: their snapshots are old, so decisions must wait."""
         now = self._clock.monotonic()
         for watched in self._watched.values():
             if watched.due_at <= now:
                 watched.snapshot = replace(watched.snapshot, health=Health.UNKNOWN, awaited=True)
 
     async def first_look(self) -> None:
-        """Look at all clusters that are due, so that a decision knows all of them.
+        """Probe all clusters that are due, so that decisions have a snapshot of each.
 
-        It takes as long as the slowest one, but no longer than `FIRST_LOOK_S`.
+        It takes as long as the slowest cluster, but at most `FIRST_LOOK_S`.
         """
         self.expect_first_look()
         try:
@@ -161,7 +161,7 @@ class ClusterWatch:
                 watched.snapshot = replace(watched.snapshot, awaited=False)
 
     async def run(self) -> None:
-        """Follow every cluster until cancelled."""
+        """Probe every cluster at its own pace until cancelled."""
         await together(self._follow(name) for name in self._watched)
 
     async def _follow(self, name: str) -> None:
@@ -170,8 +170,8 @@ class ClusterWatch:
             await asyncio.sleep(max(0.0, watched.due_at - self._clock.monotonic()))
             await self.probe(name)
 
-    async def _probe(self, watched: _Watched) -> None:
-        """Read, judge, keep, tell."""
+    async def _probe(self, watched: _WatchedCluster) -> None:
+        """Read a cluster, update its snapshot, and notify the listeners."""
         before, asked_at = watched.snapshot, self._clock.now()
         deadline_s = self._settings.probe_timeout_s
         reading: Reading | None = None
@@ -187,26 +187,26 @@ class ClusterWatch:
         except ClusterError as error:
             finding = circuit_breaker.finding_of_error(error)
         watched.track = circuit_breaker.judge(watched.track, finding, limit=self._settings.breaker_failures)
-        after = before if reading is None else _seen(before, reading, asked_at=asked_at)
-        watched.snapshot = self._judged(watched, after)
+        after = before if reading is None else _with_reading(before, reading, asked_at=asked_at)
+        watched.snapshot = self._with_health(watched, after)
         watched.inventory = watched.inventory if reading is None else reading.inventory
         watched.probes += 1
         watched.looks += 1
-        self._tell(before, watched.snapshot)
+        self._notify(before, watched.snapshot)
 
-    async def _refresh(self, watched: _Watched) -> None:
+    async def _refresh(self, watched: _WatchedCluster) -> None:
         before, asked_at = watched.snapshot, self._clock.now()
         usage = await read_usage(watched.connection.probe, deadline_s=self._settings.probe_timeout_s)
         watched.looks += 1
         if usage is None or before.observed_at is None:
-            return  # what is wrong with it is for the next probe to tell
+            return  # the next probe will report the problem
         watched.snapshot = replace(before, used=usage.used, pending=usage.pending, observed_at=asked_at)
-        self._tell(before, watched.snapshot)
+        self._notify(before, watched.snapshot)
 
-    def _judged(self, watched: _Watched, seen: ClusterSnapshot) -> ClusterSnapshot:
+    def _with_health(self, watched: _WatchedCluster, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         track, bug = watched.track, next(iter(watched.bugs.values()), None)
         return replace(
-            seen,
+            snapshot,
             health=track.health if bug is None else Health.UNHEALTHY,
             score=circuit_breaker.score(track, deadline_s=self._settings.probe_timeout_s),
             problem=track.problem if bug is None else bug,
@@ -222,18 +222,18 @@ class ClusterWatch:
             jitter=self._jitter(),
         )
 
-    def _tell(self, before: ClusterSnapshot, after: ClusterSnapshot) -> None:
-        changed = _worth_planning(before) != _worth_planning(after)
-        probed = Probed(snapshot=after, changed=changed)
+    def _notify(self, before: ClusterSnapshot, after: ClusterSnapshot) -> None:
+        changed = _planning_inputs(before) != _planning_inputs(after)
+        result = ProbeResult(snapshot=after, changed=changed)
         for listener in tuple(self._listeners):
-            listener(probed)
+            listener(result)
 
 
-def _seen(before: ClusterSnapshot, reading: Reading, *, asked_at: float) -> ClusterSnapshot:
-    """Replace the values of a snapshot by those just read.
+def _with_reading(before: ClusterSnapshot, reading: Reading, *, asked_at: float) -> ClusterSnapshot:
+    """Return a snapshot with the values that were just read.
 
-    The time is that of the question: whatever happened before it is in the answer. A cluster without a living
-    node has nothing now, but its size is what it was: it can hold as much again once it is back.
+    Its time is that of the request: the answer includes everything that happened before. If no node is alive,
+    the former total is kept: the cluster will have it again once its nodes are back.
     """
     usage = reading.usage
     return replace(
@@ -250,5 +250,5 @@ def _seen(before: ClusterSnapshot, reading: Reading, *, asked_at: float) -> Clus
     )
 
 
-def _worth_planning(snapshot: ClusterSnapshot) -> tuple[object, ...]:
+def _planning_inputs(snapshot: ClusterSnapshot) -> tuple[object, ...]:
     return snapshot.health, snapshot.session_name, snapshot.total

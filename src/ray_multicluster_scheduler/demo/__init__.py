@@ -1,1 +1,1 @@
-"""`make demo`: what the scheduler does with jobs, tasks and actors, on two real Ray clusters."""
+"""`make demo`: shows jobs, tasks and actors of the scheduler on two real Ray clusters."""

@@ -1,4 +1,4 @@
-"""How the demo looks: a few lines per step, in a terminal, a pipe or a recording."""
+"""The output of the demo: a few lines per step, in a terminal, a pipe or a recording."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.local import Phase
 
-#: Ray's command line would go there, whatever it is told.
+#: Variables that override the address on Ray's command line.
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 _INDENT = (0, 0, 0, 3)
 _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "STOPPED": "yellow"}
 
 
 class Narrator:
-    """Writes what happens, and knows how long it has taken."""
+    """Prints the steps of the demo and measures the time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -33,7 +33,7 @@ class Narrator:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the demo has been going on."""
+        """Seconds since the start of the demo."""
         return time.monotonic() - self._began
 
     def title(self, number: int, sentence: str) -> None:
@@ -44,11 +44,11 @@ class Narrator:
         )
 
     def line(self, sentence: str) -> None:
-        """Say what is about to happen."""
+        """Print what happens next."""
         self._console.print(Padding(Text(sentence), _INDENT))
 
     def fact(self, sentence: str) -> None:
-        """Say what was seen, as it is: nothing is wrapped, so that a path stays a path."""
+        """Print a result without wrapping, so that a path stays in one piece."""
         self._console.print(Text("   " + sentence, style="cyan"), soft_wrap=True)
 
     def error(self, message: str) -> None:
@@ -57,7 +57,7 @@ class Narrator:
             self._console.print(Text("   " + line, style="red"), soft_wrap=True)
 
     def phase(self, cluster: str, phase: Phase) -> None:
-        """Say how far the start of a cluster has come."""
+        """Print the progress of the start of a cluster."""
         self.fact(f"{cluster}: {phase.value} ({self.elapsed_s:.0f} s)")
 
     def raymc(self, *arguments: str) -> None:
@@ -75,7 +75,7 @@ class Narrator:
             environ.pop(other, None)
         if self._console.is_terminal:
             environ["FORCE_COLOR"] = "1"
-        else:  # a recording shows what a person sees, without colours
+        else:  # a recording has the output of a terminal, without colours
             environ |= {"TTY_COMPATIBLE": "1", "TERM": "dumb", "LINES": "50"}
         command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(
@@ -84,7 +84,7 @@ class Narrator:
         self._console.print(Padding(Text.from_ansi(done.stdout.strip("\n")), _INDENT), soft_wrap=True)
 
     def summary(self, jobs: Sequence[Mapping[str, Any]], *, root: Path) -> None:
-        """Show what ran where with which environment."""
+        """Print which job ran where with which environment."""
         table = Table(
             "job", "state", "ran on", "home_dir of its environment", title="What ran where", box=SIMPLE
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 FUND = "project/pycharm/Fund"
 TOOLS = "project/pycharm/tools"
 FORECASTING = f"{FUND}/Index_Markup_Forecasting"
-#: Below a home directory: where the programs expect the configuration.
+#: The path of the configuration, relative to a home directory.
 CONFIG = "cluster.yaml"
 
-#: The two jobs of the users' report, by the name that they gave them.
+#: The two jobs of the users' report, by their names there.
 PREDICTIONS = {
     "indx_bunch_daily_predict": f"{FORECASTING}/bunch_and_reverse_model/predict_cluster.py",
     "indx_markup_daily_predict": f"{FORECASTING}/index_ts_forecasting_model/cat/predict_cluster.py",
@@ -132,14 +132,14 @@ print(f"attempt {attempt} on {where}: done", flush=True)
 
 
 def runtime_env(home: Path) -> dict[str, Mapping[str, str]]:
-    """Return the environment of the report for one cluster, without its conda environment."""
+    """Return the environment of one cluster from the report, without its conda environment."""
     folders = (FUND, TOOLS, "project/pycharm/rlops", "project/pycharm/mlops")
     search_path = "".join(f"{home}/{folder}:\n" for folder in folders)
     return {"env_vars": {"home_dir": f"{home}/", "PYTHONPATH": search_path + "${PYTHONPATH}\n"}}
 
 
 def install(home: Path, owner: str) -> None:
-    """Write the programs below a home directory. `owner` tells one home's tools from another's."""
+    """Write the programs below a home directory. `owner` identifies the tools of this home."""
     programs = {
         PREDICTIONS["indx_bunch_daily_predict"]: _BUNCH,
         PREDICTIONS["indx_markup_daily_predict"]: _MARKUP,

@@ -1,4 +1,4 @@
-"""What the demo does, step by step, in the words of the Python API."""
+"""The steps of the demo, written with the Python API."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ SHARDS = 12
 
 
 class Show:
-    """The demo on its stage. The steps build on one another."""
+    """Runs the steps of the demo, which build on one another."""
 
     def __init__(self, stage: Stage, narrator: Narrator) -> None:
         self._stage = stage
         self._say = narrator
-        #: A user sits at the Mac, so the paths that she submits are the Mac's.
+        #: The user works on the Mac, so the submitted paths are those of the Mac.
         self._here = stage.home("mac")
         self._scheduler: Handle | None = None
         self._ran: list[str] = []
 
     def run(self) -> None:
-        """Play all steps."""
+        """Run all steps."""
         try:
             for number, (title, step) in enumerate(STEPS, start=1):
                 self._say.title(number, title)
@@ -81,7 +81,7 @@ class Show:
             self._say.fact(f"  said {info['logs'].strip().splitlines()[-1]}")
 
     def spread_actors(self) -> None:
-        """Run a program with more actors than its cluster can hold, and look at what is where meanwhile."""
+        """Run a program with more actors than its cluster can hold, and list the actors meanwhile."""
         at_work, go_on = self._stage.folder / "all-at-work", self._stage.folder / "go-on"
         self._say.line(
             f"It starts three actors of {CPUS // 2} CPUs with `submit_actor`. Its cluster has {CPUS} CPUs, "
@@ -99,7 +99,7 @@ class Show:
         self._say.fact(f"one ray.get: {get_job_info(spread)['logs'].strip().splitlines()[-1]}")
 
     def share_an_array(self) -> None:
-        """Submit everything at once, ask why the large job waits, and count who did what."""
+        """Submit all jobs at once, ask why the large one waits, and count the jobs of each cluster."""
         shards = [
             {
                 "entrypoint": f"python {self._here}/{SHARD} {i}",
@@ -143,7 +143,7 @@ class Show:
         )
 
     def kill_a_head(self) -> None:
-        """Kill the cluster of a running job, and tell the job's story."""
+        """Kill the cluster of a running job, and show the events of the job."""
         survivor = submit_job(
             f"python {self._here}/{LONG} 8", submission_id="survivor", preferred_cluster="mac"
         )
@@ -156,7 +156,7 @@ class Show:
         self._say.raymc("clusters")
 
     def serve_stock_clients(self) -> None:
-        """Submit with Ray's own command line to a server that stands for all clusters."""
+        """Submit with Ray's own command line to a server that represents all clusters."""
         self._say.line(
             "`raymc serve` answers as a Ray dashboard does. Whoever has Ray needs nothing of ours: not the "
             "package, not clusters.yaml. The directory is packed by Ray's client and goes where the job goes."

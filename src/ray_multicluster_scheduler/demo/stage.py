@@ -1,4 +1,4 @@
-"""Where the demo takes place: a temporary directory with two homes, and two real clusters."""
+"""The setup of the demo: a temporary directory with two homes, and two real clusters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ray_multicluster_scheduler.config.find import CONFIG_VARIABLE, HOME_VARIABL
 from ray_multicluster_scheduler.demo import programs
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
-#: As in the users' report: both jobs ask for 16 CPUs. Ray counts them, nothing checks that they are there.
+#: As in the users' report, both jobs request 16 CPUs. Ray only counts them: the machine may have fewer.
 CPUS = 16
 HOMES = {"centos": "home/zorro", "mac": "Users/zorro"}
-#: A killed head takes its jobs with it at once, so evidence need not be awaited for 90 s as in production.
+#: Here a killed head ends its jobs at once, so the 90 s of production are not needed as evidence.
 SETTINGS: Mapping[str, float] = {
     "probe_interval_s": 1,
     "poll_interval_s": 0.5,
@@ -35,7 +35,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The clusters, which are not started yet, and the files around them."""
+    """The clusters, not started yet, and their files."""
 
     folder: Path
     sandbox: Sandbox
@@ -50,7 +50,7 @@ class Stage:
         return self.folder / HOMES[cluster]
 
     def write_config(self) -> None:
-        """Complete what the sandbox wrote by the settings of the demo; the programs find it at home too."""
+        """Add the demo's settings to the sandbox's configuration; the programs read a copy in their home."""
         document: dict[str, Any] = yaml.safe_load(self.sandbox.config_path.read_text())
         document["scheduler"] = dict(SETTINGS)
         for path in (self.config, *(self.home(cluster) / programs.CONFIG for cluster in HOMES)):
@@ -59,7 +59,7 @@ class Stage:
 
 @contextmanager
 def set_up() -> Iterator[Stage]:
-    """Make the files, and in the end remove them and every process, however the demo ends."""
+    """Create the files; at the end remove them and stop every process, however the demo ends."""
     folder = Path(tempfile.mkdtemp(prefix="raymc-demo-")).resolve()
     state = folder / "raymc"
     os.environ[HOME_VARIABLE] = str(state)
@@ -83,7 +83,7 @@ def _sandbox(folder: Path, state: Path) -> Sandbox:
 
 
 def _unwind_on_signals() -> None:
-    """Let Ctrl-C, a closed terminal and a polite kill unwind the demo, once."""
+    """Make Ctrl-C, SIGHUP and SIGTERM end the demo with its cleanup, once."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         _hold_signals()
@@ -94,6 +94,6 @@ def _unwind_on_signals() -> None:
 
 
 def _hold_signals() -> None:
-    """Clean up to the end: a second Ctrl-C must not leave clusters behind."""
+    """Ignore signals during the cleanup: a second Ctrl-C must not leave clusters behind."""
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)

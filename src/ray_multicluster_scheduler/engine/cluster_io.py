@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from ray_multicluster_scheduler.cluster_health.diagnosis import Door
+from ray_multicluster_scheduler.cluster_health.diagnosis import PortState
 from ray_multicluster_scheduler.cluster_health.isolation import Isolation
-from ray_multicluster_scheduler.cluster_health.tcp_port import knock
+from ray_multicluster_scheduler.cluster_health.tcp_port import port_state
 from ray_multicluster_scheduler.core.events import (
     AttemptsObserved,
     Event,
@@ -174,7 +174,7 @@ class ClusterIO:
 
     async def _head_refuses(self) -> bool:
         """Tell whether nobody listens at the head's own address either. Opens no session there."""
-        return await knock(*self._spec.head, timeout_s=CONNECT_TIMEOUT_S) is Door.REFUSED
+        return await port_state(*self._spec.head, timeout_s=CONNECT_TIMEOUT_S) is PortState.REFUSED
 
     # -- logs
 

@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.core.supervisor import SEND
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.environment.job_address import with_token
 from ray_multicluster_scheduler.environment.overlay import has_overlay
-from ray_multicluster_scheduler.environment.to_set_up import SETTING_UP, to_set_up
+from ray_multicluster_scheduler.environment.setup_summary import SETTING_UP, setup_summary
 from ray_multicluster_scheduler.errors import (
     ClusterBadAnswer,
     ClusterError,
@@ -151,5 +151,5 @@ class Sender:
 
 def _and_sets_up(request: StartRequest) -> str:
     """Say that the cluster has something to install before the program starts, which may take minutes."""
-    what = to_set_up(request.runtime_env)
+    what = setup_summary(request.runtime_env)
     return f" and is {SETTING_UP} ({what})" if what else ""

@@ -1,1 +1,1 @@
-"""The environment a job runs in: what the cluster says and what the job says, put together."""
+"""The environment that a job runs in, composed of its cluster's `runtime_env` and its own."""

@@ -1,7 +1,7 @@
-"""The runtime_env that a cluster receives: a pure function of that cluster's and the job's own.
+"""The `runtime_env` that is sent to a cluster: a pure function of the cluster's environment and the job's.
 
-Computed after the cluster is chosen, from nothing but the arguments: no value of an earlier placement
-can be left over. Inputs are never changed, and what is returned shares nothing with them.
+It is computed after the cluster is chosen, from the arguments alone, so no value of an earlier placement can
+be left over. The arguments are never changed, and the result shares no objects with them.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any
 
 from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR, layer_env_vars
 from ray_multicluster_scheduler.environment.options import OPTIONS, ReadFile, nearest
-from ray_multicluster_scheduler.environment.overlay import lay_over, overlay_problem
+from ray_multicluster_scheduler.environment.overlay import add_overlay, overlay_problem
 from ray_multicluster_scheduler.environment.requirements import merge_requirements
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
 _INSTALLERS = ("pip", "uv")
 _IMAGES = ("image_uri", "container")
-#: All that Ray lets a job have besides a container image.
+#: The only options that Ray accepts beside a container image.
 _FITS_AN_IMAGE = frozenset({"env_vars", "config"})
 
 
 def normalise(
     runtime_env: Mapping[str, Any] | None, *, where: str, read: ReadFile | None = None
 ) -> dict[str, Any]:
-    """Return what a user wrote in canonical form, or say what Ray would refuse and what to write.
+    """Return a user's `runtime_env` in canonical form, or raise an error that says what to write instead.
 
-    `env_vars` is a mapping of text, `pip` and `uv` are lists (mappings when they carry options),
-    `conda` is a name or a mapping; an option that is None or empty is left out. `where` starts each message
-    ("cluster 'mac': runtime_env"). Without `read`, options that name a local file are refused.
+    In the result `env_vars` is a mapping of text, `pip` and `uv` are lists (or mappings when they carry
+    options), and `conda` is a name or a mapping. Options that are None or empty are left out. `where` starts
+    each message ("cluster 'mac': runtime_env"). Without `read`, options that name a local file are refused.
     """
     if runtime_env is None:
         return {}
@@ -40,8 +40,8 @@ def normalise(
     problems: list[str] = []
     for option, value in runtime_env.items():
         if option not in OPTIONS:
-            known = [name for name in OPTIONS if not name.startswith("_")]
-            problems.append(f"{where}: unknown option {option!r}; {nearest(str(option), known)}")
+            public = [name for name in OPTIONS if not name.startswith("_")]
+            problems.append(f"{where}: unknown option {option!r}; {nearest(str(option), public)}")
         elif value is not None:
             try:
                 parsed[option] = OPTIONS[option](value, read)
@@ -61,16 +61,16 @@ def compose(
     identity: Mapping[str, str],
     overlay: bool = False,
 ) -> dict[str, Any]:
-    """Return the runtime_env to send: the cluster's, the job's over it, and who the job is.
+    """Return the runtime_env to send: the cluster's, overridden by the job's, plus the `identity` variables.
 
-    `overlay`: the caller sends the code that lays pip packages over a named conda environment
-    (`environment/overlay.py`); without it that mix is refused.
-    docs/environments.md has the table of what happens to each option.
+    `overlay` means that the caller also sends the code that installs pip packages on top of a named conda
+    environment (`environment/overlay.py`). Without it that combination is refused.
+    docs/environments.md has a table of what happens to each option.
     """
     where = f"cluster {identity[CLUSTER_VAR]!r}" if CLUSTER_VAR in identity else "the cluster"
     cluster = normalise(cluster_env, where=f"{where}: runtime_env")
     job = normalise(job_env, where="the job's runtime_env")
-    cluster = _without_what_the_job_replaces(cluster, job)
+    cluster = _without_replaced_options(cluster, job)
     _check_no_local_path(cluster, f"{where}: runtime_env")
 
     layers = {**cluster, **job}
@@ -83,25 +83,25 @@ def compose(
     if env_vars:
         composed["env_vars"] = env_vars
     if "pip" in composed and isinstance(composed.get("conda"), str):
-        return lay_over(composed)
+        return add_overlay(composed)
     _move_packages_into_conda(composed, cluster, job)
     return composed
 
 
-def _without_what_the_job_replaces(cluster: dict[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what the job has of its own, and the cluster's Python where the job brings another one."""
+def _without_replaced_options(cluster: dict[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the options that the job sets itself, and the cluster's Python if the job brings its own."""
     replaced = job.keys() - {"env_vars", "config", *_INSTALLERS}
     if any(image in job for image in _IMAGES):
         replaced |= cluster.keys() - _FITS_AN_IMAGE
     elif "conda" in job:
         replaced |= {*_IMAGES, "py_executable"}
-        if isinstance(job["conda"], str):  # it cannot take packages in: the job brings them all
+        if isinstance(job["conda"], str):  # a named environment accepts no packages from the cluster
             replaced |= {*_INSTALLERS}
     return {option: value for option, value in cluster.items() if option not in replaced}
 
 
 def _check_no_local_path(cluster: Mapping[str, Any], where: str) -> None:
-    """Refuse directories that nobody packs: a job's are packed when it is submitted, a cluster's never."""
+    """Refuse local directories: those of a job are packed at submission, those of a cluster never."""
     for option in ("working_dir", "py_modules"):
         value = cluster.get(option, [])
         if not all("://" in location for location in ([value] if isinstance(value, str) else value)):
@@ -113,7 +113,7 @@ def _check_no_local_path(cluster: Mapping[str, Any], where: str) -> None:
 
 
 def _layer_packages(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the one `pip` or `uv` of both: the packages of both lists, with the job's installer."""
+    """Return one `pip` or `uv` option with the packages of both; the job's installer wins."""
     installer = _installer(job) or _installer(cluster)
     if installer is None:
         return {}
@@ -127,12 +127,12 @@ def _layer_packages(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[
 def _move_packages_into_conda(
     composed: dict[str, Any], cluster: Mapping[str, Any], job: Mapping[str, Any]
 ) -> None:
-    """Put `pip` into the pip section of a conda mapping: Ray takes no other way to have both."""
+    """Move `pip` into the pip section of a conda mapping: Ray accepts both only in this form."""
     installer = _installer(composed)
     if installer is None or "conda" not in composed:
         return
     section: list[str] = []
-    for env in (cluster, job):  # weaker first; in each, its own list over the section
+    for env in (cluster, job):  # the weaker first; within one, its `pip` list overrides the section
         section = merge_requirements(section, merge_requirements(_pip_section(env), _packages(env)))
     others = [item for item in composed["conda"].get("dependencies", []) if isinstance(item, str)]
     composed["conda"] = {**composed["conda"], "dependencies": [*others, {"pip": section}]}
@@ -161,7 +161,7 @@ def _pip_section(env: Mapping[str, Any]) -> list[str]:
 
 
 def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> None:
-    """Refuse options that Ray does not take side by side, with the ways out."""
+    """Refuse options that Ray does not accept together; the message names the alternatives."""
     for image in _IMAGES:
         if image in env and (others := sorted(env.keys() - _FITS_AN_IMAGE - {image})):
             raise InvalidRuntimeEnv(
@@ -175,7 +175,7 @@ def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> Non
 
 
 def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: str, *, overlay: bool) -> None:
-    """Refuse packages that conda cannot take: a mapping has a section for them, a name needs an overlay."""
+    """Refuse packages that cannot be combined with conda: a named environment needs an overlay."""
     if isinstance(env["conda"], str):
         problem = overlay_problem(env) if overlay else "only jobs and pipelines can; tasks and actors cannot"
         if problem is None:
@@ -185,7 +185,7 @@ def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: st
             f"Or install them into it on the cluster and leave {installer} out; or write conda as a mapping, "
             "which Ray builds: {'dependencies': ['python=3.10', {'pip': ['pandas']}]}"
         )
-    # Ray's own client writes `pip_check: false` for everybody: what is switched off is not asked for.
+    # Ray's own client always writes `pip_check: false`: a setting that is switched off requests nothing.
     if settings := [name for name, value in _settings(env).items() if value]:
         raise InvalidRuntimeEnv(
             f"{where}: {', '.join(settings)}: with a conda mapping it is conda that installs packages, so "

@@ -1,8 +1,8 @@
-"""The `env_vars` of a runtime_env: the forms people write, and one layer over another.
+"""The `env_vars` of a runtime_env: parsing the forms that people write, and merging two layers.
 
-Ray expands a value on the node, when a worker starts: `${NAME}` becomes what the node has, or nothing;
-`$NAME` becomes what the node has, but stays as text where the node has nothing. So a search path
-that ends in `$PYTHONPATH` would get a directory of that name, and we write it with braces.
+Ray expands a value on the node, when a worker starts. `${NAME}` becomes the node's value or an empty text.
+`$NAME` becomes the node's value, but stays literal if the node has none. A search path that ends in
+`$PYTHONPATH` could then name a directory of that name, so we write it with braces.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
-#: Lists of directories: several lines are joined, and `${NAME}` in NAME stands for the layer below.
+#: Lists of directories: several lines are joined, and `${NAME}` inside NAME stands for the cluster's value.
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
-#: What every job is told about itself: set by us, last, so that a job can rely on it.
+#: Every job gets these variables about itself. They are set last, so that a job can rely on them.
 CLUSTER_VAR = "RAY_MULTICLUSTER_CLUSTER"
-#: The same by the name that programs for the older package read.
+#: The same value under the name that programs for the older package read.
 OLDER_CLUSTER_VAR = "RAY_MULTICLUSTER_CURRENT_CLUSTER"
 SUBMISSION_ID_VAR = "RAY_MULTICLUSTER_SUBMISSION_ID"
 ATTEMPT_VAR = "RAY_MULTICLUSTER_ATTEMPT"
-#: Where the server is that has accepted it, unless the job says another one; and what it may show there.
+#: Address of the server that accepted the job, unless the job sets another one, and the token for it.
 ADDRESS_VAR = "RAY_MULTICLUSTER_ADDRESS"
 TOKEN_VAR = "RAY_MULTICLUSTER_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_FILE_VAR = "RAY_MULTICLUSTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[^\s=\0]+")
 
 
 def parse_env_vars(value: object) -> dict[str, str]:
-    """Return `env_vars` as a mapping of text. Values may be secrets: no message ever shows one."""
+    """Return `env_vars` as a mapping of text. Values may be secrets, so no message shows one."""
     pairs = value.items() if isinstance(value, Mapping) else _pairs_of_items(value)
     parsed: dict[str, str] = {}
     for name, content in pairs:
@@ -47,15 +47,15 @@ def parse_env_vars(value: object) -> dict[str, str]:
 
 
 def layer_env_vars(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    """Lay the job's variables over the cluster's; a search path may take in the one it covers."""
+    """Merge the variables; the job's win. A search path of the job may include the cluster's."""
     layered = {**cluster, **job}
     for name in SEARCH_PATHS:
         if name in cluster and name in job:
-            below = _directories(cluster[name])
+            inherited = _directories(cluster[name])
             items = [
                 part
                 for item in _directories(job[name])
-                for part in (below if item == f"${{{name}}}" else [item])
+                for part in (inherited if item == f"${{{name}}}" else [item])
             ]
             layered[name] = _search_path(name, items)
     return layered
@@ -75,7 +75,7 @@ def _pairs_of_items(value: object) -> list[tuple[str, str]]:
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
-        raise InvalidRuntimeEnv(f"{name} is a boolean; write the text that the program shall see, in quotes")
+        raise InvalidRuntimeEnv(f"{name} is a boolean; write the text that the program should see, in quotes")
     if isinstance(value, (int, float)):
         return str(value)
     if not isinstance(value, str):
@@ -91,6 +91,6 @@ def _directories(text: str) -> list[str]:
 
 
 def _search_path(name: str, items: Iterable[str]) -> str:
-    """Join without empty items, which would mean "the current directory", and without repetitions."""
+    """Join the items without duplicates and without empty ones, which would mean the current directory."""
     braced = (f"${{{name}}}" if item == f"${name}" else item for item in items)
     return ":".join(dict.fromkeys(item for item in braced if item))

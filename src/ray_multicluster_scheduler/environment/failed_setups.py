@@ -1,7 +1,7 @@
-"""Environments that a cluster could not set up, and will not next time: it is not asked again for a while.
+"""Environments that a cluster could not set up and would fail to set up again: not tried there for a while.
 
-Whether they are still a reason is decided anew each time: after some minutes, after a restart of the cluster,
-and after a change of its own part in clusters.yaml it may be different.
+Whether an entry still applies is decided at each use. It no longer does after some minutes, after a restart
+of the cluster, and after a change of the cluster's own environment in clusters.yaml.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpe
 from ray_multicluster_scheduler.model.decision import NOTHING_FAILED
 from ray_multicluster_scheduler.model.environment import FailedSetup
 
-_FOR_INSTALLERS = ("PIP_", "UV_", "CONDA_")
-#: A package may be published and a conda environment be made meanwhile.
+_INSTALLER_PREFIXES = ("PIP_", "UV_", "CONDA_")
+#: After this time a package may have been published, or a conda environment created.
 REMEMBERED_S = 300.0
-#: More environments than this are not remembered for one cluster; the oldest go first.
+#: Limit of remembered environments per cluster; the oldest are dropped first.
 MOST_REMEMBERED = 100
 
 
 def failed_setup(reason: str, spec: ClusterSpec, session_name: str | None, *, now: float) -> FailedSetup:
-    """Return what is remembered of an environment that has just failed on a cluster."""
+    """Return the record of an environment that has just failed on a cluster."""
     return FailedSetup(
         reason=reason,
         until=now + REMEMBERED_S,
@@ -33,7 +33,7 @@ def failed_setup(reason: str, spec: ClusterSpec, session_name: str | None, *, no
 
 
 def still_failing(spec: ClusterSpec, snapshot: ClusterSnapshot, *, now: float) -> Mapping[str, str]:
-    """Return the environments, by key, that a cluster need not be asked for now, with the reason for each."""
+    """Return the environments, by key, that would still fail on a cluster, with the reason for each."""
     if not snapshot.failed_setups:
         return NOTHING_FAILED
     cluster_env = setup_digest(spec.runtime_env)
@@ -48,14 +48,16 @@ def still_failing(spec: ClusterSpec, snapshot: ClusterSnapshot, *, now: float) -
 
 
 def setup_digest(runtime_env: Mapping[str, Any]) -> str:
-    """Return a text that is equal for environments with the same to set up; empty: nothing.
+    """Return a digest of everything that Ray has to install; empty if there is nothing to install.
 
-    Variables are not, but for those that tell an installer where packages come from.
+    Variables do not count, except those that tell an installer where packages come from.
     """
     to_set_up = {option: value for option, value in runtime_env.items() if option != "env_vars"}
     if not to_set_up:
         return ""
     variables = runtime_env.get("env_vars") or {}
-    if heeded := {name: variables[name] for name in variables if name.startswith(_FOR_INSTALLERS)}:
-        to_set_up["env_vars"] = heeded
+    if for_installers := {
+        name: variables[name] for name in variables if name.startswith(_INSTALLER_PREFIXES)
+    }:
+        to_set_up["env_vars"] = for_installers
     return sha256(json.dumps(to_set_up, sort_keys=True, default=str).encode()).hexdigest()[:16]

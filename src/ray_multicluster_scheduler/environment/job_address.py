@@ -1,6 +1,6 @@
-"""Which jobs are told where the server is, and get a token for it.
+"""Which jobs get the address of the server and a token for it.
 
-Those on clusters from which the address can mean this server, and that were told it by nobody else.
+A job gets both if the address is valid on its cluster and neither the job nor the cluster sets its own.
 """
 
 from __future__ import annotations
@@ -19,26 +19,30 @@ _LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)", r
 def with_address(clusters: Iterable[ClusterSpec], address: str | None) -> tuple[ClusterSpec, ...]:
     """Return the clusters with the server's address among the variables of their environments.
 
-    An address of this machine means another machine on a cluster that is elsewhere: it is not told there.
-    What a cluster or a job says itself goes before.
+    A loopback address would name the wrong machine on a remote cluster, so it is left out there. An address
+    that the cluster or the job sets itself wins.
     """
-    return tuple(_told(spec, address) if address else spec for spec in clusters)
+    return tuple(_with_address(spec, address) if address else spec for spec in clusters)
 
 
 def with_token(runtime_env: Mapping[str, Any], target: ClusterSpec, token: str) -> Mapping[str, Any]:
-    """Return the environment of a job with its token, where the cluster's own says the address.
+    """Return the environment of a job with its token, if the address in it comes from the cluster's.
 
-    An address that the job says itself may be another server's, which must not get it. Whoever gives a token
-    or the name of its file, the job or its cluster, means that one.
+    An address that the job sets itself may be that of another server, which must not get the token. A token
+    or token file that the job or its cluster sets is kept.
     """
     env_vars = runtime_env.get("env_vars", {})
-    told = target.runtime_env.get("env_vars", {}).get(ADDRESS_VAR)
-    if told is None or env_vars.get(ADDRESS_VAR) != told or {TOKEN_VAR, TOKEN_FILE_VAR} & env_vars.keys():
+    address = target.runtime_env.get("env_vars", {}).get(ADDRESS_VAR)
+    if (
+        address is None
+        or env_vars.get(ADDRESS_VAR) != address
+        or {TOKEN_VAR, TOKEN_FILE_VAR} & env_vars.keys()
+    ):
         return runtime_env
     return {**runtime_env, "env_vars": {**env_vars, TOKEN_VAR: token}}
 
 
-def _told(spec: ClusterSpec, address: str) -> ClusterSpec:
+def _with_address(spec: ClusterSpec, address: str) -> ClusterSpec:
     if _LOOPBACK.match(address) and not _LOOPBACK.match(spec.dashboard):
         return spec
     env_vars = {ADDRESS_VAR: address, **spec.runtime_env.get("env_vars", {})}

@@ -1,7 +1,7 @@
-"""The options of a runtime_env, one parser each: what Ray 2.60 takes, in one canonical form.
+"""The options of a runtime_env that Ray 2.60 accepts, each with a parser that returns its canonical form.
 
-A parser returns None for "nothing to send" and raises `InvalidRuntimeEnv` with what is wrong and what to
-write instead; `environment/compose.py` adds where it was.
+A parser returns None for "nothing to send". It raises `InvalidRuntimeEnv` with the problem and what to write
+instead; `environment/compose.py` adds the place.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ray_multicluster_scheduler.environment.env_vars import parse_env_vars
 from ray_multicluster_scheduler.environment.requirements import is_requirement, parse_requirements_file
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
-#: Returns what a local file holds: a `.yaml`/`.yml` file parsed, any other as text. Given by the caller,
-#: because only the machine of the person who submits may be asked for files, never a server.
+#: Returns the content of a local file: parsed if it is a `.yaml`/`.yml` file, else as text. The caller passes
+#: it in, because only the submitting machine may read local files, never a server.
 ReadFile = Callable[[str], object]
 Parser = Callable[[Any, "ReadFile | None"], Any]
 
@@ -24,15 +24,15 @@ _ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.xz")
 _YAML = (".yaml", ".yml")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for a misspelt word: the closest known one, or all of them."""
-    words = sorted(known)
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return a hint for a misspelt word: the closest valid one, or all of them."""
+    words = sorted(valid)
     close = difflib.get_close_matches(word, words, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(words)}"
 
 
 def plain(value: object) -> Any:
-    """Return a deep copy made of JSON types alone, since this is sent as JSON."""
+    """Return a deep copy that contains only JSON types, since the environment is sent as JSON."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
@@ -44,10 +44,10 @@ def plain(value: object) -> Any:
     raise InvalidRuntimeEnv(f"a {type(value).__name__} cannot be sent to a cluster; use text, numbers, lists")
 
 
-def _mapping(value: object, known: Iterable[str] = ()) -> dict[str, Any]:
+def _mapping(value: object, keys: Iterable[str] = ()) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidRuntimeEnv(f"must be a mapping, not {type(value).__name__}")
-    names = list(known)
+    names = list(keys)
     for key in value:
         if names and key not in names:
             raise InvalidRuntimeEnv(f"unknown key {key!r}; {nearest(str(key), names)}")
@@ -100,7 +100,7 @@ def _container(value: object, _read: ReadFile | None = None) -> dict[str, Any] |
 
 
 def _package(value: object, archives: tuple[str, ...]) -> str:
-    """Check a directory, an archive or the URI of an archive; whether it exists is for the edge to see."""
+    """Check a directory, an archive or the URI of an archive. Whether it exists is checked by the caller."""
     location = _text(value)
     if location is None:
         raise InvalidRuntimeEnv("the path is empty; leave the option out, or write '.' for this directory")
@@ -138,12 +138,14 @@ def _requirements(value: object, read: ReadFile | None) -> list[str]:
     items = [item.strip() for item in _texts(value) or ()]
     for item in items:
         if not is_requirement(item):
-            raise InvalidRuntimeEnv(f"{item!r} is no requirement that pip understands; 'name==1.2.3' is one")
+            raise InvalidRuntimeEnv(
+                f"{item!r} is not a requirement that pip understands; write one such as 'name==1.2.3'"
+            )
     return list(dict.fromkeys(items))
 
 
 def _installer(name: str) -> Parser:
-    """Return the parser of `pip` or `uv`: a list, or a mapping when the installer gets options."""
+    """Return the parser of `pip` or `uv`, which accepts a list, or a mapping with installer options."""
     kinds: dict[str, Any] = {f"{name}_check": bool, f"{name}_version": str}
     options = f"{name}_install_options" if name == "pip" else f"{name}_pip_install_options"
 
@@ -166,10 +168,10 @@ def _installer(name: str) -> Parser:
 
 
 def _conda(value: object, read: ReadFile | None) -> str | dict[str, Any] | None:
-    """Return the name of an environment that exists, or the mapping that Ray builds one from."""
+    """Return the name of an existing environment, or the mapping from which Ray builds one."""
     if isinstance(value, Mapping) and value.keys() & {"conda_env_name", "conda_env_file"}:
         files = _mapping(value, ("conda_env_name", "conda_env_file"))
-        # The name wins: such environments are made beforehand, from that very file.
+        # The name wins: such an environment was created beforehand, from that file.
         value = files.get("conda_env_name") or files.get("conda_env_file")
     if isinstance(value, str) and value.strip().endswith(_YAML):
         instead = "name an environment that exists on the cluster, or write its content as a mapping"
@@ -194,7 +196,7 @@ def _conda_mapping(value: Mapping[str, Any]) -> dict[str, Any] | None:
     return conda or None
 
 
-#: Every option that Ray 2.60 knows. Those with an underscore are added by Ray's own clients.
+#: Every option of Ray 2.60. Those that begin with an underscore are added by Ray's own clients.
 OPTIONS: Mapping[str, Parser] = {
     "env_vars": _env_vars,
     "pip": _installer("pip"),

@@ -1,8 +1,8 @@
-"""pip packages on top of a named conda environment, which Ray alone refuses.
+"""pip packages on top of a named conda environment, a combination that Ray itself refuses.
 
-Nothing of the named environment is changed: the packages are installed beside it, on each node, by code
-that is sent along and that goes first on `sys.path`. Here is decided what is sent; `packages/overlay` has
-the code.
+The named environment is not changed: the packages are installed into a directory beside it, on each node,
+and that directory goes first on `sys.path`. The code for this is sent with the job; it lives in
+`packages/overlay`. This module decides what to send.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-#: What to install; read on the node.
+#: The packages to install, as JSON; read on the node.
 OVERLAY_VAR = "RAYMC_OVERLAY"
 OVERLAY_HOOK = "raymc_overlay.install"
 
 
 def overlay_problem(env: Mapping[str, Any]) -> str | None:
-    """Return why the packages of `env` cannot be laid over its named conda environment; None if they can."""
+    """Return why pip packages cannot be added to the named conda environment of `env`; None if they can."""
     if "uv" in env:
         return "uv cannot be laid over it; write the packages under pip"
     if "worker_process_setup_hook" in env:
@@ -31,8 +31,8 @@ def overlay_problem(env: Mapping[str, Any]) -> str | None:
     return None
 
 
-def lay_over(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `env` with its `pip` as an overlay."""
+def add_overlay(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `env` with its `pip` packages turned into an overlay."""
     pip = env["pip"]
     packages = pip["packages"] if isinstance(pip, Mapping) else pip
     options = pip.get("pip_install_options", []) if isinstance(pip, Mapping) else []
@@ -42,8 +42,8 @@ def lay_over(env: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "env_vars": env_vars, "worker_process_setup_hook": OVERLAY_HOOK}
 
 
-def taken_off(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `env` as it was before `lay_over`, for another cluster; code that was sent along may stay."""
+def remove_overlay(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `env` as it was before `add_overlay`, for another cluster. The code sent with it may stay."""
     if not has_overlay(env):
         return dict(env)
     env_vars = dict(env["env_vars"])
@@ -55,5 +55,5 @@ def taken_off(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_overlay(env: Mapping[str, Any]) -> bool:
-    """Tell whether an environment was made by `lay_over`."""
+    """Tell whether an environment was made by `add_overlay`."""
     return env.get("worker_process_setup_hook") == OVERLAY_HOOK

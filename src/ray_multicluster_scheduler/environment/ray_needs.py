@@ -1,7 +1,8 @@
-"""Does an environment go with the cluster's Ray? Another one cannot be installed; old ones ignore options.
+"""Whether an environment fits the Ray version of a cluster.
 
-Without this, a pinned Ray is downloaded as a whole before Ray refuses it, and `uv` on an old Ray runs the job
-without its packages.
+A job cannot install another Ray, and old versions ignore newer options. Without this check, a pinned Ray is
+downloaded in full before the cluster refuses it, and an old Ray ignores `uv` and runs the job without its
+packages.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from packaging.version import InvalidVersion, Version
 
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 
-#: The first Ray that knows an option. All others are older than the oldest Ray that gets jobs.
+#: The first Ray version with each option. Every supported Ray has the options that are not listed.
 SINCE: Mapping[str, tuple[int, int]] = {"image_uri": (2, 24), "uv": (2, 40), "py_executable": (2, 43)}
 _OWN_PYTHON = ("conda", "image_uri", "container")
 _INSTALLERS = ("pip", "uv")
-#: An environment without any of these asks nothing.
-_ASKING = frozenset({*SINCE, *_OWN_PYTHON, *_INSTALLERS})
+#: An environment without any of these fits every Ray.
+_RELEVANT_OPTIONS = frozenset({*SINCE, *_OWN_PYTHON, *_INSTALLERS})
 #: `ray-default=2.9`, `conda-forge::ray-core >=2.9`.
 _CONDA_RAY = re.compile(
     r"(?:\S+::)?ray(?:-(?:core|default|data|train|tune|serve|rllib|air|all))?\s*(?P<version>[=<>!~].*)"
@@ -31,8 +32,8 @@ _CONDA_RAY = re.compile(
 
 
 def ray_needs(runtime_env: Mapping[str, Any]) -> RayNeeds:
-    """Return what a normalised environment asks of the cluster's Ray."""
-    if _ASKING.isdisjoint(runtime_env):
+    """Return the requirements of a normalised environment on the cluster's Ray."""
+    if _RELEVANT_OPTIONS.isdisjoint(runtime_env):
         return NO_NEEDS
     return RayNeeds(
         pins=tuple(_pins(runtime_env)),
@@ -43,27 +44,27 @@ def ray_needs(runtime_env: Mapping[str, Any]) -> RayNeeds:
 
 
 def ray_objection(job: RayNeeds, cluster: RayNeeds, ray_version: str | None) -> str | None:
-    """Say what the cluster's Ray lacks for a job's environment over the cluster's own; None: nothing."""
+    """Say what the cluster's Ray lacks for the environments of job and cluster; None if nothing."""
     if ray_version is None or not (job or cluster):
         return None
     pins, options = job.pins, job.options
-    if not job.own_python:  # else the job replaces what the cluster has
+    if not job.own_python:  # a job with its own Python replaces the cluster's environment
         pins = pins or cluster.pins
         options += tuple(each for each in cluster.options if not (each == "uv" and job.own_installer))
-    return _lacks(pins, options, ray_version)
+    return _objection(pins, options, ray_version)
 
 
 @lru_cache(maxsize=4096)
-def _lacks(pins: tuple[tuple[str, str], ...], options: tuple[str, ...], ray_version: str) -> str | None:
+def _objection(pins: tuple[tuple[str, str], ...], options: tuple[str, ...], ray_version: str) -> str | None:
     try:
         version = Version(ray_version)
     except InvalidVersion:
         return None
-    for written, specifier in pins:
+    for requirement, specifier in pins:
         if not SpecifierSet(specifier).contains(version, prereleases=True):
             return (
-                f"it runs Ray {ray_version} and the environment asks for {written}; a cluster's Ray cannot "
-                "be changed, so leave it out"
+                f"it runs Ray {ray_version} and the environment asks for {requirement}; a cluster's "
+                "Ray cannot be changed, so leave it out"
             )
     for option in options:
         if version.release[:2] < SINCE[option]:
@@ -80,7 +81,7 @@ def _pins(runtime_env: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for item in conda.get("dependencies") or () if isinstance(conda, Mapping) else ():
         if isinstance(item, Mapping):
             yield from _pip_pins(item.get("pip") or ())
-        elif (found := _CONDA_RAY.fullmatch(item.strip())) and (specifier := _from_conda(found["version"])):
+        elif (match := _CONDA_RAY.fullmatch(item.strip())) and (specifier := _from_conda(match["version"])):
             yield item, specifier
 
 
@@ -91,9 +92,9 @@ def _pip_pins(items: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _specifier(item: str) -> str | None:
-    """Return the versions of Ray that a requirement allows; None when it is about something else.
+    """Return the versions of Ray that a requirement allows; None if it is for another package.
 
-    A marker is for the node to judge, and nobody knows what is behind a URL.
+    Also None for a requirement with a marker, which only the node can evaluate, or with a URL.
     """
     try:
         requirement = Requirement(re.sub(r"\s+(?:--|#).*", "", item))
@@ -105,11 +106,11 @@ def _specifier(item: str) -> str | None:
 
 
 def _from_conda(version: str) -> str | None:
-    """Return conda's `=2.9` as pip writes it; None for what only conda can read."""
-    written = version.replace(" ", "")
-    if written.startswith("=") and not written.startswith("=="):
-        written = f"=={written[1:].removesuffix('.*')}.*"
+    """Return conda's `=2.9` in pip's syntax; None for syntax that only conda understands."""
+    specifier = version.replace(" ", "")
+    if specifier.startswith("=") and not specifier.startswith("=="):
+        specifier = f"=={specifier[1:].removesuffix('.*')}.*"
     try:
-        return str(SpecifierSet(written))
+        return str(SpecifierSet(specifier))
     except InvalidSpecifier:
         return None

@@ -1,7 +1,7 @@
-"""Which values are secrets, and how text and environments look without them.
+"""Which values are secrets, and how to show text and environments without them.
 
-What is hidden by mistake costs a look into the configuration; what is shown by mistake costs a new
-password. So names are judged generously.
+A value that is hidden by mistake costs a look into the configuration. A secret that is shown by mistake has
+to be replaced. So a name counts as secret when in doubt.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 REDACTED = "<redacted>"
 
 #: Anywhere in a name, so that PGPASSWORD and CLIENTSECRET count.
-_TELLING = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY")
-#: A whole word of a name. TOKENIZERS, MAX_TOKENS and KEYBOARD are others.
-_TELLING_WORDS = frozenset({"TOKEN", "PRIVATE", "COOKIE", "JWT"})
-#: The last word of a name: DB_PASS, STRIPE_KEY, BASIC_AUTH; but RAY_AUTH_MODE, KEY_COUNT and PWD are not.
-_TELLING_ENDS = ("KEY", "KEYS", "PASS", "PWD", "AUTH")
-#: A value as short as this is more likely a word of the text around it than a secret.
+_SECRET_PART = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY")
+#: A whole word of a name, so that TOKENIZERS, MAX_TOKENS and KEYBOARD do not count.
+_SECRET_WORDS = frozenset({"TOKEN", "PRIVATE", "COOKIE", "JWT"})
+#: The last of several words: DB_PASS and BASIC_AUTH count, RAY_AUTH_MODE, KEY_COUNT and PWD do not.
+_SECRET_ENDS = ("KEY", "KEYS", "PASS", "PWD", "AUTH")
+#: A shorter value is more likely an ordinary word of a text than a secret.
 _SHORTEST_SECRET = 4
 
-#: How every token of ours begins, so that it is known wherever it turns up.
+#: Every token of ours begins with this, so that it can be recognised anywhere.
 TOKEN_PREFIX = "raymc_"  # noqa: S105 - the beginning of one is no secret
-#: And that of a job: the number of the job follows.
+#: The beginning of a job's token; the number of the job follows.
 JOB_TOKEN_PREFIX = f"{TOKEN_PREFIX}job_"
 _OUR_TOKEN = re.compile(rf"((?:{TOKEN_PREFIX}[0-9a-f]{{10}}|{JOB_TOKEN_PREFIX}[0-9]+)_)[A-Za-z0-9_-]{{20,}}")
-#: A scheme has an end: else each letter of a very long word would be followed to the end of the word.
+#: The length of a scheme is limited: else matching a very long word would take quadratic time.
 _USER_IN_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/?#\s'\"]+)@")
 
 
@@ -37,14 +37,14 @@ def is_secret_name(name: str) -> bool:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()  # accessToken
     words = re.split(r"[^A-Z0-9]+", spaced)
     return (
-        bool(_TELLING.search("_".join(words)))
-        or any(word in _TELLING_WORDS or word.endswith("TOKEN") for word in words)
-        or (len(words) > 1 and words[-1] in _TELLING_ENDS)
+        bool(_SECRET_PART.search("_".join(words)))
+        or any(word in _SECRET_WORDS or word.endswith("TOKEN") for word in words)
+        or (len(words) > 1 and words[-1] in _SECRET_ENDS)
     )
 
 
 def redact_env(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy to show: the values of secret variables and the users in URLs are hidden."""
+    """Return a copy for display: values of secret variables and users in URLs are hidden."""
     shown: dict[str, Any] = _redact_urls(runtime_env)
     env_vars = shown.get("env_vars")
     if isinstance(env_vars, dict):
@@ -63,7 +63,7 @@ def secrets_of(runtime_env: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_redacted(value: Any) -> bool:
-    """Tell whether something in here was hidden: it can be shown, but no longer used."""
+    """Tell whether anything in this value was hidden: it can be shown, but no longer used."""
     if isinstance(value, str):
         return REDACTED in value
     if isinstance(value, Mapping):
@@ -72,15 +72,15 @@ def is_redacted(value: Any) -> bool:
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return `text` without the given secrets, users and passwords in URLs, and tokens of ours."""
-    known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
-    if known:  # in one pass, the longest first: a secret may contain another, or the word that replaces it
-        text = re.sub("|".join(map(re.escape, known)), REDACTED, text)
+    """Return `text` without these secrets, users and passwords in URLs, and our own tokens."""
+    longest_first = sorted({each for each in secrets if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    if longest_first:  # in one pass: a secret may contain another one, or a part of the replacement
+        text = re.sub("|".join(map(re.escape, longest_first)), REDACTED, text)
     return _OUR_TOKEN.sub(rf"\1{REDACTED}", _USER_IN_URL.sub(_without_user, text))
 
 
 def _without_user(match: re.Match[str]) -> str:
-    # `git@` over ssh is a name that everybody knows; over https, a lone user is often a token.
+    # A user without a password is public over ssh (`git@`). Over https it is often a token.
     is_name = ":" not in match["user"] and not match["scheme"].lower().endswith(("http", "https"))
     return match[0] if is_name else f"{match['scheme']}://{REDACTED}@"
 

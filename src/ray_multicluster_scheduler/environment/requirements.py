@@ -1,4 +1,4 @@
-"""Lists of pip requirements: which package an item asks for, and how two lists become one."""
+"""Lists of pip requirements: the package that an item names, and merging two lists."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-#: `requests==2.31 --hash=sha256:…  # why`: what follows the requirement itself.
+#: Options and comments after the requirement itself: `requests==2.31 --hash=sha256:…  # why`.
 _TRAILER = re.compile(r"\s+(?:--|#).*")
-#: Marks of an item that only pip itself can judge: a path, a URL, a variable of the node.
+#: Marks of an item that only pip can interpret: a path, a URL, a variable of the node.
 _LEFT_TO_PIP = ("/", "\\", "${")
 
 
 def package_name(item: str) -> str | None:
-    """Return the package that `item` asks for (`Foo_Bar>=1`: `foo-bar`), None for an option or a URL."""
+    """Return the package that `item` names (`foo-bar` for `Foo_Bar>=1`); None for an option or a URL."""
     try:
         return canonicalize_name(Requirement(_TRAILER.sub("", item)).name)
     except InvalidRequirement:
@@ -23,15 +23,15 @@ def package_name(item: str) -> str | None:
 
 
 def is_requirement(item: str) -> bool:
-    """Tell whether pip can make sense of `item`: `pandas=1.5` (one `=`) would only fail on the cluster."""
+    """Tell whether pip understands `item`. `pandas=1.5` (one `=`) would otherwise fail on the cluster."""
     left_to_pip = item.startswith("-") or any(mark in item for mark in _LEFT_TO_PIP)
     return left_to_pip or package_name(item) is not None
 
 
 def merge_requirements(weaker: Sequence[str], stronger: Sequence[str]) -> list[str]:
-    """Return both lists as one; a package that `stronger` names is taken from there alone.
+    """Merge two lists; for a package that `stronger` names, only its item of `stronger` is kept.
 
-    Options and URLs have no name: they stay, the stronger ones last, where they win in pip too.
+    Options and URLs have no name and all stay. Those of `stronger` come last, where they win in pip as well.
     """
     named = {package_name(item) for item in stronger} - {None}
     kept = [item for item in weaker if item not in stronger and package_name(item) not in named]

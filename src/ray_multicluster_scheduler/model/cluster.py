@@ -1,4 +1,4 @@
-"""What is configured about a cluster, and what was last seen of it."""
+"""The configuration of a cluster, and the last observation of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClusterSpec:
     """One entry of clusters.yaml, checked and with its defaults filled in."""
 
     name: str
-    #: Where Ray Client listens (`host:10001` in the seeds); jobs never need it, tasks and actors do.
+    #: Where Ray Client listens, such as `host:10001`. Tasks and actors need it, jobs never do.
     head_address: str
     #: Base URL of Ray's dashboard, without a trailing slash: jobs, nodes and usage are read there.
     dashboard: str
@@ -25,9 +25,9 @@ class ClusterSpec:
     prefer: bool = False
     weight: float = 1.0
     tags: tuple[str, ...] = ()
-    #: None: as many as the head has memory for (core/placement/driver_limit.py).
+    #: None: the limit follows from the memory of the head (core/placement/driver_limit.py).
     max_running_jobs: int | None = None
-    #: What an autoscaling cluster can grow to; None: what it has now is what there is.
+    #: The largest size of an autoscaling cluster; None if it does not grow.
     max_resources: Resources | None = None
     #: Name of the environment variable that holds the cluster's token; the token itself is never stored.
     auth_token_env: str | None = None
@@ -42,14 +42,14 @@ class ClusterSpec:
 
     @property
     def home_dir(self) -> str | None:
-        """The `home_dir` that this cluster's environment declares: paths are mapped between them."""
+        """The `home_dir` in this cluster's environment; paths are mapped between those of two clusters."""
         env_vars = self.runtime_env.get("env_vars")
         home = env_vars.get("home_dir") if isinstance(env_vars, Mapping) else None
         return home or None
 
     @property
     def is_over_https(self) -> bool:
-        """Tell whether the dashboard is used encrypted."""
+        """Tell whether the dashboard is used over https."""
         return self.dashboard.startswith("https:")
 
 
@@ -75,7 +75,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteVersion:
-    """What a cluster says that it is: no sign of health, Ray answers this for a minute after its GCS died."""
+    """Versions that a cluster reports. No sign of health: Ray still answers a minute after its GCS died."""
 
     api_version: str
     ray_version: str
@@ -84,19 +84,19 @@ class RemoteVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a cluster has and what is in use. None means unknown, which is never the same as zero."""
+    """Total, used and pending resources of a cluster. None means unknown, which is not zero."""
 
     total: Resources | None = None
     used: Resources | None = None
-    #: Demands that wait inside Ray: (shape, how many).
+    #: Demands that wait inside Ray: (shape, count).
     pending: tuple[tuple[Resources, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """What was last seen of one cluster. Every field that was not read is None.
+    """The last observation of one cluster. Every field that was not read is None.
 
-    The leader adds what it knows besides (from `throttle` on), so that all who read it decide alike.
+    The leader adds its own limits (from `throttle` on), so that every reader of a snapshot decides alike.
     """
 
     name: str
@@ -112,24 +112,24 @@ class ClusterSnapshot:
     #: Ray's incarnation number: a new one means that the head restarted and its jobs are gone.
     session_name: str | None = None
     latency_s: float | None = None
-    #: When the values above were read (wall clock), not when the last try was made.
+    #: When the values above were read (wall clock); a failed probe does not change it.
     observed_at: float | None = None
     #: Why the cluster is not healthy, in one sentence.
     problem: str | None = None
-    #: How many jobs it may be given now because jobs die there quickly, and why; None: as many as fit.
+    #: Limit on new jobs because jobs die there quickly, and the reason; None if there is no limit.
     throttle: int | None = None
     throttle_reason: str = ""
-    #: Nothing is placed anywhere before the first look at this cluster is over.
+    #: The first probe of this cluster is not over: nothing is placed anywhere before that.
     awaited: bool = False
-    #: How many jobs may be between placement and their driver's start; None: as many as fit.
+    #: Limit on jobs between placement and the start of their driver; None if there is no limit.
     start_limit: int | None = None
-    #: How long the shortest start lately took; None: none was seen.
+    #: Duration of the fastest recent start; None if there was none.
     start_s: float | None = None
-    #: Environments (`env_key`) that were set up there lately.
+    #: Environments that were recently set up there, by `env_key`.
     warm: tuple[str, ...] = ()
-    #: Environments that it could not set up lately, by `env_key`.
+    #: Environments that recently failed to set up there, by `env_key`.
     failed_setups: Mapping[str, FailedSetup] = field(default_factory=dict)
 
     def age_s(self, now: float) -> float | None:
-        """Return how old the values are, or None when nothing was ever read."""
+        """Return the age of the values, or None if nothing was ever read."""
         return None if self.observed_at is None else max(0.0, now - self.observed_at)

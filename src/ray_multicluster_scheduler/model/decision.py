@@ -1,4 +1,4 @@
-"""Why a job went where it went, or why it waits: the same record feeds `explain`, dry run and tests."""
+"""Inputs and results of placement. `explain`, dry runs and tests use the same records."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpe
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 from ray_multicluster_scheduler.model.resources import Resources
 
-#: One object for all clusters that could set everything up, so that checks can tell that they are alike.
+#: One shared object for all clusters without failed environments, so that checks can compare by identity.
 NOTHING_FAILED: Mapping[str, str] = MappingProxyType({})
 
 
 class Cause(str, Enum):
-    """Kind of a refusal, for programs; the sentence beside it is for people."""
+    """The kind of a refusal, for programs. The sentence beside it is for people."""
 
     UNSEEN = "UNSEEN"
     UNHEALTHY = "UNHEALTHY"
@@ -35,27 +35,27 @@ class Cause(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why one cluster is no candidate now."""
+    """Why a cluster is not a candidate now."""
 
     cause: Cause
     sentence: str
-    #: What is missing, by resource, where that is the reason.
+    #: The missing amounts by resource, if that is the reason.
     missing: Resources = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How good one candidate is: the parts by name, and what they come to."""
+    """How good one candidate is: the parts by name, and their total."""
 
     total: float
     parts: Mapping[str, float]
-    #: Its cluster goes before all others, whatever the totals say.
+    #: This cluster wins over all others, whatever the totals are.
     prefer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """What the planner needs to know of a waiting job."""
+    """The fields of a waiting job that the planner needs."""
 
     submission_id: str
     seq: int
@@ -68,9 +68,9 @@ class QueuedJob:
     avoid: tuple[str, ...] = ()
     #: Clusters on which this job's environment cannot be composed, with the reason for each.
     unfit: tuple[tuple[str, str], ...] = ()
-    #: Equal for jobs with equal runtime_env: a cluster that has run one has it ready.
+    #: Equal for jobs with equal runtime_env: a cluster that has run one of them has the environment ready.
     env_key: str = ""
-    #: What the job's environment asks of the cluster's Ray.
+    #: Requirements of the job's environment on the cluster's Ray.
     ray_needs: RayNeeds = NO_NEEDS
 
     @property
@@ -86,7 +86,7 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one live job holds on its cluster, and since when."""
+    """The claim of one live job on its cluster, and since when it is held."""
 
     claim: Resources
     since: float
@@ -94,31 +94,31 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """One cluster as the planner sees it: configuration, last snapshot, and what we hold there."""
+    """One cluster as the planner sees it: configuration, last snapshot, and the claims of our jobs."""
 
     spec: ClusterSpec
     snapshot: ClusterSnapshot
-    #: As it holds now: a command overrules the configuration.
+    #: The effective value: a command overrides the configuration.
     drained: bool = False
-    #: Who drained it and why, where that was said.
+    #: The reason given when it was drained; may be empty.
     drain_reason: str = ""
-    #: Sum of the claims of our live attempts there, and how many they are.
+    #: Sum of the claims of our live attempts there, and the number of these attempts.
     reserved: Resources = field(default_factory=dict)
     live_jobs: int = 0
-    #: The same, one by one: a reservation is made where room is expected soonest.
+    #: The same claims one by one: a reservation is made where room is expected first.
     holdings: tuple[Holding, ...] = ()
     #: Part of `reserved`: claims of attempts that are starting or younger than the snapshot, which its
     #: `used` cannot show yet.
     unseen: Resources = field(default_factory=dict)
-    #: env_keys that were set up there lately.
+    #: env_keys that were recently set up there.
     warm: frozenset[str] = frozenset()
-    #: How many of our jobs are being started there, and when the latest of them was placed.
+    #: Number of our jobs that are being started there, and when the latest of them was placed.
     starting: int = 0
     last_start_at: float | None = None
-    #: What the cluster's own environment asks of its Ray, and env_keys that it cannot set up, with reasons.
+    #: Requirements of the cluster's own environment on its Ray, and env_keys that fail there, with reasons.
     ray_needs: RayNeeds = NO_NEEDS
     failing: Mapping[str, str] = field(default_factory=lambda: NOTHING_FAILED)
-    #: How many more jobs it may be given in this pass, because starts are paced; None: no limit.
+    #: Limit on further placements in this pass, because starts are paced; None if there is no limit.
     allowance: int | None = None
 
     @property
@@ -133,12 +133,12 @@ class ClusterView:
 
     @property
     def cluster_ray_needs(self) -> RayNeeds:
-        """What the cluster's own environment asks of its Ray."""
+        """Requirements of the cluster's own environment on its Ray."""
         return self.ray_needs
 
     @property
     def cluster_weight(self) -> float:
-        """How much the configuration thinks of the cluster."""
+        """The weight in the cluster's configuration."""
         return self.spec.weight
 
     @property
@@ -148,7 +148,7 @@ class ClusterView:
 
     @property
     def health_score(self) -> float:
-        """How well and fast it has answered lately, 0 to 1."""
+        """How reliably and fast it has recently answered, 0 to 1."""
         return self.snapshot.score
 
     @property
@@ -158,25 +158,25 @@ class ClusterView:
 
     @property
     def ray_version(self) -> str | None:
-        """The version of its Ray; None: unknown."""
+        """The version of its Ray; None if unknown."""
         return self.snapshot.ray_version
 
     @property
     def capacity(self) -> dict[str, float]:
-        """All that it has, or can grow to: `max_resources` where that is more than the total."""
-        total, grown = self.snapshot.total or {}, self.spec.max_resources or {}
-        return {name: max(total.get(name, 0.0), grown.get(name, 0.0)) for name in {**total, **grown}}
+        """The largest amounts that it has or can grow to: the larger of total and `max_resources`."""
+        total, most = self.snapshot.total or {}, self.spec.max_resources or {}
+        return {name: max(total.get(name, 0.0), most.get(name, 0.0)) for name in {**total, **most}}
 
     @property
     def has_gpus(self) -> bool:
         """Tell whether it has any GPU, or can grow to have one."""
-        known = self.snapshot.total, self.spec.max_resources
-        return any(amounts.get("GPU", 0.0) > 0 for amounts in known if amounts)
+        sizes = self.snapshot.total, self.spec.max_resources
+        return any(amounts.get("GPU", 0.0) > 0 for amounts in sizes if amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A decision for one job: the cluster, and what spoke for and against each."""
+    """The cluster chosen for one job, with the score or the refusal of each cluster."""
 
     submission_id: str
     cluster: str
@@ -188,19 +188,19 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """No cluster for this job now: for every cluster, why not."""
+    """A job that no cluster can take now, with the refusal of each cluster."""
 
     submission_id: str
     refusals: Mapping[str, Refusal]
-    #: Place in the queue, from 1.
+    #: Position in the queue, from 1.
     position: int
-    #: Set when room is being kept free for it, because it has waited long.
+    #: The cluster that keeps room free for it, because it has waited long.
     reserved_on: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one pass over the whole queue decided."""
+    """The result of one pass over the whole queue."""
 
     placements: tuple[Placement, ...]
     waiting: tuple[Waiting, ...]

@@ -1,4 +1,4 @@
-"""What an environment asks of a cluster beyond packages, and what a cluster could not set up."""
+"""Requirements of an environment on a cluster's Ray, and environments that a cluster failed to set up."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayNeeds:
-    """What an environment asks of the cluster's own Ray. Empty for most."""
+    """Requirements of an environment on the cluster's Ray. Empty for most environments."""
 
-    #: Requirements of `ray` itself, as they were written and as pip's version specifiers.
+    #: Requirements of `ray` itself: the text that the user wrote, and pip's version specifier.
     pins: tuple[tuple[str, str], ...] = ()
-    #: Options that older Rays ignore without a word.
+    #: Options that older versions of Ray silently ignore.
     options: tuple[str, ...] = ()
-    #: It brings a Python of its own (conda, an image), or an installer: then the cluster's do not count.
+    #: It brings its own Python (conda, an image) or installer, which replaces that of the cluster.
     own_python: bool = False
     own_installer: bool = False
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything that a Ray could lack."""
+        """Tell whether there is any requirement."""
         return bool(self.pins or self.options)
 
 
@@ -27,12 +27,13 @@ NO_NEEDS = RayNeeds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedSetup:
-    """An environment that a cluster could not set up, in a way that a retry there does not change."""
+    """An environment that a cluster could not set up, and where a retry there would not help."""
 
-    #: How the last attempt there ended, in pip's or conda's own words, without secrets.
+    #: The error of pip or conda in the last attempt there, without secrets.
     reason: str
-    #: It is tried there again from then on (wall clock).
+    #: It is tried there again after this time (wall clock).
     until: float
-    #: The cluster's incarnation, and a digest of its own part of the environment: others may do better.
+    #: The cluster's Ray session and a digest of the cluster's own environment: after a change of either,
+    #: the setup may work.
     session_name: str | None
     cluster_env: str

@@ -1,4 +1,4 @@
-"""One attempt on a cluster, in our words: what is asked to be started, and what is seen of it there."""
+"""One attempt on a cluster, independent of Ray: the request to start it, and its observed status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FINAL = frozenset({AttemptStatus.SUCCEEDED, AttemptStatus.FAILED, AttemptStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """What is to be started, under an id that we have chosen."""
+    """A request to start an attempt, under an id that we have chosen."""
 
     remote_id: str
     entrypoint: str
@@ -52,27 +52,27 @@ class Sighting:
 
     remote_id: str
     status: AttemptStatus
-    #: What the cluster says about it, for people.
+    #: The cluster's message about it, for people.
     message: str = ""
-    #: Why it failed; None unless it is FAILED.
+    #: Why it failed; None unless the status is FAILED.
     failure: FailureKind | None = None
     #: The cluster's own name for the failure, for people.
     error_type: str | None = None
     exit_code: int | None = None
-    #: Seconds since the epoch, by the clock of the cluster. Ray's start is that of the submission.
+    #: Seconds since the epoch, by the clock of the cluster. Ray reports the time of submission as the start.
     started_at: float | None = None
     ended_at: float | None = None
     #: The node that the driver runs on.
     node_id: str | None = None
-    #: As it was given with the `StartRequest`.
+    #: The metadata of the `StartRequest`.
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class InventoryRow(NamedTuple):
-    """The part of a list entry that can be read at little cost, to choose from a list of 100,000 entries."""
+    """The part of a list entry that is cheap to read, to filter a list of 100,000 entries."""
 
     remote_id: str
-    #: None: the cluster uses a word that we do not know.
+    #: None if the cluster reports an unknown status.
     status: AttemptStatus | None
     #: As the cluster sent it, unchecked.
     metadata: Mapping[str, Any]
@@ -80,7 +80,7 @@ class InventoryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a cluster lists: the attempts that were wanted, and how many entries the whole list has."""
+    """The selected entries of a cluster's job list, and the length of the whole list."""
 
     sightings: tuple[Sighting, ...]
     remembered: int

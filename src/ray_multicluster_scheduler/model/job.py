@@ -1,4 +1,4 @@
-"""What a user asked for (`JobSpec`), and how far it has come (`Job`, `Attempt`, `Event`)."""
+"""A job as the user requested it (`JobSpec`), and its progress (`Job`, `Attempt`, `Event`)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
-#: Other ids leave a ghost on a Ray cluster that cannot be deleted.
+#: Ray accepts other ids, but a job with such an id cannot be deleted from a cluster.
 SUBMISSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
-#: The `job_id` that a job without one gets; it means nothing to anybody.
+#: The `job_id` that is generated for a job without one.
 _GENERATED_NAME = re.compile(r"job_[0-9a-f]{32}")
 
 
 def own_name(name: str | None) -> str | None:
-    """Return the name that a user gave; None for a generated one, which is shown to nobody."""
+    """Return the name that a user gave; None for a generated name, which is never shown."""
     return None if not name or _GENERATED_NAME.fullmatch(name) else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec(JobOptions):
-    """What the user asked for. It never changes after the job was accepted."""
+    """The request of the user. It never changes after the job was accepted."""
 
     entrypoint: str
     user: str
@@ -43,14 +43,14 @@ class JobSpec(JobOptions):
 
     @property
     def own_name(self) -> str | None:
-        """Return the name that the user gave; None for a generated one, which is shown to nobody."""
+        """Return the name that the user gave; None for a generated name, which is never shown."""
         return own_name(self.name)
 
     @property
     def claim(self) -> dict[str, float]:
-        """What the job holds on its cluster while it runs: one CPU when nothing was asked for.
+        """The resources that the job holds on its cluster while it runs.
 
-        Who says that it needs no CPU (`CPU: 0`) holds nothing.
+        One CPU if nothing was requested; nothing if no CPU was requested explicitly (`CPU: 0`).
         """
         entry: dict[str, float] = {
             **{name: float(amount) for name, amount in self.entrypoint_resources.items()},
@@ -65,7 +65,7 @@ class JobSpec(JobOptions):
 
 
 class Target(str, Enum):
-    """Where a job should end up; stored beside where it is."""
+    """The state that a job should end in, stored beside its present state."""
 
     FINISHED = "FINISHED"
     STOPPED = "STOPPED"
@@ -73,7 +73,7 @@ class Target(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One row of the job table: a spec and how far it has come."""
+    """One row of the job table: a spec and its progress."""
 
     #: Order of acceptance.
     seq: int
@@ -81,17 +81,17 @@ class Job:
     spec: JobSpec
     state: JobState = JobState.QUEUED
     target: Target = Target.FINISHED
-    #: 0 before the first placement; grows with each placement, and is told to the program.
+    #: 0 before the first placement; grows with each one. The program gets it as a variable.
     attempt: int = 0
     cluster: str | None = None
     #: Ray's submission id of the current attempt: chosen before the first send, so that a resend cannot
     #: start a second run.
     remote_id: str | None = None
-    #: The cluster's incarnation when the attempt was placed.
+    #: The cluster's Ray session when the attempt was placed.
     session_name: str | None = None
     accepted_at: float
     placed_at: float | None = None
-    #: When Ray was first known to have the current attempt; None: it may never have arrived.
+    #: When the current attempt was first observed on its cluster; None: it may never have arrived.
     seen_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
@@ -99,15 +99,15 @@ class Job:
     changed_at: float
     #: A retry waits until then.
     not_before: float = 0.0
-    #: Why it is where it is, in one sentence for people.
+    #: The reason for the present state, in one sentence for people.
     reason: str = ""
-    #: Why somebody wants it stopped.
+    #: Why a stop was requested.
     stop_reason: str | None = None
     error_type: str | None = None
     exit_code: int | None = None
     infra_failures: int = 0
     user_failures: int = 0
-    #: Clusters that broke this job's environment or lost it; used again only when nothing else fits.
+    #: Clusters that lost this job or failed to set up its environment; used again only if nothing else fits.
     avoid: tuple[str, ...] = ()
 
     @property
@@ -117,7 +117,7 @@ class Job:
 
     @property
     def stopped_because(self) -> str:
-        """Say why it was stopped: the beginning of its last reason, wherever it is when that happens."""
+        """Return why it was stopped. In every state, the final reason of a stopped job begins with this."""
         return self.stop_reason or "stopped by the user"
 
 
@@ -129,7 +129,7 @@ class Attempt:
     number: int
     cluster: str
     remote_id: str
-    #: Which way of running attempts was used (`ports.Executor.name`).
+    #: The executor that ran it (`ports.Executor.name`).
     executor: str = RAY_JOBS
     session_name: str | None
     #: The entrypoint and the environment exactly as sent; empty until they were composed.
@@ -140,14 +140,14 @@ class Attempt:
     placed_at: float
     started_at: float | None = None
     ended_at: float | None = None
-    #: How it ended; None while it lives. `SUPERSEDED`: it came back after it was replaced.
+    #: How it ended; None while it is live. `SUPERSEDED`: it reappeared after it was replaced.
     outcome: str | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One move of one job, with its reason, written in the same transaction as the move."""
+    """One change of one job, with its reason, written in the same transaction as the change."""
 
     id: int
     submission_id: str
@@ -161,12 +161,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A wanted move: applied only if the job is still in `expected` with this `attempt`.
+    """A requested change of state: applied only if the job is still in `expected` with this `attempt`.
 
     `changes` are further fields of `Job` to set in the same transaction (cluster, started_at, ...).
     `attempt_changes` are fields of the current `Attempt` (entrypoint, runtime_env, outcome, ended_at, ...).
-    A move to PLACED inserts the attempt's row; any move away from LIVE states closes it.
-    `new == expected` is a note: the fields and an event are written, the state stays.
+    A change to PLACED inserts the row of the attempt; a change out of the LIVE states closes it.
+    `new == expected` is a note: the fields and an event are written, and the state stays the same.
     """
 
     submission_id: str
@@ -188,5 +188,5 @@ class Lease:
 
 
 def remote_id_for(submission_id: str, attempt: int) -> str:
-    """Attempt 1 keeps the user's id on the cluster; later attempts append their number."""
+    """Return the id of an attempt on its cluster; later attempts append their number to the user's id."""
     return submission_id if attempt <= 1 else f"{submission_id}--r{attempt}"

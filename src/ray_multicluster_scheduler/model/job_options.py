@@ -1,4 +1,4 @@
-"""What can be asked for a job and is kept and shown as it was asked: each option is one field here.
+"""The options of a job that are stored and shown as the user gave them, one field for each.
 
 The request, the record and the view of a job inherit these fields. The options of `raymc submit`, the
 `raymc.` keys of Ray's metadata and what `raymc info` shows are made from them.
@@ -15,7 +15,7 @@ OnUnreachable = Literal["wait", "fail"] | float
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an option is, in one sentence."""
+    """The description of an option, in one sentence."""
 
     sentence: str
     #: Its name on command lines and, after `raymc.`, in Ray's metadata; empty: that of the field.
@@ -28,7 +28,7 @@ class About:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """Fields of a job that are checked by their kind. They have defaults, because older jobs lack them."""
+    """Fields of a job that are checked by their type. They have defaults, because older jobs lack them."""
 
     tags: Annotated[tuple[str, ...], About("Clusters with the same tags are favoured.")] = ()
     preferred_cluster: Annotated[
@@ -59,7 +59,7 @@ class JobOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOption:
-    """One field of `JobOptions`, for those who make something of every option."""
+    """One field of `JobOptions`, for code that handles every option alike."""
 
     name: str
     word: str
@@ -71,15 +71,15 @@ class JobOption:
 
 def _options() -> tuple[JobOption, ...]:
     hints = get_type_hints(JobOptions, include_extras=True)
-    found = []
+    options = []
     for field in fields(JobOptions):
         assert get_origin(hints[field.name]) is Annotated, f"{field.name} does not say what it is"
         kind, about = get_args(hints[field.name])
         word = about.word or field.name
-        found.append(
+        options.append(
             JobOption(name=field.name, word=word, about=about.sentence, kind=kind, default=field.default)
         )
-    return tuple(found)
+    return tuple(options)
 
 
 JOB_OPTIONS = _options()

@@ -1,4 +1,4 @@
-"""A change of state that has happened, with how long it took to come to it: what figures are made of."""
+"""A past change of state with its times, from which metrics and traces are computed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ray_multicluster_scheduler.model.states import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMove:
-    """One job went from one state to another. Notes, which leave the state as it is, are no moves."""
+    """One job changed its state. Notes, which leave the state unchanged, do not count."""
 
     submission_id: str
     at: float
-    #: None: the job was accepted.
+    #: None if the job was just accepted.
     old: JobState | None
     new: JobState
     attempt: int
     cluster: str | None
     accepted_at: float
-    #: When the job entered the state that it left here; None for a new job.
+    #: When the job entered its old state; None for a new job.
     since: float | None
-    #: How the attempt ended that was over with this move; None where none was.
+    #: The outcome of the attempt that ended with this change; None if no attempt ended.
     outcome: str | None

@@ -1,4 +1,4 @@
-"""Amounts of named resources: `CPU`, `GPU`, `memory` (always bytes in here) and custom names."""
+"""Amounts of named resources: `CPU`, `GPU`, `memory` (always in bytes) and custom names."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ray_multicluster_scheduler.errors import InvalidResources
 Resources = Mapping[str, float]
 
 GIB = 1024**3
-#: A `memory` request below this is GiB, from here on bytes: both forms are in use, and nobody has a PiB.
+#: A `memory` request below this is in GiB, else in bytes: both units are in use, and no job needs a PiB.
 BYTES_FROM = 2**20
-#: Sums of fractions (0.1 + 0.2) must not make a job miss its place by 1e-17.
+#: Rounding errors of sums (0.1 + 0.2) must not keep a job from fitting.
 TOLERANCE = 1e-9
-#: No store has room for more.
+#: The limit of a 64-bit integer column.
 MOST = 2**63
-#: Any text without control characters and halves of surrogate pairs.
+#: Any text without control characters and lone surrogates.
 _NAME = re.compile("[^\0-\x1f\x7f\ud800-\udfff]{1,500}")
 
 
 def parse_requirements(requirements: Mapping[str, float] | None, *, name: str) -> dict[str, float]:
-    """Check a user's amounts, given as the argument `name`: `memory` in bytes, and zeros dropped."""
+    """Check the amounts that a user passed as the argument `name`; return `memory` in bytes and no zeros."""
     if requirements is None:
         return {}
     if not isinstance(requirements, Mapping):
@@ -35,22 +35,22 @@ def parse_requirements(requirements: Mapping[str, float] | None, *, name: str) -
     return {resource: amount for resource, amount in parsed.items() if amount > 0}
 
 
-def _resource_name(given: object, name: str) -> str:
-    if not isinstance(given, str) or not given or not _NAME.fullmatch(given):
+def _resource_name(resource: object, name: str) -> str:
+    if not isinstance(resource, str) or not resource or not _NAME.fullmatch(resource):
         raise InvalidResources(
-            f"{name}: the names of resources are words such as 'CPU' or 'GPU', not {ascii(given)[:80]}"
+            f"{name}: the names of resources are words such as 'CPU' or 'GPU', not {ascii(resource)[:80]}"
         )
-    return given
+    return resource
 
 
-def _amount(resource: str, given: object, name: str) -> float:
-    # Not `math.isfinite`: it fails for whole numbers that no float can hold.
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not is_number or not isinstance(given, (int, float)) or not abs(given) < MOST:
-        raise InvalidResources(f"{name}: the amount of {resource!r} must be a number, not {_shown(given)}")
-    if given < 0:
-        raise InvalidResources(f"{name}: the amount of {resource!r} must not be negative, it is {given}")
-    return float(given) * GIB if resource == "memory" and given < BYTES_FROM else float(given)
+def _amount(resource: str, amount: object, name: str) -> float:
+    # Not `math.isfinite`: it raises for integers that are too large for a float.
+    is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
+    if not is_number or not isinstance(amount, (int, float)) or not abs(amount) < MOST:
+        raise InvalidResources(f"{name}: the amount of {resource!r} must be a number, not {_shown(amount)}")
+    if amount < 0:
+        raise InvalidResources(f"{name}: the amount of {resource!r} must not be negative, it is {amount}")
+    return float(amount) * GIB if resource == "memory" and amount < BYTES_FROM else float(amount)
 
 
 def _shown(value: object) -> str:
@@ -68,7 +68,7 @@ def plus(left: Resources, right: Resources) -> dict[str, float]:
 
 
 def shortfall(wanted: Resources, available: Resources) -> dict[str, float]:
-    """Return what is missing in `available` for `wanted`, by name; empty when it fits."""
+    """Return the amounts of `wanted` that `available` lacks; empty if it fits."""
     return {
         name: amount - available.get(name, 0.0)
         for name, amount in wanted.items()

@@ -1,4 +1,4 @@
-"""How long what is kept: the rules, and what was removed by them."""
+"""Retention: how long jobs, logs and secrets are kept, and how many were removed."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What stays. Jobs that have not ended, and those that one of these waits for, always do."""
+    """Retention limits. Open jobs, and jobs that an open job depends on, are always kept."""
 
-    #: Since the end of the job.
+    #: Seconds after the end of the job.
     jobs_s: float
     logs_s: float
     secrets_s: float
-    #: Entries of the audit trail, and how many of them: the newest.
+    #: Entries of the audit trail: their largest age and number; the newest are kept.
     audit_s: float
     audit: int
-    #: The newest that have ended.
+    #: Number of ended jobs; the newest are kept.
     jobs: int
-    #: What the store may hold: beyond it the oldest logs go, then the oldest jobs.
+    #: Size of the store: above it the oldest logs are removed, then the oldest jobs.
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was removed, or would be."""
+    """Numbers of removed items, or of items that would be removed."""
 
     jobs: int = 0
     logs: int = 0
     #: Jobs whose secrets were removed.
     secrets: int = 0
-    #: There may be more to do.
+    #: There may be more to remove.
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """What a store takes on the disk, and how much of that holds something."""
+    """The size of a store on the disk, and the part of it that holds data."""
 
     file_bytes: int
     used_bytes: int

@@ -1,4 +1,4 @@
-"""The job state table. It is the only place that knows which move is allowed; all else is derived."""
+"""The job state table. Only this module defines which changes of state are allowed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum
 
 
 class JobState(str, Enum):
-    """Where a job is. `PLACED` to `UNREACHABLE` hold an attempt on a cluster."""
+    """The state of a job. From `PLACED` to `UNREACHABLE` it has an attempt on a cluster."""
 
     QUEUED = "QUEUED"  # waits in our queue, not in Ray's
     PLACED = "PLACED"  # a cluster is chosen and written down; the POST may or may not have been sent
-    SUBMITTED = "SUBMITTED"  # Ray has it and has not started it yet
+    SUBMITTED = "SUBMITTED"  # Ray has accepted it and has not started it yet
     RUNNING = "RUNNING"  # its driver runs
-    UNREACHABLE = "UNREACHABLE"  # no word from its cluster; it may well be running
+    UNREACHABLE = "UNREACHABLE"  # its cluster does not answer; it may well be running
     LOST = "LOST"  # evidence that the attempt is gone; what happens next is being decided
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -22,7 +22,7 @@ class JobState(str, Enum):
 
 _S = JobState
 
-#: From each state, where a job may go and the one sentence that says when.
+#: For each state the possible next states, each with one sentence that says when.
 TRANSITIONS: Mapping[JobState, Mapping[JobState, str]] = {
     _S.QUEUED: {
         _S.PLACED: "a cluster was chosen",
@@ -79,7 +79,7 @@ FINAL = frozenset(state for state, moves in TRANSITIONS.items() if not moves)
 #: States in which an attempt holds a place (and its claim) on a cluster.
 LIVE = frozenset({_S.PLACED, _S.SUBMITTED, _S.RUNNING, _S.UNREACHABLE, _S.LOST})
 
-#: What Ray-style callers read. UNREACHABLE and LOST tell the truth in the message.
+#: The status for clients of Ray's API. For UNREACHABLE and LOST the message says more.
 RAY_STATUS: Mapping[JobState, str] = {
     _S.QUEUED: "PENDING",
     _S.PLACED: "PENDING",
@@ -94,5 +94,5 @@ RAY_STATUS: Mapping[JobState, str] = {
 
 
 def may_move(old: JobState, new: JobState) -> bool:
-    """Tell whether the table allows this move."""
+    """Tell whether the table allows this change of state."""
     return new in TRANSITIONS[old]

@@ -1,9 +1,9 @@
-"""Which files of a directory stay behind: `excludes`, `.gitignore` and `.rayignore`, by git's rules.
+"""Which files of a directory are not packed: `excludes`, `.gitignore` and `.rayignore`, by git's rules.
 
-Ray reads the same three, so a directory that is packed for Ray is packed alike here. Where Ray and git
-differ, git wins: the last matching pattern decides, a pattern of a deeper file beats one from above, and
-nothing below a directory that stays behind can be brought back. The three sources are independent: a path
-stays behind when any of them says so, as in Ray.
+Ray reads the same three sources, so a directory is packed here as by Ray. Where Ray and git differ, git wins:
+the last matching pattern decides, a pattern of a deeper file overrides one of a higher file, and nothing
+below an ignored directory can be included again. The three sources are independent: a path is ignored if any
+of them ignores it, as in Ray.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RAYIGNORE = ".rayignore"
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """The patterns of one ignore file; they see paths relative to `below`."""
+    """The patterns of one ignore file, matched against paths relative to `below`."""
 
     below: str
     patterns: tuple[Pattern, ...]
@@ -47,7 +47,7 @@ class IgnoreRules:
         return replace(self, files={**self.files, **read})
 
     def ignores(self, inside: str, *, is_directory: bool) -> bool:
-        """Tell whether this path stays behind. Its parents do not."""
+        """Tell whether this path is ignored. Its parents are not."""
         if self.excludes.verdict(inside, is_directory=is_directory):
             return True
         return any(

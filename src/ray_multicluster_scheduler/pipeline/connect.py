@@ -1,4 +1,4 @@
-"""Connect this process to a Ray cluster, with a checked environment, and be sure which one it is."""
+"""Connects this process to a Ray cluster with a checked environment, and verifies which cluster it is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ray.exceptions import RuntimeEnvSetupError
 
 from ray_multicluster_scheduler.environment.compose import compose, normalise
 from ray_multicluster_scheduler.environment.overlay import has_overlay
-from ray_multicluster_scheduler.environment.setup_failure import setup_words
+from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
 from ray_multicluster_scheduler.packages.requirement_files import local_path, reader
@@ -32,9 +32,9 @@ from ray_multicluster_scheduler.tasks.wire.session_check import session_gate
 
 log = logging.getLogger(__name__)
 
-#: Long enough for another continent, short enough to find a typing mistake.
+#: Enough for a distant cluster; short, because the address may be mistyped.
 CONNECT_TIMEOUT_S = 5.0
-#: The largest directory that `ray.init` uploads; a job's goes another way and has a lower limit.
+#: The largest directory that `ray.init` uploads. Jobs upload over HTTP, with a lower limit.
 MAX_BYTES = 500 * 1024**2
 _CLIENT = "ray://"
 
@@ -43,9 +43,9 @@ _CLIENT = "ray://"
 class Connection:
     """The cluster that this process is connected to."""
 
-    #: What was asked for; None: a cluster of this process's own, or the one that this job runs on.
+    #: The requested address; None for a cluster that this process started, or the one that its job runs on.
     address: str | None
-    #: Where Ray's control store is; None over Ray Client, which does not tell.
+    #: The address of the GCS; None over Ray Client, which does not expose it.
     gcs_address: str | None
     nodes: int
     ray_version: str
@@ -69,7 +69,7 @@ def init_ray(
 
     Raises:
         ValueError: The JSON or the environment is wrong; nothing was connected.
-        ClusterError: Nobody answers there, or somebody else does.
+        ClusterError: No cluster answers there, or another one does.
     """
     return connect(address, parse_environment(runtime_env_json), namespace)
 
@@ -77,7 +77,7 @@ def init_ray(
 def connect(
     address: str | None, env: dict[str, Any], namespace: str | None, *, worker_logs: bool = True
 ) -> Connection:
-    """Do what `init_ray` does, with a checked environment; the logs of workers may be kept away."""
+    """Connect like `init_ray`, with a checked environment. The logs of workers are optional."""
     if ray.is_initialized():
         if not env and namespace is None and _is_at(address):
             return _connection(address)
@@ -86,7 +86,7 @@ def connect(
     _check_listening(address)
     try:
         _init(address, env, namespace, worker_logs=worker_logs)
-    except Exception as problem:  # a bare one is what Ray raises for a node that is slow to start
+    except Exception as problem:  # Ray raises a bare Exception for a node that is slow to start
         if BAD_ENVIRONMENT in str(problem):
             raise _bad_environment(problem) from None
         raise ClusterError(
@@ -124,7 +124,7 @@ def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, wo
 
 
 def parse_environment(text: str | None, *, cwd: Path | None = None) -> dict[str, Any]:
-    """Return a runtime_env as Ray takes it, from JSON; advice about it is logged."""
+    """Parse the JSON of a runtime_env and return it as Ray accepts it; hints about it are logged."""
     if text is None:
         return {}
     try:
@@ -141,13 +141,13 @@ def parse_environment(text: str | None, *, cwd: Path | None = None) -> dict[str,
     for hint in environment_hints(env):
         log.warning("%s", hint)
     composed = compose({}, env, identity={}, overlay=True)
-    if has_overlay(composed):  # Ray packs it; this process itself keeps its own packages
+    if has_overlay(composed):  # Ray packs this module; this process keeps its own packages
         composed["py_modules"] = [*composed.get("py_modules", ()), str(NODE_CODE / "raymc_overlay.py")]
     return composed
 
 
 def first_task() -> float:
-    """Run an empty task and return the seconds until its environment was there and it had run."""
+    """Run an empty task and return the seconds it took, including the setup of its environment."""
     try:
         _, seconds = timed(lambda: ray.get(ray.remote(_nothing).options(num_cpus=0).remote()))
     except RuntimeEnvSetupError as problem:
@@ -160,7 +160,7 @@ def _nothing() -> None:
 
 
 def _checked_directory(path: Path, excludes: tuple[str, ...]) -> Path:
-    """Refuse a directory that Ray would refuse after having packed it."""
+    """Refuse a directory that is too large: Ray would refuse it only after packing it."""
     source = Source(
         root=path, excludes=(*WORKING_DIR_EXCLUDES, *excludes), include_parent=False, use_gitignore=True
     )
@@ -173,13 +173,13 @@ def _checked_directory(path: Path, excludes: tuple[str, ...]) -> Path:
 
 
 def _check_listening(address: str | None) -> None:
-    """Find out within seconds that nobody is there; Ray itself would try for a minute."""
+    """Raise within seconds if no server listens there; Ray itself would try for a minute."""
     if (place := _host_port(address)) is None:
         return
     if (refused := _refused(place)) is not None:
         raise ClusterUnreachable(
             str(address),
-            f"nobody answers at {place[0]}:{place[1]} ({refused}). `ray start --head` prints the address "
+            f"no server answers at {place[0]}:{place[1]} ({refused}). `ray start --head` prints the address "
             "of a head: port 6379 by default, 10001 with ray:// in front",
         )
     native = not str(address).startswith(_CLIENT)
@@ -206,16 +206,16 @@ def _host_port(address: str | None) -> tuple[str, int] | None:
 
 
 def _is_at(address: str | None) -> bool:
-    """Tell whether the present connection is to that address; without one, any is right."""
+    """Tell whether the present connection is to this address; without an address, any cluster matches."""
     if address is None or address == "auto":
         return not ray.util.client.ray.is_connected() or address is None
     if address.startswith(_CLIENT):
         return bool(ray.util.client.ray.is_connected()) and _client_address() == address
-    asked, reached = _host_port(address), _host_port(_gcs_address())
-    if asked is None or reached is None:
-        return asked is None and reached is not None
-    same_host = asked[0] == reached[0] or is_loopback(asked[0]) or _resolved(asked[0]) == reached[0]
-    return same_host and asked[1] == reached[1]
+    wanted, actual = _host_port(address), _host_port(_gcs_address())
+    if wanted is None or actual is None:
+        return wanted is None and actual is not None
+    same_host = wanted[0] == actual[0] or is_loopback(wanted[0]) or _resolved(wanted[0]) == actual[0]
+    return same_host and wanted[1] == actual[1]
 
 
 def _gcs_address() -> str | None:
@@ -262,4 +262,4 @@ def _advice(address: str | None, problem: BaseException) -> str:
 
 
 def _bad_environment(problem: BaseException) -> InvalidRuntimeEnv:
-    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {setup_words(str(problem))}")
+    return InvalidRuntimeEnv(f"the cluster cannot set this environment up: {setup_error(str(problem))}")

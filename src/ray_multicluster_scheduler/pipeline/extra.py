@@ -1,4 +1,4 @@
-"""The optional libraries of pipelines, and what to do where they are missing."""
+"""The optional libraries of pipelines, and the error if they are missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIBRARIES = ("matplotlib", "pandas", "pyarrow", "sklearn")
 
 
 def check_extra() -> None:
-    """Refuse to go on without the libraries of the extra, and say how to get them."""
+    """Raise if libraries of the extra are missing; the error says how to install them."""
     if missing := [name for name in LIBRARIES if find_spec(name) is None]:
         raise InvalidRequest(
             f"pipelines need {', '.join(missing)}; install the extra: "

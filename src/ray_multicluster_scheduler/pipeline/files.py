@@ -1,4 +1,4 @@
-"""Where a pipeline reads and writes: local paths and URIs, by pyarrow's filesystems."""
+"""Inputs and outputs of a pipeline: local paths and URIs, accessed with pyarrow's filesystems."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SUFFIXES: dict[str, Format] = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_KNOWN = "CSV (.csv), Parquet (.parquet) and JSON lines (.jsonl) are known"
+_SUPPORTED = "CSV (.csv), Parquet (.parquet) and JSON lines (.jsonl) are known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Location:
     """A file or directory on some filesystem."""
 
     written: str
@@ -35,13 +35,13 @@ class Place:
 
     @property
     def format(self) -> Format:
-        """Tell the format by the name, for a directory by the first file with a known one."""
-        if (known := _SUFFIXES.get(Path(self.path).suffix.lower())) is not None:
-            return known
+        """The format by the suffix of the name; for a directory, by the first file with a known suffix."""
+        if (by_suffix := _SUFFIXES.get(Path(self.path).suffix.lower())) is not None:
+            return by_suffix
         for name in self._names():
-            if (known := _SUFFIXES.get(Path(name).suffix.lower())) is not None:
-                return known
-        raise InvalidRequest(f"the format of {self.written} cannot be told by its name; {_KNOWN}")
+            if (by_suffix := _SUFFIXES.get(Path(name).suffix.lower())) is not None:
+                return by_suffix
+        raise InvalidRequest(f"the format of {self.written} cannot be told by its name; {_SUPPORTED}")
 
     def _names(self) -> list[str]:
         info = self.filesystem.get_file_info(self.path)
@@ -51,41 +51,41 @@ class Place:
         return sorted(each.path for each in inside if each.is_file)
 
 
-def place(location: str) -> Place:
-    """Find the filesystem of a path or URI (`s3://`, `gs://`, `hdfs://`, `file://`, what pyarrow knows)."""
+def locate(location: str) -> Location:
+    """Find the filesystem of a path or of a URI that pyarrow supports, such as `s3://` or `hdfs://`."""
     if "://" not in location:
-        return Place(written=location, filesystem=fs.LocalFileSystem(), path=location, local=True)
+        return Location(written=location, filesystem=fs.LocalFileSystem(), path=location, local=True)
     try:
         filesystem, path = fs.FileSystem.from_uri(location)
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise InvalidRequest(f"{location} cannot be opened: {_first_line(problem)}") from None
     local = isinstance(filesystem, fs.LocalFileSystem)
-    return Place(written=location, filesystem=filesystem, path=path, local=local)
+    return Location(written=location, filesystem=filesystem, path=path, local=local)
 
 
-def find_input(location: str) -> Place:
-    """Return the place of an input that exists and has a known format."""
-    found = place(location)
+def find_input(location: str) -> Location:
+    """Return the location of an input that exists and has a known format."""
+    source = locate(location)
     try:
-        kind = found.filesystem.get_file_info(found.path).type
+        kind = source.filesystem.get_file_info(source.path).type
     except OSError as problem:
         raise InvalidRequest(f"{location} cannot be read: {_first_line(problem)}") from None
     if kind is fs.FileType.NotFound:
-        where = f" on {socket.gethostname()}" if found.local else ""
+        where = f" on {socket.gethostname()}" if source.local else ""
         raise InvalidRequest(f"there is no input {location}{where}")
-    _ = found.format  # an unknown one is refused before anything is started
-    return found
+    _ = source.format  # refuses an unknown format before anything is started
+    return source
 
 
-def find_output(location: str) -> Place:
-    """Return the place of an output; only Parquet and CSV are written."""
-    found = place(location)
-    if _SUFFIXES.get(Path(found.path).suffix.lower()) not in ("parquet", "csv"):
+def find_output(location: str) -> Location:
+    """Return the location of an output; only Parquet and CSV are written."""
+    target = locate(location)
+    if _SUFFIXES.get(Path(target.path).suffix.lower()) not in ("parquet", "csv"):
         raise InvalidRequest(f"the output {location} must end in .parquet or .csv")
-    return found
+    return target
 
 
-def read_table(source: Place) -> pa.Table:
+def read_table(source: Location) -> pa.Table:
     """Read a whole input."""
     try:
         return dataset.dataset(source.path, filesystem=source.filesystem, format=source.format).to_table()
@@ -93,7 +93,7 @@ def read_table(source: Place) -> pa.Table:
         raise InvalidRequest(f"{source.written} cannot be read: {_first_line(problem)}") from None
 
 
-def write_table(table: pa.Table, target: Place) -> None:
+def write_table(table: pa.Table, target: Location) -> None:
     """Write a whole table as one file."""
     from pyarrow import csv, parquet  # noqa: PLC0415 - each only where it is needed
 

@@ -1,7 +1,7 @@
-"""Whether a Ray Client session is on the cluster of the address that it was opened with.
+"""Checks that a Ray Client session is on the cluster of its address.
 
-Only the address is known here, no dashboard. But a head answers a question about its own cluster without a
-session, and the session can be asked the same.
+Only the address is known here, no dashboard. But a head answers a query about its own cluster without a
+session, and the same query can be sent through the session.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ try:
 except ImportError:  # older Ray
     from ray._private.utils import init_grpc_channel
 
-#: The process id of the GCS: heads that share a machine differ in it.
+#: The process id of the GCS, which differs between heads on one machine.
 KEY = b"gcs_pid"
 TIMEOUT_S = 10.0
 
 
 def head_process(address: str) -> bytes:
-    """Return which process is the GCS behind `host:port`; empty where the head does not say."""
+    """Return the process id of the GCS behind `host:port`; empty if the head does not report it."""
     with loss_as_connection_error():
         channel = _channel(address)
         try:
-            # A head answers by itself as long as it does not know the client; else the helper process does.
+            # The head itself answers a client id that it does not know; for others, a helper process answers.
             answer = ray_client_pb2_grpc.RayletDriverStub(channel).KVGet(
                 ray_client_pb2.KVGetRequest(key=KEY),
                 metadata=[("client_id", uuid.uuid4().hex)],
@@ -41,7 +41,7 @@ def head_process(address: str) -> bytes:
 
 
 def check_head(address: str, process: bytes) -> None:
-    """Raise `WrongCluster` if the present session is on another cluster than that of this head process."""
+    """Raise `WrongCluster` if the present session is not on the cluster with this head process."""
     with loss_as_connection_error():
         reached = _internal_kv_get(KEY) or b""
     if process and reached != process:
@@ -49,5 +49,5 @@ def check_head(address: str, process: bytes) -> None:
 
 
 def _channel(address: str) -> Any:
-    """Open a channel the way Ray does: with its TLS and its token, where those are switched on."""
+    """Open a channel like Ray does, with its TLS and its token if they are enabled."""
     return init_grpc_channel(address)

@@ -1,4 +1,4 @@
-"""Advice about an environment that works but could work better. Pure: the caller says it."""
+"""Hints about an environment that works but could be better. Pure: the caller logs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PINNED = re.compile(r"===?\s*[^*\s,]+(?:\s*;.*)?$")
 
 
 def environment_hints(env: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one sentence per habit that costs people time later; `env` is in canonical form."""
+    """Yield one sentence for each problem that may cost time later; `env` is in canonical form."""
     packages = [item for item in _packages(env) if package_name(item) is not None]
     if unpinned := [item for item in packages if not _PINNED.search(item)]:
         yield (

@@ -1,6 +1,6 @@
-"""Heads that listen on loopback only, as those of `raymc local` do: Ray looks for them at another address.
+"""Heads that listen on loopback only, such as those of `raymc local`: Ray looks for them at another address.
 
-A process that is told to behave as on macOS looks at 127.0.0.1. Ray reads that while it is imported.
+With its setting for macOS, Ray looks at 127.0.0.1. Ray reads the setting while it is imported.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import socket
 
 _AS_ON_MACOS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _TIMEOUT_S = 2.0
-#: Reserved for documentation: nothing is sent there, it only tells which address this machine would use.
+#: An address reserved for documentation. Nothing is sent: the socket only shows this machine's own address.
 _ELSEWHERE = ("192.0.2.1", 9)
 
 
 def expect_loopback_head(address: str | None) -> None:
-    """Let this process join a head that listens on loopback only; call it before Ray is imported."""
+    """Allow this process to join a head that listens on loopback only; call it before Ray is imported."""
     host, _, port = (address or "").rpartition(":")
     if not port.isdigit() or not is_loopback(host):
         return
@@ -24,7 +24,7 @@ def expect_loopback_head(address: str | None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, by a name that no other one can use."""
+    """Tell whether a host name or address means this machine only."""
     return host == "localhost" or host.startswith("127.")
 
 

@@ -1,8 +1,8 @@
-"""The entrypoint of a pipeline that runs as a job: carries out a plan on the job's own cluster.
+"""The entrypoint of a pipeline that runs as a job: executes a plan on the job's own cluster.
 
     python -m ray_multicluster_scheduler.pipeline.on_cluster PLAN_JSON REPEATS
 
-Needs `ray[data]` and pandas there, and nothing else of this package's dependencies.
+Of this package's dependencies, the cluster needs only `ray[data]` and pandas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray
 from ray_multicluster_scheduler.pipeline.report import Report, timed
 
-#: Begins the line of the log that holds the report.
+#: The prefix of the log line with the report.
 REPORT_LINE = "raymc pipeline report: "
 
 

@@ -17,7 +17,7 @@ OPERATORS: Mapping[str, Operator] = {
 
 
 def find_operator(name: str) -> Operator:
-    """Return an operator, or say which one was meant."""
+    """Return an operator; the error for an unknown name suggests a similar one."""
     if name not in OPERATORS:
         raise InvalidRequest(
             f"no operator is called {name!r}; {nearest(name, OPERATORS)} (`raymc pipeline list` shows all)"

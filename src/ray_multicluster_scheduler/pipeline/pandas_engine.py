@@ -1,4 +1,4 @@
-"""The pandas engine: one machine, one process; for small data and to compare with."""
+"""The pandas engine: one process on one machine, for small data and for comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.pipeline.report import (
 
 
 def run_on_pandas(plan: Plan) -> RunReport:
-    """Carry out a plan in this process."""
+    """Execute a plan in this process."""
     source = find_input(plan.source)
     target = find_output(plan.output) if plan.output else None
     frame, seconds = timed(lambda: read_table(source).to_pandas())

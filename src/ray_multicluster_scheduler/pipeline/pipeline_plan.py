@@ -1,4 +1,4 @@
-"""What a pipeline is to do, checked before anything is read."""
+"""The plan of a pipeline, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KIND_WORDS: Mapping[Kind, str] = {"numeric": "number", "text": "text", "list": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One operator with all of its parameters; `columns` of None are chosen by what they hold."""
+    """One operator with all of its parameters. If `columns` is None, they are chosen by their kind."""
 
     operator: str
     params: Mapping[str, Any]
@@ -32,11 +32,11 @@ class Plan:
     steps: tuple[Step, ...]
     source: str
     output: str | None = None
-    #: Where operators choose their columns from; None: all.
+    #: Columns that operators may choose from; None for all.
     columns: tuple[str, ...] | None = None
 
     def to_json(self) -> str:
-        """Return the plan as text, for a job that carries it out elsewhere."""
+        """Return the plan as text, for a job that executes it on a cluster."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -60,15 +60,15 @@ def make_plan(
     columns: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Check names and parameters; `params` has one mapping per operator, with `columns` for it alone."""
+    """Check names and parameters; `params` has one mapping per operator, which may set its `columns`."""
     if not operators:
         raise InvalidRequest("a pipeline needs an operator; `raymc pipeline list` shows all")
-    given = params or {}
-    for name in given:
+    by_operator = params or {}
+    for name in by_operator:
         if name not in operators:
             raise InvalidRequest(f"--params: {name!r} is not among the operators; {nearest(name, operators)}")
     return Plan(
-        steps=tuple(_step(find_operator(name), given.get(name, {})) for name in operators),
+        steps=tuple(_step(find_operator(name), by_operator.get(name, {})) for name in operators),
         source=_absolute(source),
         output=None if output is None else _absolute(output),
         columns=_names(columns),
@@ -76,18 +76,20 @@ def make_plan(
 
 
 def choose_columns(plan: Plan, step: Step, schema: Schema) -> list[str]:
-    """Return the columns that a step works on: its own, else those of its kind that the pipeline may use."""
+    """Return the columns of a step: its own, or else the usable ones of its kind."""
     operator = find_operator(step.operator)
     kind = operator.kind_for(step.params)
     if step.columns is not None:
         _check_known(step.operator, step.columns, schema)
         return _of_kind(step.operator, step.columns, kind, schema)
-    # A column that an earlier operator made or consumed is not the user's slip.
+    # No error for missing columns here: an earlier operator may have made or consumed them.
     pool = [name for name in schema if plan.columns is None or name in plan.columns]
     chosen = [name for name in pool if kind in (schema[name], "any")]
     if not chosen:
-        held = ", ".join(f"{name} ({schema[name]})" for name in pool) or "nothing"
-        raise InvalidRequest(f"{step.operator}: no {_KIND_WORDS[kind]} column to work on; there is {held}")
+        available = ", ".join(f"{name} ({schema[name]})" for name in pool) or "nothing"
+        raise InvalidRequest(
+            f"{step.operator}: no {_KIND_WORDS[kind]} column to work on; there is {available}"
+        )
     return chosen
 
 
@@ -99,7 +101,7 @@ def check_columns(plan: Plan, schema: Schema) -> None:
 def check_names(plan: Plan, names: Collection[str]) -> None:
     """Refuse columns that the input does not have: `--columns`, and those of the first operator.
 
-    Later operators may work on what earlier ones make.
+    Later operators may use columns that earlier ones make.
     """
     _check_known("--columns", plan.columns or (), names)
     _check_known(plan.steps[0].operator, plan.steps[0].columns or (), names)
@@ -113,7 +115,7 @@ def _check_known(who: str, columns: Sequence[str], schema: Collection[str]) -> N
 
 def _of_kind(who: str, columns: Sequence[str], kind: Kind, schema: Schema) -> list[str]:
     for name in columns:
-        # Categories may be numbers too; numbers may not be text.
+        # Numbers are valid as categories, but text is not valid as numbers.
         if kind in ("numeric", "list") and schema[name] != kind:
             raise InvalidRequest(
                 f"{who}: the column {name!r} holds {schema[name]}, but the operator needs {kind} columns"
@@ -122,31 +124,31 @@ def _of_kind(who: str, columns: Sequence[str], kind: Kind, schema: Schema) -> li
 
 
 def _absolute(location: str) -> str:
-    """Return a path that means the same in another directory; a URI does already."""
+    """Return an absolute path; a URI is returned unchanged."""
     return location if "://" in location else str(Path(location).expanduser().absolute())
 
 
-def _step(operator: Operator, given: object) -> Step:
-    if not isinstance(given, Mapping):
+def _step(operator: Operator, params: object) -> Step:
+    if not isinstance(params, Mapping):
         raise InvalidRequest(f"--params: {operator.name} needs a mapping of its parameters")
-    known = [*operator.parameters, "columns"]
-    for name in given:
-        if name not in known:
-            raise InvalidRequest(f"{operator.name} has no parameter {name!r}; {nearest(str(name), known)}")
-    values = {name: _value(operator, name, given) for name in operator.parameters}
-    return Step(operator=operator.name, params=values, columns=_names(given.get("columns"), operator.name))
+    valid = [*operator.parameters, "columns"]
+    for name in params:
+        if name not in valid:
+            raise InvalidRequest(f"{operator.name} has no parameter {name!r}; {nearest(str(name), valid)}")
+    values = {name: _value(operator, name, params) for name in operator.parameters}
+    return Step(operator=operator.name, params=values, columns=_names(params.get("columns"), operator.name))
 
 
-def _value(operator: Operator, name: str, given: Mapping[str, Any]) -> Any:
+def _value(operator: Operator, name: str, params: Mapping[str, Any]) -> Any:
     parameter = operator.parameters[name]
-    if name not in given:
+    if name not in params:
         if parameter.required:
             raise InvalidRequest(
                 f"{operator.name} needs {name} ({parameter.about}): --params "
                 f'\'{{"{operator.name}": {{"{name}": …}}}}\''
             )
         return parameter.default
-    value = given[name]
+    value = params[name]
     is_bool = isinstance(value, bool) and bool not in parameter.types
     if is_bool or not isinstance(value, parameter.types):
         words = " or ".join("null" if kind is type(None) else kind.__name__ for kind in parameter.types)

@@ -1,6 +1,6 @@
-"""What can be known before a pipeline starts anything: files, columns, environment, address.
+"""Checks before a pipeline starts anything: files, columns, environment, address.
 
-Starting Ray and installing packages takes minutes; a misspelt column must not wait for that.
+Starting Ray and installing packages takes minutes, so a misspelt column should be reported before that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyarrow import dataset
 from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.packages.requirement_files import local_path, reader
-from ray_multicluster_scheduler.pipeline.files import Place, find_input, find_output
+from ray_multicluster_scheduler.pipeline.files import Location, find_input, find_output
 from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, check_names
 
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[^\]]+\]|[^\s:/@\[\]]+):(?P<port>\d{1,5})")
@@ -25,11 +25,11 @@ _LARGEST_PORT = 65535
 
 
 def check_address(address: str | None) -> None:
-    """Refuse an address that is none: Ray would look for it for a minute."""
+    """Refuse an invalid address: Ray would try to connect for a minute."""
     if address is None or address == "auto":
         return
-    found = _ADDRESS.fullmatch(address)
-    if found is None or not 0 < int(found["port"]) <= _LARGEST_PORT:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) <= _LARGEST_PORT:
         raise InvalidRequest(
             f"--ray-address {address!r} must be host:port (6379 by default), ray://host:port (10001 by "
             "default) or auto; the address of a dashboard is none of these"
@@ -46,7 +46,7 @@ def check_environment(option: str, env: Mapping[str, Any] | None) -> None:
 
 
 def check_here(plan: Plan, *, one_file: bool) -> None:
-    """Refuse inputs, columns and outputs that are wrong on this machine. `one_file`: as pandas writes."""
+    """Refuse inputs, columns and outputs that are wrong on this machine. pandas writes `one_file`."""
     source = find_input(plan.source)
     check_names(plan, _column_names(source))
     if plan.output is not None:
@@ -56,7 +56,7 @@ def check_here(plan: Plan, *, one_file: bool) -> None:
 
 
 def check_writable(option: str, path: Path, *, is_file: bool) -> None:
-    """Refuse a place in which nothing can be written. Directories above it are made only for a directory."""
+    """Refuse a path that cannot be written. Missing parents are created for a directory, not for a file."""
     if is_file and path.is_dir():
         raise InvalidRequest(f"{option}: {path} is a directory; write the name of a file")
     above = path.parent if is_file or not path.exists() else path
@@ -68,8 +68,8 @@ def check_writable(option: str, path: Path, *, is_file: bool) -> None:
         raise InvalidRequest(f"{option}: {path} cannot be written: permission denied")
 
 
-def _column_names(source: Place) -> list[str]:
-    """Read as much of an input as tells its columns."""
+def _column_names(source: Location) -> list[str]:
+    """Read the schema of an input and return the names of its columns."""
     try:
         return list(
             dataset.dataset(source.path, filesystem=source.filesystem, format=source.format).schema.names

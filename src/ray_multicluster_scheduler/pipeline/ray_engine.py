@@ -12,7 +12,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ray_multicluster_scheduler.errors import InvalidRequest, PipelineFailed
-from ray_multicluster_scheduler.pipeline.files import Place, find_input, find_output
+from ray_multicluster_scheduler.pipeline.files import Location, find_input, find_output
 from ray_multicluster_scheduler.pipeline.operator_registry import find_operator
 from ray_multicluster_scheduler.pipeline.operators.base import Kind
 from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, Step, check_columns, choose_columns
@@ -27,15 +27,15 @@ from ray_multicluster_scheduler.pipeline.report import (
 
 
 def run_on_ray(plan: Plan, *, environment_s: float | None = None) -> RunReport:
-    """Carry out a plan on the connected cluster; `environment_s` was measured while connecting.
+    """Execute a plan on the connected cluster; `environment_s` was measured while connecting.
 
-    Each step's result is kept until the next one is done, so that nothing is computed twice and each step
-    has its own time; what does not fit into the object store is spilled by Ray.
+    The result of each step is kept until the next one is done, so that nothing is computed twice and each
+    step is timed on its own. Ray spills what does not fit into the object store.
     """
     DataContext.get_current().execution_options.preserve_order = True  # as the pandas engine does
     source = find_input(plan.source)
     target = find_output(plan.output) if plan.output else None
-    _check_seen(source, "input")
+    _check_visible(source, "input")
     dataset, seconds = timed(lambda: _guarded("reading", lambda: _read(source).materialize()))
     check_columns(plan, _schema(dataset))
     steps = [_step("read", seconds, dataset)]
@@ -52,12 +52,12 @@ def run_on_ray(plan: Plan, *, environment_s: float | None = None) -> RunReport:
     )
 
 
-def _read(source: Place) -> Any:
+def _read(source: Location) -> Any:
     read = getattr(ray.data, f"read_{source.format}")
     return read(source.path, filesystem=source.filesystem)
 
 
-def _write(dataset: Any, target: Place) -> None:
+def _write(dataset: Any, target: Location) -> None:
     """Write a directory of files, one or more per node."""
     write = dataset.write_parquet if target.format == "parquet" else dataset.write_csv
     write(target.path, filesystem=target.filesystem)
@@ -71,7 +71,7 @@ def _apply(step: Step, dataset: Any, columns: Sequence[str]) -> Any:
 
 
 def _guarded(what: str, work: Any) -> Any:
-    """Turn what Ray Data raises into one message; its own log has the rest."""
+    """Turn errors of Ray Data into one message; its own log has the details."""
     try:
         return work()
     except InvalidRequest:
@@ -81,7 +81,7 @@ def _guarded(what: str, work: Any) -> Any:
 
 
 def _reason(problem: BaseException) -> str:
-    """Return the last line that says something: Ray puts the cause after the traceback of the worker."""
+    """Return the last line with text: Ray puts the cause after the traceback of the worker."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return lines[-1] if lines else type(problem).__name__
 
@@ -95,7 +95,7 @@ def _schema(dataset: Any) -> dict[str, Kind]:
 
 def _kind(kind: Any) -> Kind:
     if not isinstance(kind, pa.DataType):
-        return "list"  # Python objects: of what our operators make, only lists are
+        return "list"  # Python objects: our operators return such columns only for lists
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "numeric"
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
@@ -110,17 +110,18 @@ def _step(name: str, seconds: float, dataset: Any, columns: Sequence[str] = ()) 
     )
 
 
-def _check_seen(where: Place, what: str) -> None:
-    """Refuse a local path that some node does not have: its workers would fail one by one."""
+def _check_visible(where: Location, what: str) -> None:
+    """Refuse a local path that does not exist on every node: workers there would fail one by one."""
     if not where.local:
         return
     nodes = [node for node in ray.nodes() if node["Alive"]]
     answers = ray.get([_exists_on(node["NodeID"], where.path) for node in nodes])
-    blind = [node["NodeManagerAddress"] for node, seen in zip(nodes, answers, strict=True) if not seen]
-    if blind:
+    exists_on = zip(nodes, answers, strict=True)
+    without = [node["NodeManagerAddress"] for node, exists in exists_on if not exists]
+    if without:
         raise InvalidRequest(
-            f"the {what} {where.path} is a local path that {', '.join(blind)} cannot see; put it on storage "
-            "that every node has (NFS, s3://, hdfs://, gs://), or use --engine pandas"
+            f"the {what} {where.path} is a local path that {', '.join(without)} cannot see; put it on "
+            "storage that every node has (NFS, s3://, hdfs://, gs://), or use --engine pandas"
         )
 
 

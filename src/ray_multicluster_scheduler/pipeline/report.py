@@ -1,4 +1,4 @@
-"""What a pipeline did: time, rows and bytes of each step, for tables, programs and plots."""
+"""Reports of pipelines: time, rows and bytes of each step, for tables, programs and plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: How much of a result is shown that is written nowhere.
+#: Rows to show of a result that is not written.
 SHOWN_ROWS = 5
 LONGEST_VALUE = 24
 
@@ -23,7 +23,7 @@ class StepReport:
     name: str
     seconds: float
     rows: int
-    #: What its result takes in memory; None where nobody counts (writing).
+    #: Size of its result in memory; None for writing.
     bytes: int | None
     columns: tuple[str, ...] = ()
 
@@ -33,11 +33,11 @@ class RunReport:
     """One run of a pipeline."""
 
     steps: tuple[StepReport, ...]
-    #: Until the first task ran in its environment; None for an engine without one.
+    #: Seconds until the first task ran in its environment; None for an engine without one.
     environment_s: float | None
-    #: Of the process that leads the run; the workers of a cluster are not in it.
+    #: Peak memory of the driver process; the workers of a cluster are not included.
     peak_rss_bytes: int
-    #: The first rows of a result that is written nowhere, as text: the names of the columns, then the values.
+    #: The first rows of a result that is not written, as text: the names of the columns, then the values.
     first_rows: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -48,7 +48,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All runs; the first one may have had to install its environment, the others found it."""
+    """All runs. The first one may include the installation of the environment."""
 
     engine: str
     source: str
@@ -79,7 +79,7 @@ class Report:
 
 
 def first_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], ...]:
-    """Return rows as text, to be shown: the names of the columns, then a line of short values for each."""
+    """Return rows as text for display: the names of the columns, then one line of short values per row."""
     if not rows:
         return ()
     names = tuple(map(str, rows[0]))
@@ -92,14 +92,14 @@ def _short(value: Any) -> str:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """Do something and return its result with the seconds that it took."""
+    """Call a function and return its result and the seconds it took."""
     start = time.perf_counter()
     result = work()
     return result, time.perf_counter() - start
 
 
 def peak_rss_bytes() -> int:
-    """Return the largest size that this process has had."""
+    """Return the peak memory of this process."""
     import resource  # noqa: PLC0415 - not on Windows, where the rest of this package runs
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -108,7 +108,7 @@ def peak_rss_bytes() -> int:
 
 def plot(report: Report, path: str) -> None:
     """Draw the seconds of each step of each run, with the environment first."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - only for those who want a picture
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow, and only needed for plots
 
     figure = Figure(figsize=(8, 1.5 + 0.6 * len(report.runs)), layout="constrained")
     axes: Any = figure.subplots()
@@ -120,9 +120,9 @@ def plot(report: Report, path: str) -> None:
             *((step.name, step.seconds) for step in run.steps),
         ]
         for name, seconds in parts:
-            known = name in colours
+            is_labelled = name in colours
             colour = colours.setdefault(name, f"C{len(colours)}")
-            axes.barh(f"run {number}", seconds, left=left, color=colour, label=None if known else name)
+            axes.barh(f"run {number}", seconds, left=left, color=colour, label=None if is_labelled else name)
             left += seconds
     axes.set_xlabel("seconds")
     axes.set_title(f"{report.engine}: {report.source}")

@@ -1,4 +1,4 @@
-"""Run a plan as often as asked, on the engine that was asked for."""
+"""Runs a plan on the selected engine, once or several times."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
 from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report, RunReport
 
-#: What a cluster must be sent, so that code there can import this package.
+#: This package itself, which is sent to a cluster so that code there can import it.
 OWN_PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayTarget:
-    """Where and in which environment the Ray engine works."""
+    """The cluster and the environment of the Ray engine."""
 
     address: str | None = None
     runtime_env_json: str | None = None
@@ -27,7 +27,7 @@ class RayTarget:
 
 
 def run_pipeline(plan: Plan, *, on_ray: RayTarget | None, repeats: int = 1) -> Report:
-    """Carry out a plan, with pandas when `on_ray` is None; every repetition starts from the input."""
+    """Execute a plan, with pandas if `on_ray` is None; every repetition starts from the input."""
     engine = "pandas" if on_ray is None else "ray"
     runs = tuple(run_on_pandas(plan) if on_ray is None else _on_ray(plan, on_ray) for _ in range(repeats))
     return Report(engine=engine, source=plan.source, output=plan.output, runs=runs)
@@ -50,15 +50,15 @@ def _on_ray(plan: Plan, target: RayTarget) -> RunReport:
     env = parse_environment(target.runtime_env_json)
     # Ray Data needs a driver inside of the cluster; over Ray Client a task is the driver.
     outside = (target.address or "").startswith("ray://")
-    # That task's progress is in its log. Here inside, workers only log what Ray itself reports again.
+    # The progress of that task is in its log. For a driver inside, Ray itself reports what its workers log.
     connect(target.address, with_own_code(env) if outside else env, target.namespace, worker_logs=outside)
     try:
         environment_s = first_task()
         if not outside:
             return run_on_ray(plan, environment_s=environment_s)
-        led = ray.remote(run_on_ray).options(num_cpus=0).remote(plan, environment_s=environment_s)
-        return cast(RunReport, ray.get(led))
+        driver_task = ray.remote(run_on_ray).options(num_cpus=0).remote(plan, environment_s=environment_s)
+        return cast(RunReport, ray.get(driver_task))
     except RayTaskError as problem:
         raise problem.cause from None
     finally:
-        ray.shutdown()  # the next run connects anew: that shows what a kept environment saves
+        ray.shutdown()  # each run connects again, which shows the effect of a cached environment

@@ -1,4 +1,4 @@
-"""What a Ray cluster tells about itself over HTTP: versions, nodes, usage."""
+"""Versions, nodes and usage of a Ray cluster, read over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.ray_api.http_client import HttpClient
 from ray_multicluster_scheduler.ray_api.http_errors import translated
 from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
 
-#: The most that Ray's state API hands out; its default of 100 would hide the other nodes.
+#: The limit of Ray's state API; its default of 100 would hide further nodes.
 MAX_NODES = 10_000
 
 

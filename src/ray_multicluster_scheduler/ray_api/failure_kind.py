@@ -1,4 +1,4 @@
-"""Why Ray calls a job FAILED: its error types and messages, as our kinds of failure."""
+"""Maps the error types and messages of Ray's FAILED jobs to our kinds of failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_ERROR_TYPE: Mapping[str, FailureKind] = {
 
 
 def failure_kind(*, error_type: str | None, exit_code: int | None, message: str) -> FailureKind:
-    """Tell why Ray calls a job FAILED. Older Rays give no error_type: then an exit code means the program."""
+    """Return why a job is FAILED. In older Rays without error_type, an exit code means the program failed."""
     if error_type is not None:
         kind = _BY_ERROR_TYPE.get(error_type, FailureKind.SUPERVISOR)
     elif exit_code is not None:
@@ -29,5 +29,5 @@ def failure_kind(*, error_type: str | None, exit_code: int | None, message: str)
         kind = FailureKind.ENVIRONMENT
     else:
         kind = FailureKind.SUPERVISOR
-    lasting = kind is FailureKind.ENVIRONMENT and fails_again(message)
-    return FailureKind.NO_ENVIRONMENT if lasting else kind
+    permanent = kind is FailureKind.ENVIRONMENT and fails_again(message)
+    return FailureKind.NO_ENVIRONMENT if permanent else kind

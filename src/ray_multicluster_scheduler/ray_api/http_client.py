@@ -12,29 +12,29 @@ from yarl import URL
 
 from ray_multicluster_scheduler.errors import ClusterAuthFailed, ClusterUnreachable
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.ray_api.body_chunks import body_chunks, error_body
+from ray_multicluster_scheduler.ray_api.call_log import log_call
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, refusal
-from ray_multicluster_scheduler.ray_api.pieces import beginning, pieces
-from ray_multicluster_scheduler.ray_api.stream import Rows
-from ray_multicluster_scheduler.ray_api.telling import tell_call
+from ray_multicluster_scheduler.ray_api.stream import RowParser
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 10.0
-#: Parsed in one go, which stops everything else in this process for a tenth of a second at most. The nodes of
-#: the largest clusters (Ray hands out 10,000 rows) are the largest such answer.
+#: An answer of this size is parsed at once, which blocks the process for a tenth of a second at most. The
+#: largest such answer is the node list of the largest clusters (Ray returns 10,000 rows).
 MAX_ANSWER_BYTES = 4 * 2**20
-#: Read row by row: about 400,000 jobs. Who remembers more is asked for single jobs only.
+#: For lists read row by row: about 400,000 jobs. A cluster with more is queried for single jobs only.
 MAX_LIST_BYTES = 256 * 2**20
-#: Nobody listens behind a connection that is not made by then; never more than half of the deadline.
+#: A server that does not accept a connection by then is down. At most half of the deadline is used.
 CONNECT_TIMEOUT_S = 5.0
 
 
 class HttpClient:
     """Calls to one cluster, each with one deadline over connecting, sending and reading.
 
-    It has its own connections, token and TLS settings: nothing is shared with another cluster, so that
-    neither a hanging cluster nor a wrong token can reach one. Errors are those of sockets, HTTP and JSON;
-    `errors.translated` turns them into ours.
+    It has its own connections, token and TLS settings. Nothing is shared with another cluster, so a hanging
+    cluster cannot block another one, and a token cannot reach another one. It raises errors of sockets, HTTP
+    and JSON; `errors.translated` turns them into ours.
     """
 
     def __init__(
@@ -63,28 +63,28 @@ class HttpClient:
         most: int | None = None,
         hidden: Collection[str] = (),
     ) -> bytes:
-        """Make one call and return the body of its success, of at most `most` bytes."""
+        """Make one call and return the body of a successful answer, of at most `most` bytes."""
         timeout = _timeout(timeout_s or self.request_timeout_s)
         body = bytearray()
         async with self.answer(
             method, path, json=json, data=data, timeout=timeout, hidden=hidden
         ) as response:
-            async for piece in pieces(response, most or MAX_ANSWER_BYTES):
-                body += piece
+            async for chunk in body_chunks(response, most or MAX_ANSWER_BYTES):
+                body += chunk
         return bytes(body)
 
     async def rows(self, path: str, read: Callable[[Mapping[str, Any]], T | None]) -> tuple[list[T], int]:
-        """Return what `read` makes of the rows of a list, without None, and how many rows there are.
+        """Return the results of `read` for the rows of a list, without None, and the number of rows.
 
-        It is called while the list arrives, so that a long one leaves time for other clusters.
+        `read` is called while the list arrives, so that a long list leaves time for other clusters.
         """
-        rows, kept, listed = Rows(), list[T](), 0
+        parser, results, count = RowParser(), list[T](), 0
         async with self.answer("GET", path) as response:
-            async for piece in pieces(response, MAX_LIST_BYTES):
-                found = rows.feed(piece) if piece else rows.end()
-                listed += len(found)
-                kept += [made for row in found if (made := read(row)) is not None]
-        return kept, listed
+            async for chunk in body_chunks(response, MAX_LIST_BYTES):
+                rows = parser.feed(chunk) if chunk else parser.end()
+                count += len(rows)
+                results += [result for row in rows if (result := read(row)) is not None]
+        return results, count
 
     @asynccontextmanager
     async def answer(
@@ -97,8 +97,8 @@ class HttpClient:
         timeout: aiohttp.ClientTimeout | None = None,
         hidden: Collection[str] = (),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Make one call and hand out its answer, unread, when it is a success."""
-        with tell_call(self.spec.name, method, path) as answered:
+        """Make one call and yield its answer, unread, if it is successful."""
+        with log_call(self.spec.name, method, path) as note_status:
             async with self.session().request(
                 method,
                 self.url(path),
@@ -107,30 +107,30 @@ class HttpClient:
                 timeout=timeout or _timeout(self.request_timeout_s),
                 allow_redirects=False,
             ) as response:
-                answered(response.status)
+                note_status(response.status)
                 if response.status != 200:
-                    words = (await beginning(response)).decode("utf-8", "replace")
+                    words = (await error_body(response)).decode("utf-8", "replace")
                     secrets = [*hidden, *([self._token] if self._token else [])]
                     raise refusal(self.spec, response.status, words, hidden=secrets)
                 if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-                    raise MalformedAnswer("it is packed, which it was asked not to be")
+                    raise MalformedAnswer("it is compressed, although the request asked for no compression")
                 yield response
 
     def url(self, path: str) -> URL:
-        """Return where a path of the dashboard is."""
+        """Return the URL of a path of the dashboard."""
         return URL(self.spec.dashboard.rstrip("/") + path, encoded=True)
 
     def session(self) -> aiohttp.ClientSession:
-        """Return the session, made at the first call because it belongs to the running loop."""
+        """Return the session. It is created by the first call, because it belongs to the running loop."""
         if self._closed:
             raise ClusterUnreachable(self.spec.name, "its connections were closed, and nothing was sent")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                # No limit on connections: a tail holds one as long as its job runs.
+                # No limit on connections: following a log holds one as long as the job runs.
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._tls()),
                 timeout=_timeout(self.request_timeout_s),
                 headers=self._headers(),
-                # A few packed bytes can become gigabytes, and would be unpacked while all others wait.
+                # A few compressed bytes can expand to gigabytes, and would block the process meanwhile.
                 auto_decompress=False,
                 trace_configs=[_no_redirects(self.spec)],
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -166,12 +166,12 @@ def _timeout(total_s: float) -> aiohttp.ClientTimeout:
 
 
 def connect_s(total_s: float) -> float:
-    """Return how long a call with this deadline may take to connect."""
+    """Return the time-out for connecting, for a call with this deadline."""
     return min(CONNECT_TIMEOUT_S, total_s / 2)
 
 
 def _no_redirects(spec: ClusterSpec) -> aiohttp.TraceConfig:
-    """Refuse to follow a redirect: for a tail, aiohttp has no other way to say so."""
+    """Refuse redirects. For web sockets, aiohttp has no other way to disable them."""
 
     async def refuse(
         _session: object, _context: object, redirect: aiohttp.TraceRequestRedirectParams

@@ -1,4 +1,4 @@
-"""One Ray cluster over HTTP: `ports.ClusterConnection`, opened by what clusters.yaml says."""
+"""`ports.ClusterConnection` to a Ray cluster over HTTP, opened from its entry in clusters.yaml."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def open_connection(
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     upload_timeout_s: float = UPLOAD_TIMEOUT_S,
 ) -> HttpConnection:
-    """Return the connection to a cluster, with its token out of the environment.
+    """Return the connection to a cluster, with its token from the environment variables in `environ`.
 
-    A missing variable is no error here, so that one cluster cannot keep the others from being watched:
-    the calls to a cluster that wants the token fail with `ClusterAuthFailed`, which names the variable.
+    A missing variable raises no error here, because it must not prevent the use of other clusters. Calls to a
+    cluster that needs the token fail with `ClusterAuthFailed`, which names the variable.
     """
     token = environ.get(spec.auth_token_env, "").strip() if spec.auth_token_env else ""
     return HttpConnection(
@@ -34,7 +34,7 @@ def open_connection(
 
 
 class HttpConnection:
-    """`ports.ClusterConnection` over HTTP. Its parts share one client; nothing is opened before a call."""
+    """`ports.ClusterConnection` over HTTP. Its parts share one client, which connects with the first call."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class HttpConnection:
         self.probe = HttpClusterProbe(self._http)
         self.executor = RayJobsExecutor(self._http)
         self.packages = HttpClusterPackages(self._http, upload_timeout_s=upload_timeout_s)
-        #: What runs inside the cluster; not part of the port, because only Ray has it.
+        #: Actors, tasks and drivers inside the cluster. Specific to Ray, so not part of the port.
         self.state = ClusterState(self._http)
 
     def __repr__(self) -> str:

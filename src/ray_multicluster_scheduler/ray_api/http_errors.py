@@ -1,7 +1,7 @@
-"""What can go wrong in one HTTP call, translated into our error tree: here and nowhere else.
+"""Translates every error of an HTTP call into our error tree.
 
-Messages name the cluster, the place and the next step. They never carry a token, a value of `env_vars`
-or one of Ray's tracebacks.
+Messages name the cluster, the address and the next step. They never contain a token, a value of `env_vars`
+or a traceback of Ray.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
-#: Enough for Ray's sentence, too little to fill a screen.
-MAX_WORDS = 300
-#: Shorter values are no secrets, and hiding every "1" would make the text unreadable.
+#: In characters: enough for an error sentence of Ray, too little to fill a screen.
+MAX_MESSAGE_CHARS = 300
+#: Shorter values are not hidden: hiding every "1" would make the text unreadable.
 SHORTEST_SECRET = 4
-#: Ray's sentence for a submission id that is taken; other clients match it too.
+#: Ray's message for a submission id that is taken; other clients match it too.
 ID_IS_TAKEN = "already exists. Please use a different submission_id"
 
 
 class MalformedAnswer(ValueError):
-    """An answer has not the shape that Ray gives it."""
+    """An answer does not have the format of Ray."""
 
 
 def place(spec: ClusterSpec) -> str:
-    """Return where the dashboard is, without a user name or password that the URL may hold."""
+    """Return the address of the dashboard, without a user name or password in the URL."""
     parts = urlsplit(spec.dashboard)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else spec.dashboard
 
@@ -112,16 +112,16 @@ def _not_connected(spec: ClusterSpec, error: OSError) -> ClusterUnreachable:
 
 
 def refusal(spec: ClusterSpec, status: int, body: str, *, hidden: Collection[str] = ()) -> ClusterError:
-    """Return the error for an answer with an error status; `hidden` words never appear in it."""
+    """Return the exception for an answer with an error status; `hidden` values never appear in it."""
     words = ray_words(body, hidden=hidden)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return ClusterAuthFailed(spec.name, _about_the_token(spec, status))
     if 300 <= status < 400:
         return ClusterBadAnswer(
-            spec.name, f"{place(spec)} redirects to another place, which is not followed; check `dashboard`"
+            spec.name, f"{place(spec)} redirects to another address, which is not followed; check `dashboard`"
         )
     message = f"{place(spec)} answered {status}: {words or 'without a reason'}"
-    # A proxy's own 404 has other words: only Ray's sentence proves that a job is unknown.
+    # A proxy may answer 404 as well: only Ray's own message proves that a job is unknown.
     if status == HTTPStatus.NOT_FOUND and words.startswith("Job ") and words.endswith("does not exist"):
         return RemoteJobNotFound(spec.name, message, status=status, body=words)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and ID_IS_TAKEN in body:
@@ -141,7 +141,7 @@ def _about_the_token(spec: ClusterSpec, status: int) -> str:
 
 
 def ray_words(body: str, *, hidden: Collection[str] = ()) -> str:
-    """Return the sentence that matters in an error body: the last line of a traceback, or a `msg`."""
+    """Return the relevant part of an error body: the last line of a traceback, or a `msg`."""
     text = _message_of(body) or body
     if text.lstrip()[:20].lower().startswith(("<!doctype", "<html")):
         return "a web page that is not Ray's"
@@ -150,7 +150,7 @@ def ray_words(body: str, *, hidden: Collection[str] = ()) -> str:
     for secret in hidden:
         if len(secret) >= SHORTEST_SECRET:
             words = words.replace(secret, "***")
-    return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"
+    return words if len(words) <= MAX_MESSAGE_CHARS else words[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
 def _message_of(body: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Attempts as jobs of Ray's Jobs API over HTTP. Its version 4 is the same on Ray 2.9 and 2.60."""
+"""Runs attempts as jobs of Ray's Jobs API over HTTP. Its version 4 is the same in Ray 2.9 and 2.60."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ray_multicluster_scheduler.model.execution import (
     StartRequest,
 )
 from ray_multicluster_scheduler.ray_api import parse
+from ray_multicluster_scheduler.ray_api.body_chunks import body_chunks
 from ray_multicluster_scheduler.ray_api.http_client import HttpClient, connect_s
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, translated
-from ray_multicluster_scheduler.ray_api.pieces import pieces
 from ray_multicluster_scheduler.ray_api.stream import LogEnd
 
 JOBS_PATH = "/api/jobs/"
@@ -35,17 +35,17 @@ JOBS_PATH = "/api/jobs/"
 SINGLE_READS = 4
 LISTED_PER_READ = 20
 READS_AT_ONCE = 16
-#: Of a longer log its end is returned, with a line that says so.
+#: Only the end of a longer log is returned, after a line that says so.
 MAX_LOG_BYTES = 32 * 2**20
-#: Nobody keeps more of a log than its end; all of it has to pass by to get there.
+#: Ray has no way to read only the end of a log, so up to this much is read to get there.
 MAX_STREAM_BYTES = 2**30
-#: A log may take so many deadlines of a call while it keeps coming.
+#: While data keeps arriving, reading a log may take this many times the deadline of a call.
 LOG_DEADLINES = 6
-#: Largest frame of a tailed log; Ray sends about 20,000 characters in one.
+#: Largest frame of a followed log; Ray sends about 20,000 characters in one.
 MAX_FRAME_BYTES = 4 * 2**20
-#: How often a quiet tail is asked whether it is alive.
+#: Interval of pings on a web socket without data.
 TAIL_HEARTBEAT_S = 20.0
-#: Ray does not read from a tail, so it never confirms that we leave: do not wait for it.
+#: Ray does not read from this web socket, so it never confirms that we close it: do not wait for that.
 TAIL_CLOSE_S = 0.01
 
 
@@ -57,7 +57,7 @@ class RayJobsExecutor:
     def __init__(self, http: HttpClient) -> None:
         self._http = http
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
-        #: How many rows the job list is known to have; None: unknown, or it cannot be read.
+        #: Length of the job list when it was last read; None if unknown, or if it cannot be read.
         self._remembered: int | None = None
 
     async def start(self, request: StartRequest) -> None:
@@ -75,14 +75,14 @@ class RayJobsExecutor:
     async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
         """See `ports.Executor`."""
         wanted = frozenset(remote_ids)
-        found = await self._listed(wanted)
-        if found is None:
+        sightings = await self._listed(wanted)
+        if sightings is None:
             reads = await together(self._read_one(remote_id) for remote_id in wanted)
-            found = tuple(sighting for sighting in reads if sighting is not None)
-        return {sighting.remote_id: sighting for sighting in found if sighting.remote_id in wanted}
+            sightings = tuple(sighting for sighting in reads if sighting is not None)
+        return {each.remote_id: each for each in sightings if each.remote_id in wanted}
 
     async def _listed(self, wanted: frozenset[str]) -> tuple[Sighting, ...] | None:
-        """Return these jobs out of the list; None where single reads are cheaper, or it cannot be read."""
+        """Return these jobs from the job list; None if it cannot be read or single reads are cheaper."""
         if self._remembered is None or len(wanted) <= SINGLE_READS + self._remembered / LISTED_PER_READ:
             return None
         try:
@@ -102,12 +102,12 @@ class RayJobsExecutor:
         """See `ports.Executor`."""
 
         def read(row: Mapping[str, Any]) -> Sighting | None:
-            seen = parse.inventory_row(row)
-            return parse.sighting(row) if seen is not None and keep(seen) else None
+            entry = parse.inventory_row(row)
+            return parse.sighting(row) if entry is not None and keep(entry) else None
 
         with translated(self._http.spec):
-            found, self._remembered = await self._http.rows(JOBS_PATH, read)
-        return Inventory(sightings=tuple(found), remembered=self._remembered)
+            sightings, self._remembered = await self._http.rows(JOBS_PATH, read)
+        return Inventory(sightings=tuple(sightings), remembered=self._remembered)
 
     async def stop(self, remote_id: str) -> bool:
         """See `ports.Executor`."""
@@ -130,8 +130,8 @@ class RayJobsExecutor:
             try:
                 path = f"{_job_path(remote_id)}/logs"
                 async with self._http.answer("GET", path, timeout=timeout) as response:
-                    async for piece in pieces(response, MAX_STREAM_BYTES):
-                        end.feed(piece)
+                    async for chunk in body_chunks(response, MAX_STREAM_BYTES):
+                        end.feed(chunk)
             except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
                 if not end.begun:
                     raise
@@ -150,7 +150,7 @@ class RayJobsExecutor:
                     timeout=aiohttp.ClientWSTimeout(ws_close=TAIL_CLOSE_S),
                 )
         except ClusterRefused:
-            await self.get(remote_id)  # a refused handshake has no words: ask for the reason
+            await self.get(remote_id)  # a refused handshake carries no reason: this call raises it
             raise
         async with socket:
             with translated(self._http.spec):

@@ -1,4 +1,4 @@
-"""The packages of a Ray cluster over HTTP."""
+"""Package upload to a Ray cluster over HTTP."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Ray's JSON turned into our records. Pure; every surprise is a `MalformedAnswer`.
+"""Parses Ray's JSON into our records. Pure; every unexpected value raises `MalformedAnswer`.
 
-This is where a cluster's words enter: whatever leaves here fits into the store. Texts are valid Unicode
-without NUL and of bounded length, numbers fit into 64 bits, times into a calendar, lists are not endless.
+All data of a cluster passes through here, and the result fits into the store: texts are valid Unicode
+without NUL and of bounded length, numbers fit into 64 bits, times are before the year 10000, and lists are
+bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ray_multicluster_scheduler.environment.setup_failure import setup_words
+from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
@@ -22,30 +23,30 @@ from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api.failure_kind import failure_kind
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 
-#: `CPU_group_<id>` and `CPU_group_0_<id>`: what a placement group has reserved, counted under `CPU` too.
+#: `CPU_group_<id>` and `CPU_group_0_<id>`: reserved by a placement group, and also counted as `CPU`.
 _GROUP_RESOURCE = re.compile(r"_group_(\d+_)?[0-9a-f]+$")
-#: A number from here on is no amount, count or exit code, and no database has room for it.
+#: Larger numbers cannot be stored, and are not plausible as an amount, a count or an exit code.
 _TOO_MUCH = 2**63
-#: The end of the year 9999, beyond which no calendar goes.
+#: The end of the year 9999, the last one that `datetime` supports.
 _LAST_SECOND = 253_402_300_799
-#: Ids, versions, resources and labels: a cluster that has longer or more of them is not read any further.
+#: Limits on ids, versions, resources and labels: longer names are cut, and further ones are dropped.
 _NAME_CHARS = 500
 MAX_NAMES = 1_000
-#: Shapes of work that a cluster says is waiting.
+#: Most pending demands that are read from a cluster.
 MAX_DEMANDS = 1_000
-#: Ray's messages hold the end of a log, of at most 20,000 characters.
+#: Ray's messages include the end of a log, of at most 20,000 characters.
 _MESSAGE_CHARS = 100_000
 _LEFT_OUT = "\n[...]\n"
-#: Ray's five words for a job are those that we use too.
+#: Ray's five job statuses have the same names as ours.
 _STATUS: Mapping[str, AttemptStatus] = {status.value: status for status in AttemptStatus}
-#: Ray's message is then a traceback around the words of pip or conda.
+#: For these, Ray's message is a traceback around the output of pip or conda.
 _SETUP_FAILURES = frozenset({FailureKind.ENVIRONMENT, FailureKind.NO_ENVIRONMENT})
-#: Everything that JSON can spell and a text column or a file cannot hold.
+#: Characters that are valid in JSON, but not in a text column or a file.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Return a JSON object."""
+    """Parse a JSON object."""
     return _object(json.loads(raw), "the answer")
 
 
@@ -66,12 +67,12 @@ def python_version(answer: Mapping[str, Any]) -> str | None:
 def nodes(answer: Mapping[str, Any]) -> tuple[Node, ...]:
     """Read `GET /api/v0/nodes`."""
     rows = _list(_object(_data(answer).get("result"), "result").get("result"), "the list of nodes")
-    found = tuple(_node(_object(row, "a node")) for row in rows)
-    names = dict.fromkeys(name for node in found for name in node.resources)
+    parsed = tuple(_node(_object(row, "a node")) for row in rows)
+    names = dict.fromkeys(name for node in parsed for name in node.resources)
     if len(names) <= MAX_NAMES:
-        return found
-    known = frozenset(islice(names, MAX_NAMES))
-    return tuple(replace(node, resources=_only(known, node.resources)) for node in found)
+        return parsed
+    first_names = frozenset(islice(names, MAX_NAMES))
+    return tuple(replace(node, resources=_only(first_names, node.resources)) for node in parsed)
 
 
 def _only(names: Collection[str], amounts: Resources) -> Resources:
@@ -91,13 +92,13 @@ def _node(row: Mapping[str, Any]) -> Node:
 
 
 def usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Read the JSON of `GET /api/cluster_status`; None where it is empty, as under autoscaler v2."""
+    """Read the JSON of `GET /api/cluster_status`; None if it has no usage, as with autoscaler v2."""
     status = _data(answer).get("clusterStatus")
     report = status.get("loadMetricsReport") if isinstance(status, dict) else None
     if not isinstance(report, dict) or not report.get("usage"):
         return None
-    # The dashboard rewrites keys (object_store_memory -> objectStoreMemory, my_res -> myRes), but not
-    # those inside of lists: the node types there still have the true names.
+    # The dashboard rewrites keys (object_store_memory -> objectStoreMemory, my_res -> myRes), except inside
+    # of lists: the node types have the original names.
     shapes = [_object(shape, "a node type") for shape, _ in _pairs(report.get("nodeTypes"))]
     names = dict.fromkeys(name for shape in shapes for name in shape if _is_countable(name))
     true_names = {camel_case(name): name for name in islice(names, MAX_NAMES)}
@@ -123,7 +124,7 @@ def camel_case(name: str) -> str:
 
 
 def _is_countable(name: str) -> bool:
-    """Tell a resource of the cluster from a node's marker and from a placement group's share."""
+    """Tell whether this is a real resource, and not the marker of a node or a part of a placement group."""
     return not name.startswith("node:") and not _GROUP_RESOURCE.search(name)
 
 
@@ -135,13 +136,15 @@ def _used_and_total(row: object) -> tuple[float, float] | None:
 
 
 def _pending(report: Mapping[str, Any]) -> tuple[tuple[Resources, int], ...] | None:
-    """Return what waits for room: tasks and actors outside of placement groups, and whole groups."""
+    """Return the pending demands: tasks and actors outside of placement groups, and whole groups."""
     if not isinstance(report.get("resourceDemand"), list):
         return None
     demands: list[tuple[Resources, int]] = []
     for shape, times in _pairs(report["resourceDemand"]):
         bundle = _object(shape, "a demand")
-        if bundle and all(map(_is_countable, bundle)):  # others wait for what their group holds already
+        if bundle and all(
+            map(_is_countable, bundle)
+        ):  # others wait for resources that their group already holds
             demands.append((_amounts(bundle), count(times)))
     for group, groups in _pairs(report.get("pgDemand")):
         for shape, times in _pairs(_object(group, "a placement group").get("bundles")):
@@ -151,9 +154,9 @@ def _pending(report: Mapping[str, Any]) -> tuple[tuple[Resources, int], ...] | N
 
 def sighting(answer: Mapping[str, Any]) -> Sighting:
     """Read one submission."""
-    word_for_it, exit_code = _name(answer, "status"), whole(answer.get("driver_exit_code"))
-    if (status := _STATUS.get(word_for_it)) is None:
-        raise MalformedAnswer(f"unknown job status {word_for_it[:40]!r}")
+    status_name, exit_code = _name(answer, "status"), whole(answer.get("driver_exit_code"))
+    if (status := _STATUS.get(status_name)) is None:
+        raise MalformedAnswer(f"unknown job status {status_name[:40]!r}")
     message = _shortened(text_or_none(answer, "message") or "")
     error_type, failure = _name_or_none(answer, "error_type"), None
     if status is AttemptStatus.FAILED:
@@ -161,7 +164,7 @@ def sighting(answer: Mapping[str, Any]) -> Sighting:
     return Sighting(
         remote_id=_name(answer, "submission_id"),
         status=status,
-        message=setup_words(message) if failure in _SETUP_FAILURES else message,
+        message=setup_error(message) if failure in _SETUP_FAILURES else message,
         failure=failure,
         error_type=error_type,
         exit_code=exit_code,
@@ -176,7 +179,7 @@ def sighting(answer: Mapping[str, Any]) -> Sighting:
 
 
 def inventory_row(row: Mapping[str, Any]) -> InventoryRow | None:
-    """Read as much of a row of `GET /api/jobs/` as is needed to choose it; None: it is no submission."""
+    """Read the fields of a row of `GET /api/jobs/` that filters need; None if it is not a submission."""
     remote_id, status, metadata = row.get("submission_id"), row.get("status"), row.get("metadata")
     if not isinstance(remote_id, str) or row.get("type", "SUBMISSION") != "SUBMISSION":
         return None
@@ -193,7 +196,7 @@ def status_text(answer: Mapping[str, Any]) -> str:
 
 
 def flag(answer: Mapping[str, Any], key: str) -> bool:
-    """Read `{"stopped": true}` and its like."""
+    """Read a boolean, such as `stopped` in `{"stopped": true}`."""
     value = answer.get(key)
     if not isinstance(value, bool):
         raise MalformedAnswer(f"{key!r} must be true or false")
@@ -233,7 +236,7 @@ def _text(answer: Mapping[str, Any], key: str) -> str:
 
 
 def text_or_none(answer: Mapping[str, Any], key: str) -> str | None:
-    """Return a text that can be stored, or None where there is none."""
+    """Return a text that can be stored, or None if there is none."""
     return None if answer.get(key) is None else _text(answer, key)
 
 
@@ -246,7 +249,7 @@ def _name_or_none(answer: Mapping[str, Any], key: str) -> str | None:
 
 
 def word(value: object) -> str:
-    """Write a value that should be a text; `str` refuses numbers of thousands of digits."""
+    """Return a value as text. Large numbers become "?": `str` raises for thousands of digits."""
     return value if isinstance(value, str) else json.dumps(value) if _is_small(value) else "?"
 
 
@@ -255,7 +258,7 @@ def _is_small(value: object) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Replace NUL and halves of surrogate pairs, which JSON can spell but no file or database can hold."""
+    """Replace NUL and lone surrogates, which are valid in JSON but not in a file or a database."""
     return text if text.isascii() and "\0" not in text else _UNSTORABLE.sub("?", text)
 
 
@@ -265,7 +268,7 @@ def short(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Leave out the middle of an overlong message: what matters is said first or last."""
+    """Leave out the middle of a message that is too long: the relevant text is at its start or end."""
     if len(text) <= _MESSAGE_CHARS:
         return text
     half = (_MESSAGE_CHARS - len(_LEFT_OUT)) // 2
@@ -273,14 +276,14 @@ def _shortened(text: str) -> str:
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number that 64 bits can hold, or None for what is none."""
+    """Return an integer that fits into 64 bits, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int) or not -_TOO_MUCH < value < _TOO_MUCH:
         return None
     return value
 
 
 def number(value: object) -> float | None:
-    """Return an amount, or None for what is none."""
+    """Return a finite number, or None for any other value."""
     if isinstance(value, float):
         return value if math.isfinite(value) and abs(value) < _TOO_MUCH else None
     integer = whole(value)
@@ -288,20 +291,20 @@ def number(value: object) -> float | None:
 
 
 def count(value: object) -> int:
-    """Return a count."""
-    if (counted := whole(value)) is None:
+    """Return a count, which must be an integer."""
+    if (integer := whole(value)) is None:
         raise MalformedAnswer("a count must be a whole number")
-    return counted
+    return integer
 
 
 def _amounts(value: object) -> dict[str, float]:
-    """Return the amounts of a shape or a node, without markers and shares of placement groups."""
+    """Return the amounts of a shape or a node, without node markers and parts of placement groups."""
     named = islice(_object(value, "an amount of resources").items(), MAX_NAMES)
     numbers = {short(name): number(amount) for name, amount in named if _is_countable(name)}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
 def seconds(milliseconds: object) -> float | None:
-    """Return a time of Ray's, which has milliseconds, or None for what is none."""
-    passed = (number(milliseconds) or 0.0) / 1000
-    return passed if 0 < passed <= _LAST_SECOND else None
+    """Convert a time of Ray, which is in milliseconds; None if it is not a valid time."""
+    timestamp = (number(milliseconds) or 0.0) / 1000
+    return timestamp if 0 < timestamp <= _LAST_SECOND else None

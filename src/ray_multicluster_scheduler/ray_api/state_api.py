@@ -1,4 +1,4 @@
-"""What runs inside one Ray cluster: actors, tasks, and drivers such as the sessions of Ray Client."""
+"""Actors, tasks and drivers (jobs, Ray Client sessions) inside one Ray cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ray_multicluster_scheduler.ray_api.http_client import HttpClient
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, translated
 from ray_multicluster_scheduler.ray_api.jobs_executor import JOBS_PATH
 
-#: The most that Ray's state API hands out.
+#: The limit of Ray's state API.
 MAX_ROWS = 10_000
-#: Of that many rows. Not for the engine: parsing them takes longer than other clusters should wait.
+#: Size of that many rows. Not for the engine: parsing them would block it for too long.
 MAX_STATE_BYTES = 32 * 2**20
-#: Of the largest process id, and more.
+#: More digits than any process id has.
 _DIGITS = 19
 #: Ray Client starts such a process on the cluster for each connection.
 SESSION_MARK = "--mode=specific-server"
@@ -48,7 +48,7 @@ class RemoteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An actor or a running task, and what it holds of its cluster."""
+    """An actor or a running task, and the resources that it holds."""
 
     name: str
     resources: Resources
@@ -56,7 +56,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """One program that a cluster runs or is about to run: a job, or whatever has called `ray.init`."""
+    """A program that a cluster runs or is about to run: a job, or a process that called `ray.init`."""
 
     #: Ray's own number; empty for a job that has not called `ray.init`.
     job_id: str
@@ -64,17 +64,17 @@ class Driver:
     pid: int | None
     command: str
     submission_id: str | None
-    #: Ray's word for it: PENDING or RUNNING.
+    #: Ray's state: PENDING or RUNNING.
     state: str
 
     @property
     def is_client_session(self) -> bool:
-        """Tell whether this is a helper process that Ray Client started."""
+        """Tell whether this is a helper process of Ray Client."""
         return SESSION_MARK in self.command
 
 
 class ClusterState:
-    """What runs inside one cluster, over HTTP."""
+    """Reads the actors, tasks and drivers of one cluster over HTTP."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http
@@ -105,18 +105,18 @@ class ClusterState:
         return tuple(_task(row) for row in await self._rows(f"/api/v0/tasks?limit={MAX_ROWS}{ended}"))
 
     async def task(self, task_id: str) -> RemoteTask | None:
-        """Return one task, ended or not; None when the cluster does not know it (any more, or yet)."""
+        """Return one task, ended or not; None if the cluster does not know it yet or has forgotten it."""
         path = f"/api/v0/tasks?limit=10&filter_keys=task_id&filter_predicates=%3D&filter_values={task_id}"
         rows = await self._rows(path)
         return _task(rows[-1]) if rows else None
 
     async def holders(self) -> tuple[Holder, ...]:
-        """Return the living actors and the running tasks, with what each of them holds."""
+        """Return the live actors and the running tasks, with the resources that they hold."""
         actors = await self._rows(f"/api/v0/actors?limit={MAX_ROWS}&detail=1{_where('state', 'ALIVE')}")
         tasks = await self._rows(f"/api/v0/tasks?limit={MAX_ROWS}&detail=1{_where('state', 'RUNNING')}")
-        of_actors = [Holder(name=f"actor {_called(row)}", resources=_resources(row)) for row in actors]
+        of_actors = [Holder(name=f"actor {_display_name(row)}", resources=_resources(row)) for row in actors]
         of_tasks = [
-            Holder(name=f"task {_called(row)}", resources=_resources(row))
+            Holder(name=f"task {_display_name(row)}", resources=_resources(row))
             for row in tasks
             if row.get("type") == "NORMAL_TASK"
         ]
@@ -125,8 +125,8 @@ class ClusterState:
     async def drivers(self) -> tuple[Driver, ...]:
         """Return the programs that have not ended: jobs, Ray Client sessions and others."""
         with translated(self._http.spec):
-            found, _ = await self._http.rows(JOBS_PATH, _live_driver)
-            return tuple(found)
+            drivers, _ = await self._http.rows(JOBS_PATH, _live_driver)
+            return tuple(drivers)
 
     async def _rows(self, path: str) -> list[Mapping[str, Any]]:
         with translated(self._http.spec):
@@ -134,9 +134,9 @@ class ClusterState:
             try:
                 rows = answer["data"]["result"]["result"]
             except (KeyError, TypeError):
-                raise MalformedAnswer("it is no answer of Ray's state API") from None
+                raise MalformedAnswer("it is not an answer of Ray's state API") from None
             if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-                raise MalformedAnswer("it is no list of Ray's state API")
+                raise MalformedAnswer("it is not a list of Ray's state API")
             return rows
 
 
@@ -152,7 +152,7 @@ def _task(row: Mapping[str, Any]) -> RemoteTask:
 def _live_driver(row: Mapping[str, Any]) -> Driver | None:
     if _text(row, "status") not in _LIVE:
         return None
-    # Ray knows the process of a program only once that has called `ray.init`; many jobs never do.
+    # Ray knows the process of a program only after the program calls `ray.init`; many jobs never do.
     process = row.get("driver_info")
     return Driver(
         job_id=_text(row, "job_id"),
@@ -167,13 +167,13 @@ def _where(key: str, value: str) -> str:
     return f"&filter_keys={key}&filter_predicates=%3D&filter_values={value}"
 
 
-def _called(row: Mapping[str, Any]) -> str:
+def _display_name(row: Mapping[str, Any]) -> str:
     return _text(row, "name") or _text(row, "class_name")
 
 
 def _resources(row: Mapping[str, Any]) -> dict[str, float]:
-    given = row.get("required_resources")
-    amounts = given.items() if isinstance(given, Mapping) else ()
+    required = row.get("required_resources")
+    amounts = required.items() if isinstance(required, Mapping) else ()
     return {str(name): float(amount) for name, amount in amounts if isinstance(amount, (int, float))}
 
 

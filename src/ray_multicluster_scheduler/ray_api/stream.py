@@ -1,7 +1,7 @@
-"""Answers that may be of any length, read piece by piece: never whole in memory, never long at a time.
+"""Incremental parsers for answers of any length: they never hold a whole answer or block for long.
 
-A JSON parser holds the whole process while it works, so one cluster's answer of many megabytes would stop the
-work for all others. Here each row of a list and each piece of a log is parsed by itself.
+A JSON parser blocks the process, so an answer of many megabytes from one cluster would delay the work for all
+others. Here each row of a list and each chunk of a log is parsed on its own.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ MAX_ROW_CHARS = 4 * 2**20
 _SPACE = " \t\r\n"
 _DECODER = json.JSONDecoder()
 _LOG_BEGINS = re.compile(r'\s*\{\s*"logs"\s*:\s*"')
-#: Whole characters and whole escapes of a JSON text, as many as there are.
+#: As many complete characters and complete escapes of a JSON text as possible.
 _WHOLE = re.compile(r'(?:[^"\\]+|\\u[0-9a-fA-F]{4}|\\[^u])*')
 _LONGEST_ESCAPE = len("\\u0000")
 _LONGEST_BEGINNING = 1000
 
 
-class Rows:
-    """The objects of a JSON array that arrives in pieces."""
+class RowParser:
+    """Parses the objects of a JSON array that arrives in chunks."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
-        #: Do not try again before so much has come: a long row is not parsed from its start at each piece.
-        self._enough = 0
+        #: The next try needs this many characters, so that a long row is not parsed again for each chunk.
+        self._retry_chars = 0
         self._expected = "["
 
-    def feed(self, piece: bytes) -> list[dict[str, Any]]:
-        """Take the next piece; return the rows that are complete now."""
-        self._text += self._decode(piece)
-        return self._take() if len(self._text) >= self._enough else []
+    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+        """Add the next chunk and return the rows that are complete now."""
+        self._text += self._decode(chunk)
+        return self._take() if len(self._text) >= self._retry_chars else []
 
     def end(self) -> list[dict[str, Any]]:
-        """Return the last rows; an array that was not closed is malformed."""
+        """Return the last rows; raise if the array is incomplete."""
         rows = self._take()
         if self._expected or self._text.strip(_SPACE):
             raise MalformedAnswer("its list breaks off")
@@ -65,9 +65,9 @@ class Rows:
                 at += 1
                 self._expected = {"[": "{]", ",": "{", "]": ""}[mark]
         self._text = self._text[at:]
-        self._enough = 2 * len(self._text)
+        self._retry_chars = 2 * len(self._text)
         if len(self._text) > MAX_ROW_CHARS:
-            raise MalformedAnswer("a row of its list is too long, or no JSON")
+            raise MalformedAnswer("a row of its list is too long or not JSON")
         return rows
 
     def _after_space(self, at: int) -> int:
@@ -77,14 +77,14 @@ class Rows:
 
 
 class LogEnd:
-    """The last `keep_bytes` of the log in `{"logs": "..."}`, which arrives in pieces."""
+    """Keeps the last `keep_bytes` of the log in `{"logs": "..."}`, which arrives in chunks."""
 
     def __init__(self, keep_bytes: int) -> None:
         self._keep_bytes = keep_bytes
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
         self._begun = self._closed = False
-        #: The first half of a surrogate pair, whose second half may be in the next piece.
+        #: The first half of a surrogate pair, whose second half may be in the next chunk.
         self._half = ""
         self._end = bytearray()
         self._missing = 0
@@ -94,9 +94,9 @@ class LogEnd:
         """Tell whether anything of the log was read."""
         return bool(self._end or self._missing)
 
-    def feed(self, piece: bytes) -> None:
-        """Take the next piece."""
-        self._text += self._decode(piece)
+    def feed(self, chunk: bytes) -> None:
+        """Add the next chunk."""
+        self._text += self._decode(chunk)
         if not self._begun and not self._begin():
             return
         if self._closed:
@@ -107,26 +107,26 @@ class LogEnd:
         rest = self._text[whole.end() :]
         self._closed = rest.startswith('"')
         if not self._closed and len(rest) > _LONGEST_ESCAPE:
-            raise MalformedAnswer("its text holds something that JSON does not know")
+            raise MalformedAnswer("its text contains an invalid JSON escape")
         self._add(json.loads(f'"{whole[0]}"', strict=False))
         self._text = rest
 
     def text(self, *, complete: bool = True) -> str:
-        """Return the end of the log, with a line for what is missing before it and, if so, behind it."""
+        """Return the end of the log, with a note about missing bytes before it and, if so, after it."""
         if complete and not self._closed:
             raise MalformedAnswer("its log breaks off")
         self._drop(len(self._end) - self._keep_bytes)
-        while self._end and self._end[0] & 0xC0 == 0x80:  # not in the middle of a character
+        while self._end and self._end[0] & 0xC0 == 0x80:  # do not start inside a character
             self._drop(1)
         return cut_note(self._missing) + self._end.decode() + ("" if complete else INCOMPLETE)
 
     def _begin(self) -> bool:
-        found = _LOG_BEGINS.match(self._text)
-        if found is None:
+        match = _LOG_BEGINS.match(self._text)
+        if match is None:
             if len(self._text) > _LONGEST_BEGINNING or not '{"logs":"'.startswith(_squeezed(self._text)[:9]):
                 raise MalformedAnswer("'logs' must be a text")
             return False
-        self._begun, self._text = True, self._text[found.end() :]
+        self._begun, self._text = True, self._text[match.end() :]
         return True
 
     def _add(self, text: str) -> None:

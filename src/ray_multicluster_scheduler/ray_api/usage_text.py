@@ -1,4 +1,4 @@
-"""The text of `ray status`, the only form in which a cluster with autoscaler v2 tells its usage.
+"""Parses the text of `ray status`: a cluster with autoscaler v2 reports its usage only in this form.
 
     Total Usage:
      1.75/3.0 CPU (1.0 used of 1.0 reserved in placement groups)
@@ -10,7 +10,7 @@
      {'CPU': 8.0, 'my_res': 1.0}: 3+ pending tasks/actors
      {'CPU': 50.0} * 2, {'GPU': 9.0} * 1 (SPREAD): 1+ pending placement groups
 
-Sizes are rounded there to two digits: exact totals are the sums over the nodes.
+Sizes are rounded to two digits in this text; the sums over the nodes are exact.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNITS = {None: 1, "": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB
 
 
 def parse_usage_text(text: str) -> Usage:
-    """Read the text form; a block that is not there is unknown, not zero."""
+    """Parse the text; the values of a missing block are unknown, not zero."""
     lines = islice(_block(text, "Total Usage:"), MAX_NAMES)
     usage = [match for line in lines if (match := _USAGE_LINE.fullmatch(line))]
     return Usage(
@@ -61,7 +61,7 @@ def _block(text: str, title: str) -> list[str]:
 
 
 def _used(match: re.Match[str]) -> float:
-    """Return what is not free: what a placement group reserves is taken, used or not."""
+    """Return the amount that is not free: a reservation of a placement group counts, used or not."""
     used = _value(match[1], match[2])
     if match[6] is None:
         return used
@@ -70,7 +70,7 @@ def _used(match: re.Match[str]) -> float:
 
 def _value(digits: str, unit: str | None) -> float:
     if (value := number(float(digits) * _UNITS[unit])) is None:
-        raise MalformedAnswer("an amount of resources is no number")
+        raise MalformedAnswer("an amount of resources is not a number")
     return value
 
 
@@ -81,7 +81,7 @@ def _pending(text: str) -> tuple[tuple[Resources, int], ...] | None:
     demands: list[tuple[Resources, int]] = []
     for line in lines[:MAX_DEMANDS]:
         if tasks := _TASKS_LINE.fullmatch(line):
-            # Those in a placement group wait for what their group holds already.
+            # Tasks in a placement group wait for resources that their group already holds.
             demands.append((_shape(tasks[1]), int(tasks[2]) - int(tasks[3] or 0)))
         elif groups := _GROUPS_LINE.fullmatch(line):
             bundles = _BUNDLE.findall(groups[1])

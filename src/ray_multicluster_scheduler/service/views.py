@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ray_multicluster_scheduler.environment.to_set_up import is_setting_up
+from ray_multicluster_scheduler.environment.setup_summary import is_setting_up
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import own_name

@@ -21,9 +21,9 @@ GENERATOR = "generator"
 class UserCallable:
     """A function or class: undecorated, as a remote object at home, and pickled for other clusters."""
 
-    def __init__(self, given: Any) -> None:
-        self.plain, self.defaults = _undecorated(given)
-        self._given = given if given is not self.plain else None
+    def __init__(self, code: Any) -> None:
+        self.plain, self.defaults = _undecorated(code)
+        self._decorated = code if code is not self.plain else None
         self._at_home: Any = None
         self._prepared: tuple[Mapping[str, Any], Any] | None = None
         self._pickled: tuple[str, bytes] | None = None
@@ -37,7 +37,7 @@ class UserCallable:
     def at_home(self) -> Any:
         """Return the remote function or actor class; cached, as Ray exports each such object once."""
         if self._at_home is None:
-            self._at_home = self._given or lazy_import.ray().remote(self.plain)
+            self._at_home = self._decorated or lazy_import.ray().remote(self.plain)
         return self._at_home
 
     def prepared(self, options: Mapping[str, Any]) -> Any:
@@ -60,19 +60,19 @@ class CallableCache:
     """Caches the `UserCallable` of a function or class for as long as the program holds it."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Any, UserCallable] = WeakKeyDictionary()
+        self._cached: WeakKeyDictionary[Any, UserCallable] = WeakKeyDictionary()
 
-    def get(self, given: Any) -> UserCallable:
+    def get(self, code: Any) -> UserCallable:
         """Return the `UserCallable` of a function or class."""
-        if not callable(given) and not hasattr(given, "remote"):
-            raise InvalidRequest(f"a function or a class is needed, not {given!r}")
+        if not callable(code) and not hasattr(code, "remote"):
+            raise InvalidRequest(f"a function or a class is needed, not {code!r}")
         try:
-            known = self._known.get(given)
-            if known is None:
-                known = self._known[given] = UserCallable(given)
+            cached = self._cached.get(code)
+            if cached is None:
+                cached = self._cached[code] = UserCallable(code)
         except TypeError:  # not hashable or not weakly referenceable: not cached
-            return UserCallable(given)
-        return known
+            return UserCallable(code)
+        return cached
 
 
 def options_and_claim(
@@ -85,13 +85,13 @@ def options_and_claim(
     """Return Ray's options and the resources they claim. Requirements without CPU claim no CPU."""
     options = {**defaults, **{name: value for name, value in changes.items() if value is not None}}
     if requirements is not None:
-        asked = parse_requirements(requirements, name="resource_requirements")
+        amounts = parse_requirements(requirements, name="resource_requirements")
         options = {
             name: value for name, value in options.items() if name not in {*_NAMED.values(), "resources"}
         }
-        options["num_cpus"] = asked.get("CPU", 0)
-        options |= {option: asked[name] for name, option in _NAMED.items() if name in asked}
-        if custom := {name: amount for name, amount in asked.items() if name not in _NAMED}:
+        options["num_cpus"] = amounts.get("CPU", 0)
+        options |= {option: amounts[name] for name, option in _NAMED.items() if name in amounts}
+        if custom := {name: amount for name, amount in amounts.items() if name not in _NAMED}:
             options["resources"] = custom
     if options.get("memory"):
         options["memory"] = int(options["memory"])
@@ -104,9 +104,11 @@ def options_and_claim(
 
 def methods_of(plain: type) -> dict[str, int | str]:
     """Return the public methods of an actor class and how many values each returns."""
-    found = inspect.getmembers(plain, inspect.isroutine)
+    members = inspect.getmembers(plain, inspect.isroutine)
     return {
-        name: _returns(method) for name, method in found if not name.startswith("__") or name in {"__call__"}
+        name: _returns(method)
+        for name, method in members
+        if not name.startswith("__") or name in {"__call__"}
     }
 
 
@@ -126,14 +128,14 @@ def _returns(method: Any) -> int | str:
     return returns if isinstance(returns, int) else GENERATOR
 
 
-def _undecorated(given: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the function or class behind `@ray.remote`, and the options given there."""
-    if hasattr(given, "__ray_metadata__"):  # a class, decorated natively
-        return given.__ray_metadata__.modified_class.__ray_actor_class__, dict(given._default_options)
-    if hasattr(given, "_function") and hasattr(given, "_default_options"):
-        return given._function, dict(given._default_options)
-    if hasattr(given, "actor_cls"):  # decorated while Ray Client was connected
-        return given.actor_cls, dict(given._options or {})
-    if hasattr(given, "_func") and hasattr(given, "remote"):
-        return given._func, dict(given._options or {})
-    return given, {}
+def _undecorated(code: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the function or class behind `@ray.remote`, and its options."""
+    if hasattr(code, "__ray_metadata__"):  # a class, decorated natively
+        return code.__ray_metadata__.modified_class.__ray_actor_class__, dict(code._default_options)
+    if hasattr(code, "_function") and hasattr(code, "_default_options"):
+        return code._function, dict(code._default_options)
+    if hasattr(code, "actor_cls"):  # decorated while Ray Client was connected
+        return code.actor_cls, dict(code._options or {})
+    if hasattr(code, "_func") and hasattr(code, "remote"):
+        return code._func, dict(code._options or {})
+    return code, {}

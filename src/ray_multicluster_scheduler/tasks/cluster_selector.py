@@ -167,9 +167,9 @@ class ClusterSelector:
             with self._lock:
                 if work.preferred_cluster in {None, home.name} and capacity.fits(work.claim):
                     return self._with_claim(work, self._home_decision)
-                known = self._repeated_wait(work)
-                if known is not None:
-                    return self._with_claim(work, known)
+                decision = self._repeated_wait(work)
+                if decision is not None:
+                    return self._with_claim(work, decision)
             snapshots, drains = self._observe(excluding=home.name)
             with self._lock:
                 selection = self._with_claim(work, self._decide(work, home, capacity, snapshots, drains))
@@ -267,14 +267,16 @@ class ClusterSelector:
         others = [spec for spec in self._config.clusters if spec.name != excluding]
         return tuple(self._view(spec, snapshots[spec.name], drains.get(spec.name)) for spec in others)
 
-    def _view(self, spec: ClusterSpec, seen: ClusterSnapshot, drain: tuple[bool, str] | None) -> ClusterView:
-        if seen.observed_at is not None:
-            self._unobserved.drop_sent(spec.name, before=seen.observed_at - LAG_S)
+    def _view(
+        self, spec: ClusterSpec, snapshot: ClusterSnapshot, drain: tuple[bool, str] | None
+    ) -> ClusterView:
+        if snapshot.observed_at is not None:
+            self._unobserved.drop_sent(spec.name, before=snapshot.observed_at - LAG_S)
         if self.joined:
             self._unobserved.drop_finished(spec.name, finished)
         drained, why = drain or (spec.drained, "set in the configuration")
         unseen = self._unobserved.total(spec.name)
-        return ClusterView(spec=spec, snapshot=seen, drained=drained, drain_reason=why, unseen=unseen)
+        return ClusterView(spec=spec, snapshot=snapshot, drained=drained, drain_reason=why, unseen=unseen)
 
     def _open_bridge(self, cluster: str, home: Home) -> OpenBridge:
         job = self._environ.get(SUBMISSION_ID_VAR)
@@ -297,7 +299,10 @@ class ClusterSelector:
         """Return the name of a cluster's Ray session, so that a session on a wrong cluster is noticed."""
         name = self._observer.call(lambda connections: connections[spec.name].probe.version()).session_name
         if name is None:
-            log.info("the dashboard of cluster %r names no session: it cannot be compared", spec.name)
+            log.info(
+                "the dashboard of cluster %r reports no session name, so the session is not checked",
+                spec.name,
+            )
         return name
 
     def _read_package(self, name: str) -> bytes | None:

@@ -141,15 +141,15 @@ def over_client() -> bool:
 
 def current_runtime_env() -> dict[str, Any]:
     """Return the runtime_env that this program runs with."""
-    given = lazy_import.ray().get_runtime_context().runtime_env
-    return dict(json.loads(given) if isinstance(given, str) else given)
+    runtime_env = lazy_import.ray().get_runtime_context().runtime_env
+    return dict(json.loads(runtime_env) if isinstance(runtime_env, str) else runtime_env)
 
 
 def configured_name(snapshots: Mapping[str, ClusterSnapshot]) -> str:
     """Return the name of the configured cluster with the nodes of this connection, or `UNNAMED`."""
     here = {node["NodeID"] for node in lazy_import.ray().nodes()}
-    for name, seen in snapshots.items():
-        if here & {node.node_id for node in seen.nodes or ()}:
+    for name, snapshot in snapshots.items():
+        if here & {node.node_id for node in snapshot.nodes or ()}:
             return name
     return UNNAMED
 

@@ -48,7 +48,7 @@ class HomeCapacity:
         return self._has_free(claim)
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return a snapshot of home, as there is one of every other cluster."""
+        """Return a snapshot of home, in the form that other clusters have."""
         self._refresh()
         used = {name: amount - self._free.get(name, 0.0) for name, amount in self._total.items()}
         return ClusterSnapshot(

@@ -47,7 +47,7 @@ class ClusterObserver:
         try:
             return asyncio.run_coroutine_threadsafe(function(running.connections), running.loop).result()
         except concurrent.futures.CancelledError as ended:
-            raise SchedulerError("the clusters are no longer looked at; the scheduler was stopped") from ended
+            raise SchedulerError("the clusters are no longer observed; the scheduler was stopped") from ended
 
     def close(self) -> None:
         """Stop the thread."""
@@ -76,7 +76,7 @@ class ClusterObserver:
         try:
             asyncio.run(self._main(ready))
         except BaseException as failure:  # raised by the callers that wait
-            log.exception("the clusters are no longer watched")
+            log.exception("the observer of the clusters failed")
             waiting = ready.result().first_look if ready.done() else ready
             if not waiting.done():
                 waiting.set_exception(failure)
@@ -111,7 +111,7 @@ class ClusterObserver:
 def _result(future: concurrent.futures.Future[T]) -> T:
     """Return the result of a future of the thread, or raise `SchedulerError` if it failed."""
     if (failure := future.exception()) is not None:
-        raise SchedulerError(f"the clusters cannot be looked at: {failure!r}") from failure
+        raise SchedulerError(f"the clusters cannot be observed: {failure!r}") from failure
     return future.result()
 
 

@@ -100,10 +100,10 @@ class TaskOperations:
         if ray_id is None:
             return "PENDING"
         try:
-            seen = self._selector.query_cluster(home, lambda state: state.task(ray_id))
+            remote_task = self._selector.query_cluster(home, lambda state: state.task(ray_id))
         except ClusterError:
             return "UNKNOWN"
-        status = "PENDING" if seen is None else _STATUS.get(seen.state, "PENDING")
+        status = "PENDING" if remote_task is None else _STATUS.get(remote_task.state, "PENDING")
         return "CANCELLED" if status == "FAILED" and record.cancelled else status
 
     def task_result(self, task_id: str, *, timeout_s: float | None) -> Any:
@@ -139,10 +139,10 @@ class TaskOperations:
         if record is None:
             return DEAD if actor_id in self._registry.ended else "UNKNOWN"
         with self._selector.raising_home_lost():
-            known, ray_id = self._actor_states(record.decision.cluster), _ray_id(record)
-        if known is None:
+            states, ray_id = self._actor_states(record.decision.cluster), _ray_id(record)
+        if states is None:
             return "UNKNOWN"
-        return _ACTOR_STATUS.get(self._state_of(record, ray_id, known) or "", "PENDING")
+        return _ACTOR_STATUS.get(self._state_of(record, ray_id, states) or "", "PENDING")
 
     def actor_handle(self, actor_id: str) -> Any:
         """Return the handle of an actor; without one, Ray has ended it."""
@@ -195,7 +195,7 @@ class TaskOperations:
         return rows
 
     def forget_ended(self) -> None:
-        """Forget ended actors, once many have no handle; some of these live on through copies of it."""
+        """Forget ended actors once many have no handle here; a copy of a handle may keep an actor alive."""
         handleless = sum(record.handle() is None for record in self._actors)
         if handleless >= MAX_HANDLELESS and self._clock.now() >= self._forgot_at + FORGET_EVERY_S:
             self._forgot_at = self._clock.now()
@@ -239,13 +239,13 @@ class TaskOperations:
     def _actors(self) -> list[ActorRecord]:
         return list(self._registry.actors.values())
 
-    def _state_of(self, record: ActorRecord, ray_id: str | None, known: dict[str, str] | None) -> str | None:
-        """Return the state of an actor, given the states that its cluster lists: it lists no dead actors."""
-        if known is None or ray_id is None:
+    def _state_of(self, record: ActorRecord, ray_id: str | None, states: dict[str, str] | None) -> str | None:
+        """Return the state of an actor from the states that its cluster lists, which omit dead actors."""
+        if states is None or ray_id is None:
             return None
-        if ray_id in known:
+        if ray_id in states:
             record.seen = True
-            return known[ray_id]
+            return states[ray_id]
         if record.seen or not ray_id:
             return DEAD
         now = self._clock.monotonic()
@@ -254,10 +254,10 @@ class TaskOperations:
 
     def _actor_states(self, cluster: str) -> dict[str, str] | None:
         try:
-            found = self._selector.query_cluster(cluster, lambda state: state.actors())
+            actors = self._selector.query_cluster(cluster, lambda state: state.actors())
         except ClusterError:
             return None
-        return None if found is None else {actor.actor_id: actor.state for actor in found}
+        return None if actors is None else {actor.actor_id: actor.state for actor in actors}
 
     def _task_ray_id(self, record: TaskRecord) -> str:
         ends_at = self._clock.monotonic() + ID_COMES_WITHIN_S
@@ -270,8 +270,8 @@ class TaskOperations:
     def _is_held(self, ray_id: str) -> bool:
         """Tell whether the first result of a task may still be there.
 
-        Over Ray Client the server forgets a result when this process lets its last ref go, and a question
-        about it never returns: Ray Client takes the refusal for a lost connection and tries again for ever.
+        Over Ray Client the server forgets a result when this process drops its last ref. A request for it
+        then never returns: Ray Client takes the refusal for a lost connection and retries for ever.
         """
         if not self._selector.home.over_client:
             return True

@@ -1,7 +1,7 @@
-"""Which cluster gets a task or an actor: a pure decision over what is known of each.
+"""Selects the cluster of a task or an actor: a pure function of the views of all clusters.
 
-Home first while it fits. When it does not, the best other cluster that has room. When none has, the work
-waits inside Ray: at home if home can hold it, else where it can.
+Home comes first while the work fits there, then the best other cluster with room. If no cluster has room, the
+work waits inside Ray: at home if home is large enough, else on a cluster that is.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The cluster of a task or an actor, and what spoke for and against each."""
+    """The cluster of a task or an actor, with the score or the refusal of each cluster."""
 
     cluster: str
     sentence: str
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
-    #: Home could hold it too, now or later.
+    #: Home is large enough for it, too.
     home_holds: bool = True
-    #: No cluster has room now: it waits where it was sent.
+    #: No cluster has room now: the work waits where it was sent.
     waits: bool = False
 
 
@@ -62,8 +62,8 @@ def place(
 ) -> Decision:
     """Choose a cluster, or raise `NeverFits` or `NoClusterAvailable`.
 
-    `home` is the cluster that this program has joined, None before it has one. `unfit` are clusters that
-    cannot be used now, with the reason for each.
+    `home` is the cluster that this program has joined, or None before that. `unfit` are clusters that cannot
+    be used now, with the reason for each.
     """
 
     def same_version(snapshot: ClusterSnapshot) -> Refusal | None:
@@ -120,18 +120,18 @@ def _choose(
     return emptiest, "no cluster has room now; it waits where most of its claim is free"
 
 
-def _version_refusal(seen: ClusterSnapshot, ours: Versions) -> Refusal | None:
-    if seen.ray_version != ours.ray:
+def _version_refusal(snapshot: ClusterSnapshot, ours: Versions) -> Refusal | None:
+    if snapshot.ray_version != ours.ray:
         return Refusal(
             cause=Cause.VERSION,
-            sentence=f"it runs Ray {seen.ray_version or 'unknown'} and home {ours.ray}; tasks and actors, "
-            "unlike jobs, need the same",
+            sentence=f"it runs Ray {snapshot.ray_version or 'unknown'} and home {ours.ray}; tasks and "
+            "actors, unlike jobs, need the same",
         )
-    if seen.python_version is not None and _minor(seen.python_version) != _minor(ours.python):
+    if snapshot.python_version is not None and _minor(snapshot.python_version) != _minor(ours.python):
         return Refusal(
             cause=Cause.VERSION,
-            sentence=f"it runs Python {seen.python_version} and home {ours.python}; tasks and actors, unlike "
-            "jobs, need the same minor version",
+            sentence=f"it runs Python {snapshot.python_version} and home {ours.python}; tasks and actors, "
+            "unlike jobs, need the same minor version",
         )
     return None
 

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.environment.env_vars import (
     RESERVED,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.environment.overlay import has_overlay, taken_off
+from ray_multicluster_scheduler.environment.overlay import has_overlay, remove_overlay
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
@@ -27,10 +27,10 @@ from ray_multicluster_scheduler.ports import ClusterPackages
 
 def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
     """Return the program's part of a composed environment: all that its cluster does not set."""
-    written = taken_off(composed)
-    given = {**written, "env_vars": _without(written.get("env_vars") or {}, RESERVED)}
+    original = remove_overlay(composed)
+    env = {**original, "env_vars": _without(original.get("env_vars") or {}, RESERVED)}
     full = normalise(
-        _without(given, {"_ray_release", "_ray_commit", "_inject_current_ray"}), where="this program"
+        _without(env, {"_ray_release", "_ray_commit", "_inject_current_ray"}), where="this program"
     )
     cluster = normalise(cluster_env, where="its cluster")
     own = {option: value for option, value in full.items() if value != cluster.get(option)}
@@ -75,9 +75,9 @@ class Environments:
                 await self._upload(name, cluster)
 
     async def _upload(self, name: str, cluster: ClusterPackages) -> None:
-        kept = PackageStore(self._packages).path(name) if self._packages.is_dir() else None
-        if kept is not None:
-            await cluster.put_package(name, kept)
+        local_copy = PackageStore(self._packages).path(name) if self._packages.is_dir() else None
+        if local_copy is not None:
+            await cluster.put_package(name, local_copy)
             return
         content = self._read_at_home(name)
         if content is None:
@@ -92,8 +92,8 @@ class Environments:
 
 
 def _locations(runtime_env: Mapping[str, Any]) -> list[Any]:
-    found = [runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ())]
-    return [location for location in found if location]
+    locations = [runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ())]
+    return [location for location in locations if location]
 
 
 def _without(mapping: Mapping[str, Any], names: frozenset[str] | set[str]) -> dict[str, Any]:

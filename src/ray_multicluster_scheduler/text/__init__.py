@@ -1,1 +1,1 @@
-"""Text for people: what they may have meant, and what is safe to show them."""
+"""Text for people: spelling suggestions, and output that is safe for a terminal."""

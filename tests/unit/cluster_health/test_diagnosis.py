@@ -7,8 +7,8 @@ from tests.builders import a_cluster, a_snapshot
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import (
     Check,
-    Door,
     Evidence,
+    PortState,
     Verdict,
     Versions,
     diagnose,
@@ -45,7 +45,7 @@ def evidence(**changes: Any) -> Evidence:
         "token_set": False,
         "snapshot": a_snapshot(),
         "jobs_listed": 3,
-        "client_door": Door.OPEN,
+        "client_port": PortState.OPEN,
         "ours": Versions(ray="2.60.0", python="3.12.9"),
     }
     return Evidence(**{**fields, **changes})
@@ -138,9 +138,9 @@ def test_other_versions_are_a_note_because_jobs_work_all_the_same(
     assert (verdict is Verdict.OK) or "jobs work" in found.advice
 
 
-@pytest.mark.parametrize("door", [Door.REFUSED, Door.SILENT])
-def test_a_closed_client_port_is_a_problem_for_tasks_and_actors(door: Door) -> None:
-    found = check("Ray Client", client_door=door)
+@pytest.mark.parametrize("state", [PortState.REFUSED, PortState.SILENT])
+def test_a_closed_client_port_is_a_problem_for_tasks_and_actors(state: PortState) -> None:
+    found = check("Ray Client", client_port=state)
     assert found.verdict is Verdict.PROBLEM
     assert "127.0.0.1:10001" in found.says
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ray_multicluster_scheduler.cluster_health.probe import NO_JOB
-from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch, Probed
+from ray_multicluster_scheduler.cluster_health.probe import PROBE_JOB_ID
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch, ProbeResult
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Health, Node, RemoteVersion, Usage
@@ -76,7 +76,7 @@ class ScriptedCluster:
         return await self._answer("nodes")
 
     async def get(self, remote_id: str) -> Any:
-        assert remote_id == NO_JOB
+        assert remote_id == PROBE_JOB_ID
         return await self._answer("jobs")
 
     async def inventory(self, keep: object) -> Any:
@@ -240,7 +240,7 @@ async def test_a_refresh_asks_only_what_the_cluster_uses() -> None:
     clock, cluster = ManualClock(), ScriptedCluster()
     watch = watching(clock, a=cluster)
     before = await watch.probe("a")
-    told: list[Probed] = []
+    told: list[ProbeResult] = []
     watch.subscribe(told.append)
     clock.advance(1)
     cluster.answers |= {"usage": Usage(total={"CPU": 4.0}, used={"CPU": 3.0}, pending=()), "jobs": REFUSED}
@@ -303,7 +303,7 @@ async def test_a_dead_cluster_is_asked_ever_more_rarely_and_comes_back_after_two
 
 
 async def test_listeners_hear_of_every_probe_and_of_what_changed() -> None:
-    cluster, heard = ScriptedCluster(), list[Probed]()
+    cluster, heard = ScriptedCluster(), list[ProbeResult]()
     watch = watching(a=cluster)
     watch.subscribe(heard.append)
     changes: list[dict[str, Any]] = [
@@ -387,7 +387,7 @@ async def test_a_listener_may_leave_while_it_is_called() -> None:
 
 
 async def test_a_listener_can_leave() -> None:
-    watch, heard = watching(a=ScriptedCluster()), list[Probed]()
+    watch, heard = watching(a=ScriptedCluster()), list[ProbeResult]()
     leave = watch.subscribe(heard.append)
     await watch.probe("a")
     leave()

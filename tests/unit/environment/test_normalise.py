@@ -123,7 +123,7 @@ class TestWhatIsRefused:
             ({"env_vars": {"A": {"B": "1"}}}, "env_vars: A is a dict"),
             (
                 {"env_vars": {"A": True}},
-                "A is a boolean; write the text that the program shall see, in quotes",
+                "A is a boolean; write the text that the program should see, in quotes",
             ),
             ({"env_vars": {"A B": "1"}}, "a name is empty, or is not text without spaces"),
             ({"env_vars": ["A=1", "B"]}, "item 2 is not of the form KEY=VALUE"),
@@ -133,7 +133,7 @@ class TestWhatIsRefused:
                 {"env_vars": {"RAY_MULTICLUSTER_ATTEMPT": "7"}},
                 "RAY_MULTICLUSTER_ATTEMPT is set by the scheduler",
             ),
-            ({"pip": ["pandas=1.5"]}, "'pandas=1.5' is no requirement that pip understands"),
+            ({"pip": ["pandas=1.5"]}, "'pandas=1.5' is not a requirement that pip understands"),
             ({"pip": [1]}, "pip: must be a list of text items"),
             ({"pip": {"pip_check": True}}, "pip: a mapping needs 'packages'"),
             ({"pip": {"packages": ["a"], "pip_chek": True}}, r"did you mean 'pip_check'\?"),

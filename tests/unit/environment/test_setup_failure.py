@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.environment.setup_failure import MAX_WORDS, fails_again, setup_words
+from ray_multicluster_scheduler.environment.setup_failure import MAX_CHARS, fails_again, setup_error
 
 #: What Ray 2.60 writes around the words of the tool, shortened in the middle.
 BEGINNING = """runtime_env setup failed: Failed to set up runtime environment.
@@ -113,17 +113,17 @@ NO_FILE = BEGINNING + "OSError: Failed to download runtime_env file package gcs:
     ],
 )
 def test_the_words_are_those_of_the_tool(message: str, words: str) -> None:
-    assert setup_words(message) == words
+    assert setup_error(message) == words
 
 
 def test_a_missing_conda_environment_is_named_without_all_that_the_job_was_sent() -> None:
-    words = setup_words(NO_CONDA_NAME)
+    words = setup_error(NO_CONDA_NAME)
     assert words.startswith("ValueError: The given conda environment 'ts' doesn't exist from the output of")
     assert "env_vars" not in words
 
 
 def test_a_conflict_is_told_whole() -> None:
-    words = setup_words(COMMAND + CONFLICT)
+    words = setup_error(COMMAND + CONFLICT)
     assert (
         "The conflict is caused by: The user requested numpy==2.0.0 pandas 1.5.3 depends on numpy<2" in words
     )
@@ -132,25 +132,25 @@ def test_a_conflict_is_told_whole() -> None:
 
 def test_of_many_versions_the_last_ones_are_shown() -> None:
     versions = ", ".join(f"1.{number}" for number in range(300))
-    words = setup_words(COMMAND + NO_PACKAGE.replace("none", versions))
+    words = setup_error(COMMAND + NO_PACKAGE.replace("none", versions))
     assert "(from versions: …, 1.297, 1.298, 1.299)" in words
 
 
 def test_a_connection_that_was_refused_is_told_beside_what_pip_makes_of_it() -> None:
-    words = setup_words(COMMAND + CONNECTION + NO_PACKAGE)
+    words = setup_error(COMMAND + CONNECTION + NO_PACKAGE)
     assert "No matching distribution found" in words
     assert "Connection refused" in words
 
 
 def test_what_ray_says_after_the_tool_is_left_out() -> None:
-    words = setup_words(
+    words = setup_error(
         f"{COMMAND}{NO_PACKAGE}\n\nTraceback (most recent call last):\n  File 'x'\nOSError: gone\n"
     )
     assert words.endswith("ERROR: No matching distribution found for nope==9.9")
 
 
 def test_words_have_an_end() -> None:
-    assert len(setup_words(COMMAND + "    ERROR: " + "x" * 10_000)) < MAX_WORDS + 10
+    assert len(setup_error(COMMAND + "    ERROR: " + "x" * 10_000)) < MAX_CHARS + 10
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.pipeline.files import find_input, find_output, place, read_table, write_table
+from ray_multicluster_scheduler.pipeline.files import find_input, find_output, locate, read_table, write_table
 from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
 from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan
 
@@ -41,7 +41,7 @@ def test_a_directory_is_read_by_the_format_of_its_files(tmp_path: Path) -> None:
 
 
 def test_a_uri_of_another_filesystem_is_not_local() -> None:
-    assert not place("mock:///data/x.csv").local
+    assert not locate("mock:///data/x.csv").local
 
 
 @pytest.mark.parametrize(

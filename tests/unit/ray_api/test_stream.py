@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, cut_note, missing_bytes, without_note
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
-from ray_multicluster_scheduler.ray_api.stream import MAX_ROW_CHARS, LogEnd, Rows
+from ray_multicluster_scheduler.ray_api.stream import MAX_ROW_CHARS, LogEnd, RowParser
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 ROW = st.dictionaries(TEXT, TEXT | st.integers() | st.lists(st.integers(), max_size=3), max_size=3)
@@ -26,7 +26,7 @@ def pieces_of(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> tuple[Any, lis
 
 
 def rows_of(pieces: list[bytes]) -> list[Any]:
-    rows = Rows()
+    rows = RowParser()
     found = [row for piece in pieces for row in rows.feed(piece)]
     return found + rows.end()
 

@@ -1,1 +1,1 @@
-"""The life of one job: what was observed, whether it is tried again, how it is stopped, what is written."""
+"""The lifecycle of a job: observations, retries, stops, and the transitions that follow."""

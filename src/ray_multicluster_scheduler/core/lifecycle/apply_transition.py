@@ -1,19 +1,19 @@
-"""What a transition does to a job, to its attempt and to its history: the one place that says so.
+"""The effects of a transition on a job, its attempt and its history.
 
-`transitions.py` builds transitions and says only what is special about each. The store writes what comes out
-of here.
+`transitions.py` builds transitions and sets only the fields that are special to each. This module derives all
+others, and the store writes the result.
 
 | a move to | sets on the job                                              | and on its attempt              |
 |-----------|--------------------------------------------------------------|---------------------------------|
 | any state | `state`, `changed_at`, `reason`                              | `session_name`, `started_at`    |
-| PLACED    | attempt number, `remote_id`, `placed_at`; forgets old errors | everything: it is a new one     |
-| QUEUED    | nothing is left of the place on a cluster                    | `ended_at`, `outcome`, `reason` |
+| PLACED    | attempt number, `remote_id`, `placed_at`; clears old errors  | everything: it is a new one     |
+| QUEUED    | clears all fields of the place on a cluster                  | `ended_at`, `outcome`, `reason` |
 | RUNNING   | `started_at`, unless it is known                             |                                 |
 | an end    | `ended_at`                                                   | `ended_at`, `outcome`, `reason` |
 | the same  | only `reason`, and not on an ended job: it is a note         |                                 |
 
-What a transition names in `changes` and `attempt_changes` goes before what is derived, except that a job in
-the queue never has a place.
+Fields in `changes` and `attempt_changes` override the derived ones, except that a queued job never has a
+place on a cluster.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ JOB_FIELDS = frozenset(field.name for field in fields(Job)) - {
 ATTEMPT_FIELDS = frozenset(field.name for field in fields(Attempt)) - {
     "submission_id", "number", "cluster", "remote_id",
 }  # fmt: skip
-#: What a job has on a cluster. A job that waits in the queue has none of it.
+#: Fields of a job's place on a cluster. They are empty for a queued job.
 _NO_PLACE: Mapping[str, None] = dict.fromkeys(
     ("cluster", "remote_id", "session_name", "placed_at", "seen_at", "started_at")
 )
-#: How an attempt ended when its job goes back to the queue, unless the transition says it.
+#: Outcome of an attempt whose job returns to the queue, unless the transition sets one.
 REQUEUED_OUTCOME: Mapping[JobState, str] = {
     JobState.PLACED: "NOT_STARTED",
     JobState.SUBMITTED: "FAILED",
@@ -47,13 +47,13 @@ REQUEUED_OUTCOME: Mapping[JobState, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A transition that holds: the job before and after, and what else is written with it."""
+    """A transition that applies: the job before and after, and everything else that is written with it."""
 
     before: Job
     after: Job
-    #: The fields in which it may differ from before.
+    #: The fields in which it may differ from the job before.
     changed: frozenset[str]
-    #: Why, for its event: the job may keep another reason.
+    #: The reason in its event; the job may keep another one.
     reason: str
     #: The attempt that this move starts.
     new_attempt: Attempt | None = None
@@ -91,7 +91,7 @@ def holds(job: Job, move: Transition) -> bool:
 
 
 def apply_transition(job: Job, move: Transition, *, now: float) -> Move:
-    """Work out all that follows from a transition that holds."""
+    """Derive all effects of a transition that holds."""
     values = _values(job, move, now=now)
     after = replace(job, **values)
     placing = _is_placing(move)
@@ -111,7 +111,7 @@ def _is_placing(move: Transition) -> bool:
 
 def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
     """Return the fields of the job that the move sets."""
-    if move.new is move.expected:  # a note; the reason why a job ended is not overwritten by one
+    if move.new is move.expected:  # a note, which does not overwrite the reason of an ended job
         return {"reason": job.reason if job.final else move.reason, **move.changes}
     derived: dict[str, Any] = {"state": move.new, "changed_at": now, "reason": move.reason}
     if move.new is JobState.PLACED:
@@ -130,7 +130,7 @@ def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
         derived["started_at"] = now
     elif move.new in FINAL:
         started_at = move.changes.get("started_at", job.started_at)
-        derived["ended_at"] = max(now, started_at or now)  # clocks differ, and may be set meanwhile
+        derived["ended_at"] = max(now, started_at or now)  # clocks differ, and may have been set meanwhile
     return {**derived, **move.changes}
 
 
@@ -149,7 +149,7 @@ def _new_attempt(job: Job, changes: Mapping[str, Any]) -> Attempt:
 
 def _attempt_values(before: Job, after: Job, move: Transition, *, now: float) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    if after.state is not JobState.QUEUED:  # what both records have is said once, in `changes`
+    if after.state is not JobState.QUEUED:  # fields that both records have are given once, in `changes`
         values = {
             name: getattr(after, name)
             for name in ("session_name", "started_at")
@@ -162,7 +162,7 @@ def _attempt_values(before: Job, after: Job, move: Transition, *, now: float) ->
 
 
 def _outcome(before: Job, after: Job) -> str:
-    """Return how an attempt ended, as far as the states tell."""
+    """Return the outcome of an attempt, derived from the states."""
     if before.state is JobState.LOST:
         return JobState.LOST.value
     return REQUEUED_OUTCOME[before.state] if after.state is JobState.QUEUED else after.state.value

@@ -1,4 +1,4 @@
-"""What is sent to a cluster for a job: a pure function of that cluster's configuration and the job."""
+"""The request that starts an attempt: a pure function of the cluster's configuration and the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
 ORIGIN = "raymc.origin"
 JOB = "raymc.job"
 ATTEMPT = "raymc.attempt"
-#: Tells a job from an earlier one of the same id that was deleted here, and not there.
+#: Distinguishes a job from an earlier one with the same id that was deleted here but not on the cluster.
 SEQ = "raymc.seq"
 
 
@@ -35,7 +35,7 @@ def compose_submit(
 ) -> StartRequest:
     """Compose the request for one attempt on one cluster, or raise `InvalidRuntimeEnv`.
 
-    Nothing of any other cluster gets in but its `home_dir`, from which paths are mapped.
+    The only input from other clusters is their `home_dir`, from which paths are mapped.
     """
     identity = {
         CLUSTER_VAR: target.name,
@@ -65,12 +65,12 @@ def compose_submit(
 
 
 def is_ours(sighting: Sighting, job: Job, *, origin: str) -> bool:
-    """Tell whether what was seen on a cluster is an attempt of this job of ours, and not somebody else's."""
+    """Tell whether an attempt on a cluster belongs to this job, and not to another scheduler or user."""
     told = sighting.metadata
     same_id = (told.get(ORIGIN), told.get(JOB)) == (origin, job.submission_id)
     return same_id and told.get(SEQ) in {None, str(job.seq)}  # None: an older version of ours sent it
 
 
 def has_origin(row: InventoryRow, origin: str) -> bool:
-    """Tell whether an entry of a cluster's list is ours."""
+    """Tell whether an entry of a cluster's list has our origin."""
     return bool(row.metadata.get(ORIGIN) == origin)

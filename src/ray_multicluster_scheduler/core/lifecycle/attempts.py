@@ -1,4 +1,4 @@
-"""What is known of the attempts on one cluster beyond their rows: looks, silence, refusals and stops."""
+"""In-memory state of the attempts on one cluster: looks, silence, refusals and stop requests."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ AT_ONCE = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollRules:
-    """How often a cluster is looked at: its jobs while there are any, and else the cluster."""
+    """Intervals of looks at a cluster: for its jobs while there are any, else for the cluster itself."""
 
     poll_interval_s: float
     probe_interval_s: float
 
 
 def attempt_key(job: Job) -> AttemptKey:
-    """Return what tells an attempt from all others."""
+    """Return the unique key of an attempt."""
     return job.submission_id, job.attempt
 
 
 class ClusterAttempts:
-    """The attempts on one cluster, and when they are looked at next."""
+    """The attempts on one cluster, and the time of the next look."""
 
     def __init__(self, rules: PollRules) -> None:
         self._rules = rules
         #: A look is under way.
         self.is_observing = False
-        #: Jobs of the first look whose moves are not written yet; None: there was no answer yet.
+        #: Jobs of the first look whose transitions are not written yet; None before the first answer.
         self._unsettled: set[str] | None = None
         self.observe_at = AT_ONCE
         self._observed_at = AT_ONCE
         self._took_s = 0.0
         self._silence: Silence | None = None
-        #: When former looks have last found attempts PENDING, by their ids on the cluster.
+        #: When an attempt was last observed as PENDING, by its id on the cluster.
         self._pending_at: dict[str, float] = {}
         self._dead_nodes: frozenset[str] = frozenset()
         self._refusals: dict[AttemptKey, list[str]] = {}
@@ -53,22 +53,22 @@ class ClusterAttempts:
 
     @property
     def is_caught_up(self) -> bool:
-        """Tell whether it is known, and written down, how the jobs of this cluster are."""
+        """Tell whether the present state of all jobs of this cluster is known and written."""
         return self._unsettled is not None and not self._unsettled
 
     # -- when
 
     def observe_now(self) -> None:
-        """Look as soon as possible: somebody wants a job stopped, or the cluster has changed."""
+        """Schedule the next look at once: a stop was requested, or the cluster has changed."""
         self.observe_at = self._observed_at = AT_ONCE
 
     def postpone(self, until: float) -> None:
-        """Leave the cluster alone for a while, because our own code fails with it."""
+        """Delay the next look, because our own code fails with this cluster."""
         self.is_observing = False
         self.observe_at = self._observed_at = until
 
     def schedule(self, jobs: Collection[Job], *, now: float) -> None:
-        """Work out when to look next, with these jobs on the cluster."""
+        """Set the time of the next look, with these jobs on the cluster."""
         if not jobs:
             self._silence, self.observe_at = None, NEVER
             return
@@ -84,17 +84,17 @@ class ClusterAttempts:
     # -- looks
 
     def begin(self, snapshot: ClusterSnapshot, *, now: float) -> None:
-        """Begin a look. What is known of the nodes is older than what is read now: that is the safe order."""
+        """Begin a look. The node list is older than the answers of this look, which is the safe order."""
         self.is_observing, self._observed_at = True, now
         self._dead_nodes = frozenset(node.node_id for node in snapshot.nodes or () if not node.alive)
 
     def nothing_to_observe(self, *, now: float) -> None:
-        """Take note that no job of this cluster is to be looked at now."""
+        """Note that there is no job to look at on this cluster now."""
         self._observed_at, self.observe_at = now, NEVER
         self._unsettled = self._unsettled or set()
 
     def answered(self, event: AttemptsObserved, *, now: float) -> Mapping[str, Observation]:
-        """Return what a look says about each of its jobs, by submission id."""
+        """Return the observation of each job of a look, by submission id."""
         self.is_observing = False
         if not event.confirmed:
             self._took_s = event.took_s
@@ -111,7 +111,7 @@ class ClusterAttempts:
         return {job.submission_id: self._of(job, event, pending_at, now=now) for job in event.jobs}
 
     def settle(self, observed: Collection[str], *, unsettled: Collection[str]) -> None:
-        """Take note of the jobs about which something is still to be done after a look."""
+        """Note the jobs whose transitions are still to be written after a look."""
         left = {each for each in observed if each in unsettled}
         if self._unsettled is None:
             self._unsettled = left
@@ -119,7 +119,7 @@ class ClusterAttempts:
             self._unsettled.difference_update(each for each in observed if each not in left)
 
     def written(self, submission_id: str) -> None:
-        """Take note that what followed for a job is written."""
+        """Note that the transition of a job is written."""
         if self._unsettled:
             self._unsettled.discard(submission_id)
 
@@ -156,11 +156,11 @@ class ClusterAttempts:
         self._refusals.setdefault(attempt_key(job), []).append(detail)
 
     def refusals(self, job: Job) -> tuple[str, ...]:
-        """Return why starts of this attempt were refused so far."""
+        """Return the reasons for which starts of this attempt were refused so far."""
         return tuple(self._refusals.get(attempt_key(job), ()))
 
     def forget(self, job: Job) -> None:
-        """Forget what was remembered of an attempt that has left the cluster."""
+        """Drop the state of an attempt that has left the cluster."""
         self._refusals.pop(attempt_key(job), None)
         self._pending_at.pop(job.remote_id or "", None)
         self.stops.forget(job.remote_id or "")

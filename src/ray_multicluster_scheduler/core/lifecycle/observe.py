@@ -1,7 +1,7 @@
-"""What one look at a cluster means for one attempt there: evidence in, conclusion out.
+"""Conclusions about one attempt from one look at its cluster.
 
-The rules that everything hangs on: a dark cluster is not a dead job; RUNNING is not believed when the
-driver's node is dead; a job that Ray does not know is not a job that never ran.
+The basic rules: an unreachable cluster does not mean a dead job. RUNNING is not believed if the driver's node
+is dead. A job that Ray does not know may have run all the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
-from ray_multicluster_scheduler.environment.to_set_up import SETTING_UP, to_set_up
+from ray_multicluster_scheduler.environment.setup_summary import SETTING_UP, setup_summary
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
@@ -21,52 +21,52 @@ from ray_multicluster_scheduler.model.states import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one look says about one attempt."""
+    """The observation of one attempt in one look."""
 
-    #: The cluster answered; then `sighting` None means that it has no attempt of ours under this id.
+    #: Whether the cluster answered. If so, `sighting` None means that it has no attempt of ours with this id.
     answered: bool
     sighting: Sighting | None = None
-    #: The cluster's incarnation, read in the same look.
+    #: The cluster's Ray session, read in the same look.
     session_name: str | None = None
     dead_nodes: frozenset[str] = frozenset()
-    #: How long there has been no answer, and why.
+    #: How long the cluster has not answered, and why.
     silent_s: float = 0.0
     silence: str = ""
-    #: How long dashboard and head address have both refused connections, without a break.
+    #: How long dashboard and head address have both refused connections without interruption.
     refused_s: float = 0.0
-    #: A second read of this id said the same.
+    #: A second read of this id had the same result.
     confirmed: bool = False
-    #: When a look before this one has last found it PENDING, so not running; None: none has.
+    #: When an earlier look last found it PENDING, so not running; None if none did.
     pending_at: float | None = None
-    #: How long ago Ray was first asked to stop it; None: it was not.
+    #: How long ago Ray was first asked to stop it; None if it was not.
     stopping_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserveRules:
-    """How long is long."""
+    """Time limits for conclusions."""
 
     unreachable_after_s: float = 20.0
     #: A raylet outlives its GCS by 60 s: failing over sooner could run the job twice.
     lost_after_refused_s: float = 90.0
-    #: A job that Ray cannot stop because it never started is let go after this.
+    #: After this time a job that Ray cannot stop, because it never started, is given up.
     stop_grace_s: float = 30.0
 
 
 class Act(str, Enum):
-    """What is to be done about the attempt."""
+    """The action for the attempt."""
 
-    KEEP = "KEEP"  # nothing new
+    KEEP = "KEEP"  # no change
     MOVE = "MOVE"  # write the new state
-    FAIL = "FAIL"  # the attempt ended badly: the retry policy decides
+    FAIL = "FAIL"  # the attempt failed: the retry policy decides
     CONFIRM = "CONFIRM"  # read this id once more before believing it
     SEND = "SEND"  # it never arrived: send it, under the same id
-    REPLACE = "REPLACE"  # silent for too long: the user wants it started elsewhere
+    REPLACE = "REPLACE"  # no answer for too long: the user wants it started elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """What to do, and why in one sentence."""
+    """The action, and its reason in one sentence."""
 
     act: Act
     state: JobState | None = None
@@ -76,15 +76,15 @@ class Conclusion:
 
 
 _KEEP = Conclusion(act=Act.KEEP)
-#: Ray tells when a job was submitted, not when its program began. A program that was never seen running has
-#: begun after the last look that found it waiting; longer ago than this, its time is unknown.
+#: Ray reports when a job was submitted, not when its program began. A program that was never observed running
+#: began after the last look that found it PENDING. If that look is older than this, the start is unknown.
 UNSEEN_RUN_S = 2.0
-#: A message can carry a whole traceback; the log is kept apart.
+#: A message may contain a whole traceback; the log is stored separately.
 MAX_REASON = 2000
 
 
 def interpret(job: Job, observation: Observation, *, rules: ObserveRules, now: float) -> Conclusion:
-    """Say what an observation means for one live attempt."""
+    """Return the conclusion from an observation of a live attempt."""
     if not observation.answered:
         return _silent(job, observation, rules=rules)
     if observation.sighting is None:
@@ -172,7 +172,7 @@ def _pending(job: Job, observation: Observation, *, rules: ObserveRules, now: fl
         reason = stop_step(job, Presence.NOT_STARTED).reason
         return Conclusion(act=Act.MOVE, state=JobState.STOPPED, reason=reason)
     if job.state in {JobState.PLACED, JobState.UNREACHABLE}:
-        what = to_set_up(job.spec.runtime_env)
+        what = setup_summary(job.spec.runtime_env)
         setting_up = f"; it is {SETTING_UP} ({what})" if what else ""
         reason = f"cluster {job.cluster!r} has it and has not started it yet{setting_up}"
         return Conclusion(
@@ -227,7 +227,7 @@ def _failure_reason(sighting: Sighting, kind: FailureKind) -> str:
     message = sighting.message.strip()
     if kind in {FailureKind.ENVIRONMENT, FailureKind.NO_ENVIRONMENT}:
         return f"its environment could not be set up: {message}"
-    if len(message) > MAX_REASON:  # a traceback says at its end what is wrong
+    if len(message) > MAX_REASON:  # the end of a traceback names the error
         message = f"{message[: MAX_REASON // 4]} … {message[-MAX_REASON * 3 // 4 :]}"
     return message or "its cluster calls it FAILED without saying why"
 
@@ -242,7 +242,7 @@ def _move(
 
 
 def _started(job: Job, observation: Observation, *, now: float) -> dict[str, Any]:
-    """Return when a program that has ended had begun, as far as looks can tell."""
+    """Return when a program that has ended began, as far as the looks show."""
     waited_until = max(job.seen_at or 0.0, observation.pending_at or 0.0)
     if job.started_at is not None or not 0.0 <= now - waited_until <= UNSEEN_RUN_S:
         return {}

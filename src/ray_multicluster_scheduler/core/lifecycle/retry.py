@@ -1,4 +1,4 @@
-"""Whether a job whose attempt ended badly is tried again: by kind of failure, with separate budgets."""
+"""Retries of jobs after a failed attempt: by kind of failure, with separate budgets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 
 _USERS_OWN = frozenset({FailureKind.USER, FailureKind.TIMED_OUT})
-#: The cluster itself is the trouble: another one goes first. (A lost cluster is not healthy; when it is back,
-#: it is as good as any other.)
+#: The cluster itself is the cause, so another one is preferred for the retry. (Not for LOST: a lost cluster
+#: is unhealthy, and once it is back it is as good as any other.)
 _ELSEWHERE = frozenset(
     {
         FailureKind.ENVIRONMENT,
@@ -20,15 +20,15 @@ _ELSEWHERE = frozenset(
     }
 )
 _NOWHERE_ELSE = "not tried again, because no other cluster can take this environment"
-#: Doubling more often than this reaches every ceiling.
+#: More doublings than this exceed every limit.
 _MAX_DOUBLINGS = 16
-#: Running these again could repeat work that was done.
+#: A retry after these could repeat finished work.
 _NEVER_AGAIN = frozenset({FailureKind.OUTCOME_UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
-    """Budget and pace of retries after infrastructure failures; the user's own budget is in the job."""
+    """Budget and delays of retries after infrastructure failures. The user's own budget is in the job."""
 
     max_infra_retries: int = 3
     delay_s: float = 2.0
@@ -37,14 +37,14 @@ class RetryRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryDecision:
-    """What follows a failure: another attempt after `delay_s`, or the end."""
+    """The decision after a failure: another attempt after `delay_s`, or the end."""
 
     again: bool
     delay_s: float
     infra_failures: int
     user_failures: int
     avoid: tuple[str, ...]
-    #: What was decided, for the event.
+    #: The decision in words, for the event.
     sentence: str
 
 
@@ -57,9 +57,9 @@ def decide_retry(
     least_delay_s: float = 0.0,
     elsewhere: bool = True,
 ) -> RetryDecision:
-    """Decide what follows a failed attempt. `jitter` is a number from 0 to 1.
+    """Decide whether to retry after a failed attempt. `jitter` is a number from 0 to 1.
 
-    `elsewhere`: some other cluster might set this environment up.
+    `elsewhere` means that another cluster might be able to set up this environment.
     """
     users_own = kind in _USERS_OWN
     user_failures = job.user_failures + users_own

@@ -1,4 +1,4 @@
-"""What follows the try to start an attempt on a cluster.
+"""The transitions after trying to start an attempt on a cluster.
 
 | `SendResult`     | what happened                                   | a new attempt | sent before |
 |------------------|-------------------------------------------------|---------------|-------------|
@@ -12,7 +12,7 @@
 | PACKAGE_LOST     | a package that it needs is gone                 | FAILED        | FAILED      |
 | ID_TAKEN         | another job has this id on the cluster          | QUEUED        | QUEUED      |
 
-A job that stays is moved by the next look at its cluster: only that can tell whether an earlier try arrived.
+A job that stays is changed by the next look at its cluster: only a look shows whether an earlier try arrived.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import back_to_queue,
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
 
-#: A cluster that could not be reached is tried again soon; its probes decide whether it still counts.
+#: Delay before a job whose cluster could not be reached is placed again; probes judge the cluster's health.
 RETRY_UNSENT_S = 1.0
 #: A start that the cluster refused is repeated this often before another cluster is tried.
 MAX_REFUSED_SENDS = 3
@@ -33,7 +33,7 @@ _DOUBLINGS = 10
 
 
 class SendResult(str, Enum):
-    """How the try to start an attempt ended."""
+    """The result of trying to start an attempt."""
 
     ACCEPTED = "ACCEPTED"
     UNKNOWN = "UNKNOWN"
@@ -48,7 +48,7 @@ class SendResult(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOutcome:
-    """How it ended, and what there is to say about it."""
+    """The result, and the reason in words."""
 
     result: SendResult
     detail: str = ""
@@ -57,7 +57,7 @@ class SendOutcome:
 def after_send(
     job: Job, outcome: SendOutcome, *, is_new: bool, rules: RetryRules, now: float
 ) -> Transition | None:
-    """Return the move that follows; None: the job stays until a look at its cluster tells more."""
+    """Return the transition that follows; None if the job stays until the next look at its cluster."""
     result, detail = outcome.result, outcome.detail
     if result is SendResult.ACCEPTED:
         return move(job, JobState.SUBMITTED, detail, seen_at=now)

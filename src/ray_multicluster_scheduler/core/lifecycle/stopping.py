@@ -1,7 +1,7 @@
-"""How a job is stopped, wherever it is: who notices, and what follows.
+"""How a job is stopped in every state: which module notices the request, and what follows.
 
-A job is to be stopped when somebody asks for it (its target is STOPPED) or when it runs longer than its
-`timeout_s`. What is done depends on what is known of its attempt on the cluster:
+A job is stopped on request (its target is STOPPED) or when it runs longer than its `timeout_s`. The action
+depends on what is known about its attempt on the cluster:
 
 | `Presence`      | noticed by                                   | asked for | too long | neither |
 |-----------------|----------------------------------------------|-----------|----------|---------|
@@ -30,26 +30,26 @@ from enum import Enum
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import JobState
 
-#: A stop is asked for again after this, in case Ray forgot it.
+#: A stop request is repeated after this time, in case Ray has lost it.
 STOP_AGAIN_S = 5.0
 
 
 class Presence(str, Enum):
-    """What is known of a job's attempt on its cluster."""
+    """The known state of a job's attempt on its cluster."""
 
     QUEUED = "QUEUED"  # there is no attempt: the job waits in our queue
     NOT_SENT = "NOT_SENT"  # this leader has placed it and has sent nothing
     NOT_RECEIVED = "NOT_RECEIVED"  # the cluster answers that it never had it
-    UNKNOWN = "UNKNOWN"  # perhaps it was sent, or the cluster is silent
+    UNKNOWN = "UNKNOWN"  # it may have been sent, or the cluster does not answer
     THERE = "THERE"  # the cluster has it, and it has not ended
-    NOT_STARTED = "NOT_STARTED"  # Ray took a stop of it long ago, and still lists it as PENDING
+    NOT_STARTED = "NOT_STARTED"  # Ray accepted a stop long ago, and still lists it as PENDING
     STOPPED = "STOPPED"  # the cluster says that it was stopped
     GONE = "GONE"  # there is evidence that it was lost
-    CLUSTER_REMOVED = "CLUSTER_REMOVED"  # its cluster is no longer configured, so nobody can look
+    CLUSTER_REMOVED = "CLUSTER_REMOVED"  # its cluster is no longer configured, so it cannot be observed
 
 
 class StopAction(str, Enum):
-    """What is done about a stop."""
+    """The action for a stop."""
 
     NOTHING = "NOTHING"
     ASK = "ASK"  # ask the cluster to stop the attempt
@@ -59,7 +59,7 @@ class StopAction(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopStep:
-    """What is done, and why in one sentence."""
+    """The action, and its reason in one sentence."""
 
     action: StopAction
     reason: str = ""
@@ -67,7 +67,7 @@ class StopStep:
 
 _NOTHING = StopStep(action=StopAction.NOTHING)
 _ASK = StopStep(action=StopAction.ASK)
-#: Where a job ends when a stop is asked for, and what its reason says after why it is stopped.
+#: For each presence in which a requested stop ends the job: the text after the stop reason.
 _ENDS: Mapping[Presence, str] = {
     Presence.QUEUED: "",
     Presence.NOT_SENT: ", before it was sent",
@@ -81,7 +81,7 @@ _ENDS: Mapping[Presence, str] = {
         "; cluster {cluster!r} is no longer in clusters.yaml, so it may still be running there"
     ),
 }
-#: All that the state alone tells.
+#: The presence as far as it follows from the state alone.
 _BY_STATE: Mapping[JobState, Presence] = {
     JobState.QUEUED: Presence.QUEUED,
     JobState.PLACED: Presence.UNKNOWN,
@@ -93,7 +93,7 @@ _BY_STATE: Mapping[JobState, Presence] = {
 
 
 def stop_step(job: Job, presence: Presence, *, too_long: bool = False, evidence: str = "") -> StopStep:
-    """Return what is done about a stop of an open job. `evidence` says why an attempt counts as gone."""
+    """Return the step for a stop of an open job. `evidence` says why an attempt counts as gone."""
     asked_for = job.target is Target.STOPPED
     if presence is Presence.THERE:
         return _ASK if asked_for or too_long else _NOTHING
@@ -109,7 +109,7 @@ def stop_step(job: Job, presence: Presence, *, too_long: bool = False, evidence:
 
 
 def is_unwanted(job: Job, *, now: float) -> bool:
-    """Tell whether the cluster is to be asked to stop the attempt of an open job."""
+    """Tell whether the cluster should stop the attempt of an open job."""
     step = stop_step(job, _BY_STATE[job.state], too_long=timed_out(job, now=now))
     return step.action is StopAction.ASK
 
@@ -123,18 +123,18 @@ def timed_out(job: Job, *, now: float) -> bool:
 @dataclass(slots=True)
 class _Asked:
     last_at: float
-    #: When the cluster first took the request; None: it has not.
+    #: When the cluster first accepted the request; None if it has not.
     taken_at: float | None = None
 
 
 class StopRequests:
-    """Which attempts a cluster was asked to stop, by their ids there: again in case it forgot."""
+    """Stop requests sent to a cluster, by ids of attempts there; repeated in case they got lost."""
 
     def __init__(self) -> None:
         self._asked: dict[str, _Asked] = {}
 
     def ask(self, remote_id: str, *, now: float) -> bool:
-        """Tell whether to ask now, and count it as asked."""
+        """Tell whether to send a request now, and count it as sent."""
         asked = self._asked.setdefault(remote_id, _Asked(last_at=float("-inf")))
         if now - asked.last_at < STOP_AGAIN_S:
             return False
@@ -142,20 +142,20 @@ class StopRequests:
         return True
 
     def taken(self, remote_id: str, *, now: float) -> None:
-        """Take note that the cluster has taken a request."""
+        """Note that the cluster has accepted a request."""
         asked = self._asked.get(remote_id)
         if asked is not None and asked.taken_at is None:
             asked.taken_at = now
 
     def stopping_s(self, remote_id: str, *, now: float) -> float | None:
-        """Return how long ago the cluster took the first request; None: it has not."""
+        """Return how long ago the cluster accepted the first request; None if it has not."""
         asked = self._asked.get(remote_id)
         return None if asked is None or asked.taken_at is None else now - asked.taken_at
 
     def keep_only(self, remote_ids: Collection[str]) -> None:
-        """Forget all others: they have ended."""
+        """Forget all other attempts: they have ended."""
         self._asked = {name: asked for name, asked in self._asked.items() if name in remote_ids}
 
     def forget(self, remote_id: str) -> None:
-        """Forget an attempt that has ended; an unknown one is fine."""
+        """Forget an attempt that has ended; an unknown one is ignored."""
         self._asked.pop(remote_id, None)

@@ -1,7 +1,7 @@
 """The transitions of a job, one function for each occasion.
 
-A function here says only what is special about its occasion. What follows from the new state (further fields,
-the end of the attempt) is in `apply_transition.py`, once for all of them.
+Each function sets only the fields that are special to its occasion. `apply_transition.py` derives the effects
+of the new state (further fields, the end of the attempt) for all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPLACED = "REPLACED"
 
 
 def move(job: Job, state: JobState, reason: str, **changes: Any) -> Transition:
-    """Return a plain move of a job as it is now."""
+    """Return a plain transition from the present state of a job."""
     return Transition(
         submission_id=job.submission_id,
         expected=job.state,
@@ -45,7 +45,7 @@ def placed(
     session_name: str | None,
     decision: Mapping[str, Any],
 ) -> Transition:
-    """Return the start of an attempt of a job in the queue: in full, before anything is sent."""
+    """Return the transition of a queued job to a new attempt, written completely before anything is sent."""
     return Transition(
         submission_id=job.submission_id,
         expected=JobState.QUEUED,
@@ -63,27 +63,27 @@ def placed(
 
 
 def ended_in_queue(job: Job, reason: str) -> Transition:
-    """Return the end of a job that can never start. It does not hold for one that has left the queue."""
+    """Return the end of a job that can never start. It does not apply to a job that has left the queue."""
     stops = stop_step(job, Presence.QUEUED).action is StopAction.END
     state = JobState.STOPPED if stops else JobState.FAILED
     return replace(move(job, state, reason), expected=JobState.QUEUED)
 
 
 def stopped(job: Job, presence: Presence, *, evidence: str = "") -> Transition | None:
-    """Return the end of a job whose stop is asked for; None: it is not, or that is not its end yet."""
+    """Return the end of a job with a stop request; None if there is none, or if the job cannot end yet."""
     step = stop_step(job, presence, evidence=evidence)
     return move(job, JobState.STOPPED, step.reason) if step.action is StopAction.END else None
 
 
 def back_to_queue(job: Job, reason: str, *, delay_s: float, now: float) -> Transition:
-    """Return the move of a job that the cluster did not execute: it keeps its retries."""
+    """Return the transition of a job that the cluster did not execute: it costs no retry."""
     return _requeue(job, reason, outcome=NOT_SENT, not_before=now + delay_s)
 
 
 def after_failure(
     job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
 ) -> tuple[Transition, ...]:
-    """Return the moves after an attempt ended badly: back into the queue, or to its end."""
+    """Return the transitions after a failed attempt: back to the queue, or to the end of the job."""
     assert conclusion.failure is not None
     lost = conclusion.failure is FailureKind.LOST
     reason = f"{conclusion.reason}; {retry.sentence}"
@@ -103,7 +103,7 @@ def after_failure(
 def replace_silent(
     job: Job, conclusion: Conclusion, retry: RetryDecision, *, now: float
 ) -> tuple[Transition, ...]:
-    """Return the moves that start a silent job elsewhere; without a retry left it only is UNREACHABLE."""
+    """Return the transitions that start a silent job elsewhere, or to UNREACHABLE if no retry is left."""
     silent = (
         () if job.state is JobState.UNREACHABLE else (move(job, JobState.UNREACHABLE, conclusion.reason),)
     )
@@ -115,7 +115,7 @@ def replace_silent(
 
 
 def without_cluster(job: Job) -> Transition | None:
-    """Return what becomes of a live job whose cluster is no longer configured: nobody can look at it."""
+    """Return the transition of a live job whose cluster is no longer configured, so it cannot be observed."""
     end = stopped(job, Presence.CLUSTER_REMOVED)
     if end is not None or job.state is JobState.UNREACHABLE:
         return end

@@ -1,1 +1,1 @@
-"""Which job goes to which cluster, and why not to another one."""
+"""Placement: which job goes to which cluster, and why the other clusters refuse it."""

@@ -1,10 +1,10 @@
-"""What each cluster has left during one pass of the planner.
+"""The free capacity of each cluster during one pass of the planner.
 
     capacity = total, or max_resources where that is more (an autoscaling cluster grows to it)
-    free     = capacity - max(used + unseen, reserved) - what this pass has placed there
+    free     = capacity - max(used + unseen, reserved) - claims placed in this pass
 
-`used` contains what our own jobs use, and they may use less than they claim: so the larger one counts.
-An amount that nobody knows is not in `capacity`, and what is not there is never room.
+`used` includes our own jobs, which may use less than they claim, so the larger of both sums counts. A
+resource of unknown amount is not in `capacity`, and so never free.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ray_multicluster_scheduler.model.resources import Resources, plus, shortfal
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """One cluster while a pass goes on: placing takes from it, and room can be kept for one job."""
+    """The free capacity of one cluster during a pass. Placements reduce it; a part can be reserved."""
 
     view: ClusterView
-    #: How many drivers the head may run.
+    #: Limit on the drivers on the head.
     driver_limit: int
     capacity: dict[str, float]
     free: dict[str, float]
@@ -30,12 +30,12 @@ class Room:
     ours: dict[str, float]
     #: The claims that were placed in this pass.
     given: list[Resources] = field(default_factory=list)
-    #: Jobs that could go elsewhere and wait for this cluster, because they prefer it.
+    #: Number of jobs that wait for this cluster because they prefer it, although another one has room.
     waited_for: int = 0
-    #: The job that has waited too long and goes here next, and what it leaves to others when it can start.
+    #: The starved job that goes here next, and the resources that it will leave free when it starts.
     kept_for: QueuedJob | None = None
     spare: dict[str, float] = field(default_factory=dict)
-    #: Grows with each change, so that an answer about this room can be kept until then.
+    #: Grows with each change, so that answers about this room can be cached.
     version: int = 0
 
     @property
@@ -60,12 +60,12 @@ class Room:
         return tuple(sorted(name for name in claim if name not in self.capacity))
 
     def beyond(self, claim: Resources) -> dict[str, float]:
-        """Return what even the empty cluster is known to lack."""
+        """Return the amounts that even the empty cluster lacks."""
         unknown = self.unknown(claim)
         return {n: lack for n, lack in shortfall(claim, self.capacity).items() if n not in unknown}
 
     def free_for_others(self) -> dict[str, float]:
-        """Return what is free for jobs that no room is kept for."""
+        """Return the free resources, without those that are kept for the reserved job."""
         if self.kept_for is None:
             return self.free
         return {name: min(amount, self.spare.get(name, 0.0)) for name, amount in self.free.items()}
@@ -81,7 +81,7 @@ class Room:
         self.version += 1
 
     def keep_for(self, job: QueuedJob, *, coming: Resources) -> None:
-        """Keep the claim of a job free, where `coming` is expected to come free until it starts."""
+        """Keep the claim of a job free; `coming` is expected to be released before the job starts."""
         self.kept_for = job
         self.spare = {
             name: amount + coming.get(name, 0.0) - job.claim.get(name, 0.0)
@@ -103,12 +103,12 @@ def open_room(view: ClusterView) -> Room:
 
 
 def open_rooms(views: Iterable[ClusterView]) -> tuple[Room, ...]:
-    """Return the rooms of all clusters by name, so that the order of the input decides nothing."""
+    """Return the rooms of all clusters, sorted by name: the order of the input must not matter."""
     return tuple(open_room(view) for view in sorted(views, key=lambda view: view.spec.name))
 
 
 def total_capacity(rooms: Iterable[Room]) -> dict[str, float]:
-    """Return what all clusters have together: the measure of each user's share."""
+    """Return the sum over all clusters, by which the share of each user is measured."""
     total: dict[str, float] = {}
     for room in rooms:
         total = plus(total, room.capacity)
@@ -116,7 +116,7 @@ def total_capacity(rooms: Iterable[Room]) -> dict[str, float]:
 
 
 def share_of(claim: Resources, free: Resources) -> float:
-    """Return how much of a claim is free already, from 0 to 1: the scarcest resource counts."""
+    """Return the part of a claim that is already free, from 0 to 1; the scarcest resource counts."""
     shares = [
         min(1.0, max(0.0, free.get(name, 0.0)) / amount) for name, amount in claim.items() if amount > 0
     ]

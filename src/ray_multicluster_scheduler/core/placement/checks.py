@@ -1,7 +1,7 @@
-"""May this job go to this cluster now? Small checks, each of which objects with a reason or not at all.
+"""Checks whether a job may go to a cluster now. Each returns a refusal with a reason, or None.
 
 To add a rule, write a function and put it into `CHECKS`: the engine, `explain`, the dry run, tasks and actors
-all obey it. The names of its parameters say what it looks at (signature.py), and the planner's matrix is
+all use it. The names of its parameters declare its inputs (signature.py), and the planner's matrix is
 derived from that (matrix.py).
 """
 
@@ -32,7 +32,7 @@ def is_healthy(health: Health, problem: str | None) -> Refusal | None:
 
 
 def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:
-    """A drained cluster finishes what it has and gets nothing new."""
+    """A drained cluster finishes its jobs and gets no new ones."""
     if not drained:
         return None
     why = f": {drain_reason}" if drain_reason else ""
@@ -40,7 +40,7 @@ def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:
 
 
 def has_supported_version(ray_version: str | None, rules: PlanRules) -> Refusal | None:
-    """A version that is unknown, or not written as Ray writes it, is no reason to refuse."""
+    """An unknown version, or one that cannot be parsed, is no reason to refuse."""
     parts = re.match(r"(\d+)\.(\d+)", ray_version or "")
     if parts is None or (int(parts[1]), int(parts[2])) >= rules.min_ray_version:
         return None
@@ -50,7 +50,7 @@ def has_supported_version(ray_version: str | None, rules: PlanRules) -> Refusal 
 
 
 def can_compose_environment(unfit: tuple[tuple[str, str], ...], name: str) -> Refusal | None:
-    """The job's runtime_env must go with the cluster's own."""
+    """The job's runtime_env must be compatible with the cluster's own."""
     reason = next((why for cluster, why in unfit if cluster == name), None)
     return Refusal(cause=Cause.ENVIRONMENT, sentence=reason) if reason else None
 
@@ -58,7 +58,7 @@ def can_compose_environment(unfit: tuple[tuple[str, str], ...], name: str) -> Re
 def has_ray_for_environment(
     ray_needs: RayNeeds, cluster_ray_needs: RayNeeds, ray_version: str | None
 ) -> Refusal | None:
-    """The environments of the job and of the cluster must go with the cluster's Ray."""
+    """The environments of the job and of the cluster must be compatible with the cluster's Ray."""
     reason = ray_objection(ray_needs, cluster_ray_needs, ray_version)
     return Refusal(cause=Cause.ENVIRONMENT, sentence=reason) if reason else None
 
@@ -70,7 +70,7 @@ def can_set_up_environment(env_key: str, failing: Mapping[str, str]) -> Refusal 
 
 
 def is_not_avoided(avoid: tuple[str, ...], name: str) -> Refusal | None:
-    """A cluster that failed the job gets it again only where nothing else could hold it: `heed_avoid`."""
+    """A cluster that failed the job gets it again only if no other one could hold it: see `heed_avoid`."""
     if name not in avoid:
         return None
     return Refusal(
@@ -79,7 +79,7 @@ def is_not_avoided(avoid: tuple[str, ...], name: str) -> Refusal | None:
 
 
 def has_allowance(room: Room) -> Refusal | None:
-    """A cluster starts only so many jobs at a time: this passes when they have started."""
+    """A cluster starts a limited number of jobs at a time; this refusal ends when they have started."""
     if room.view.allowance is None or room.placed < room.view.allowance:
         return None
     return Refusal(
@@ -88,7 +88,7 @@ def has_allowance(room: Room) -> Refusal | None:
 
 
 def is_not_throttled(room: Room) -> Refusal | None:
-    """A cluster on which jobs die quickly gets few or none, until one does better: flow/quarantine.py."""
+    """A cluster on which jobs die quickly gets few or none until one succeeds: see flow/quarantine.py."""
     snapshot = room.view.snapshot
     if snapshot.throttle is None or room.placed < snapshot.throttle:
         return None
@@ -114,18 +114,18 @@ def has_slot_beside_reservation(room: Room) -> Refusal | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceCheck:
-    """A check that compares the claim with amounts: the matrix does so for all kinds of jobs at once."""
+    """A check that compares the claim with amounts. The matrix does this for all kinds of jobs at once."""
 
     amounts: Callable[[Room], Resources]
-    #: Makes the refusal from the claim, the room and what is missing.
+    #: Makes the refusal from the claim, the room and the missing amounts.
     refuse: Callable[[Resources, Room, Resources], Refusal]
     #: Whether a placement changes the amounts.
     changes: bool
-    #: As a `Rule` has it.
+    #: The same attribute as in `Rule`.
     job: tuple[str, ...] = ("claim",)
 
     def __call__(self, job: QueuedJob, room: Room, _rules: PlanRules) -> Refusal | None:
-        """Refuse when something is missing."""
+        """Refuse if any amount is missing."""
         missing = shortfall(job.claim, self.amounts(room))
         return self.refuse(job.claim, room, missing) if missing else None
 
@@ -159,7 +159,7 @@ can_ever_hold = ResourceCheck(lambda room: room.capacity, _never, changes=False)
 has_room = ResourceCheck(lambda room: room.free, _not_now, changes=True)
 has_room_beside_reservation = ResourceCheck(Room.free_for_others, _reserved, changes=True)
 
-#: Not for whom: that may be somebody else's job.
+#: The reserved job is not named: it may belong to another user.
 _KEPT = "kept for a job that has waited too long"
 
 ENVIRONMENT_CHECKS: tuple[Check, ...] = (
@@ -167,8 +167,8 @@ ENVIRONMENT_CHECKS: tuple[Check, ...] = (
     Rule(has_ray_for_environment),
     Rule(can_set_up_environment),
 )
-#: In this order: the first objection is the one that is told. Reasons that last come before those that go by,
-#: and the pace of starts is last: it means that nothing else is in the way.
+#: The first objection in this order is reported. Lasting reasons come before temporary ones. The pace of
+#: starts is last: as a reason it means that there is no other one.
 CHECKS: tuple[Check, ...] = (
     Rule(is_healthy),
     Rule(is_not_drained),
@@ -183,24 +183,25 @@ CHECKS: tuple[Check, ...] = (
     has_room_beside_reservation,
     Rule(has_allowance),
 )
-#: What ends when our own jobs have started or ended. A throttle may stay: no room is kept for its sake.
+#: Causes that end when our own jobs have started or ended. No room is kept because of others, such as a
+#: throttle, which may last.
 GOES_BY = frozenset({Cause.PACED, Cause.DRIVER_CAP, Cause.NO_ROOM})
 
 
 def lasting_checks() -> tuple[Check, ...]:
-    """Return the checks whose answers no placement changes."""
+    """Return the checks whose results do not change with placements."""
     return tuple(check for check in CHECKS if not check.changes)
 
 
 def passing_checks() -> tuple[Check, ...]:
-    """Return the checks whose answers change when a job is placed."""
+    """Return the checks whose results may change with each placement."""
     return tuple(check for check in CHECKS if check.changes)
 
 
 def objection(
     job: QueuedJob, room: Room, rules: PlanRules, checks: Sequence[Check] | None = None
 ) -> Refusal | None:
-    """Return the first objection to a job on a cluster, or None when it may go there."""
+    """Return the first objection to a job on a cluster, or None if it may go there."""
     for check in CHECKS if checks is None else checks:
         if refusal := check(job, room, rules):
             return refusal
@@ -208,7 +209,7 @@ def objection(
 
 
 def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> QueuedJob:
-    """Forget which clusters the job should avoid when no other one could hold it."""
+    """Drop the clusters to avoid from the job if no other cluster could hold it."""
     if not job.avoid:
         return job
     lasting, others = lasting_checks(), (room for room in rooms if room.name not in job.avoid)
@@ -216,7 +217,7 @@ def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> Queue
 
 
 def being_started(room: Room) -> str:
-    """Say how many jobs a cluster is starting, with those that go before in this pass."""
+    """Say how many jobs a cluster is starting, including earlier placements of this pass."""
     count = room.view.starting + room.placed
     return f"{count} job{' is' if count == 1 else 's are'} being started there"
 

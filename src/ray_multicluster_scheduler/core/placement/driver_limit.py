@@ -1,7 +1,7 @@
-"""How many of our jobs a cluster may run at once: as configured, or else what its head has memory for.
+"""The limit on our jobs per cluster: the configured one, or else by the memory of the head.
 
-Ray runs the driver of a job, and a helper for it, on the head. Too many of them end the head, and all jobs
-of its cluster with it.
+Ray runs the driver of a job, and a supervisor for it, on the head. Too many of them kill the head, and with
+it all jobs of its cluster.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.resources import GIB
 
-#: What a driver and its helper take on the head before the program has loaded anything.
+#: Memory of a driver and its supervisor on the head before the program has loaded anything.
 DRIVER_BYTES = 85e6
-#: The other half of the head's `memory` is for what programs load, for tasks there and for Ray itself.
+#: The rest of the head's `memory` is for the programs' own data, for tasks there and for Ray itself.
 DRIVERS_SHARE = 0.5
-#: Where the head's memory is unknown: what a head with 8 GiB gets.
+#: The limit if the head's memory is unknown: that of a head with 8 GiB.
 USUAL_LIMIT = 50
-#: Heads were seen to end with 100 to 200 drivers: no head gets more unless somebody says so.
+#: Heads have died with 100 to 200 drivers, so none gets more unless it is configured.
 HIGHEST_LIMIT = 100
 
 
 def driver_limit(spec: ClusterSpec, snapshot: ClusterSnapshot) -> int:
-    """Return how many of our jobs the cluster may have; at least one, or it would be of no use."""
+    """Return the limit on our jobs on a cluster; at least one, or the cluster would be useless."""
     if spec.max_running_jobs is not None:
         return spec.max_running_jobs
     memory = head_memory(snapshot)
@@ -30,7 +30,7 @@ def driver_limit(spec: ClusterSpec, snapshot: ClusterSnapshot) -> int:
 
 
 def limit_origin(spec: ClusterSpec, snapshot: ClusterSnapshot) -> str:
-    """Say where the limit comes from, and how it is changed."""
+    """Say where the limit comes from, and how to change it."""
     if spec.max_running_jobs is not None:
         return "max_running_jobs"
     memory = head_memory(snapshot)
@@ -43,7 +43,7 @@ def limit_origin(spec: ClusterSpec, snapshot: ClusterSnapshot) -> str:
 def head_memory(snapshot: ClusterSnapshot) -> float | None:
     """Return the `memory` that the head offers, in bytes: what Ray leaves to processes, about 70 % of RAM.
 
-    None: unknown. An administrator who wants no tasks on the head lets it offer none, whatever its RAM is.
+    None if unknown. The head offers no memory if an administrator wants no tasks there, whatever its RAM is.
     """
     heads = (node for node in snapshot.nodes or () if node.is_head and node.alive)
     offered = next((node.resources.get("memory") for node in heads), None)

@@ -1,7 +1,7 @@
-"""Whose turn is it? Within a priority, the user who holds the smallest share, then the oldest job.
+"""Fair share: within a priority, the user with the smallest share goes first, with the oldest job.
 
-A user holds the dominant share: of each resource, what live jobs and the placements of this pass claim of all
-that the clusters have together; the largest of these shares counts. Placing a job moves its user back.
+The dominant share of a user counts: for each resource, the claims of the user's live jobs and placements in
+this pass divided by the total of all clusters; the largest quotient. A placement increases it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 
 class Shares:
-    """What each user holds of all that the clusters have together."""
+    """The shares of users in the total resources of all clusters."""
 
     def __init__(self, *, total: Resources, in_use: Mapping[str, Resources]) -> None:
         self._total = total
@@ -41,9 +41,9 @@ class Shares:
 
 
 class Turns(Generic[Item]):
-    """The turns within one priority: the user who holds least goes first, with the oldest of the user's jobs.
+    """The order of turns within one priority: the user with the smallest share first, with the oldest job.
 
-    An item stands for a line of jobs of one user and has its place by the age of the next of them.
+    An item is a line of jobs of one user, ordered by the age of the next job in it.
     """
 
     def __init__(self, shares: Shares) -> None:
@@ -52,29 +52,29 @@ class Turns(Generic[Item]):
         self._turns: list[tuple[float, int, str, str]] = []
 
     def put(self, user: str, seq: int, submission_id: str, item: Item) -> None:
-        """Add a line by its next job; all are added before the first turn."""
+        """Add a line with its next job; all lines are added before the first turn."""
         self._of_user.setdefault(user, []).append(_Head(seq, submission_id, item))
 
     def start(self) -> None:
-        """Put all that was added in order."""
+        """Sort the lines that were added."""
         for heads in self._of_user.values():
             heapq.heapify(heads)
         self._turns = [self._turn(user) for user in self._of_user]
         heapq.heapify(self._turns)
 
     def first(self) -> Item | None:
-        """Return whose turn it is; None: there is nobody left."""
+        """Return the line whose turn it is; None if no line is left."""
         return self._of_user[self._turns[0][-1]][0].item if self._turns else None
 
     def next(self, seq: int, submission_id: str) -> None:
-        """Let the first line go on with this job; its user may hold more by now."""
+        """Continue the first line with this job; the share of its user may have grown."""
         user = self._turns[0][-1]
         heads = self._of_user[user]
         heapq.heapreplace(heads, _Head(seq, submission_id, heads[0].item))
         heapq.heapreplace(self._turns, self._turn(user))
 
     def drop(self) -> None:
-        """Let the first line have no more turns."""
+        """Remove the first line."""
         user = self._turns[0][-1]
         heapq.heappop(self._of_user[user])
         if self._of_user[user]:

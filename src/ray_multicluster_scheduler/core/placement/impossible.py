@@ -1,4 +1,4 @@
-"""What can never start: claims that no cluster could hold, environments that no cluster can have."""
+"""Jobs that can never start: no cluster is large enough, or none can set up the environment."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ray_multicluster_scheduler.model.resources import Resources, show
 
 
 def has_failed_everywhere(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> str | None:
-    """Say why an environment can work on no cluster; None when one may yet.
+    """Say why an environment cannot work on any cluster; None if one may still work.
 
-    Clusters must have shown it, by a try or by their Ray. What only the configuration is against waits for
-    another one.
+    The evidence must come from the clusters: a failed setup, or an unsuitable version of Ray. A job that only
+    the configuration excludes waits for a new configuration.
     """
     if not any(_has_shown(job, room.view) for room in rooms):
         return None
@@ -57,14 +57,14 @@ def _for_good(job: QueuedJob, room: Room, rules: PlanRules) -> Refusal | None:
     if refusal := too_old or objection(job, room, rules, ENVIRONMENT_CHECKS):
         return refusal
     refusal = can_ever_hold(job, room, rules)
-    healthy = room.view.snapshot.health is Health.HEALTHY  # else its size says little
+    healthy = room.view.snapshot.health is Health.HEALTHY  # the size of an unhealthy cluster is not reliable
     return refusal if healthy and refusal and refusal.cause is Cause.TOO_LARGE else None
 
 
 def never_fits(claim: Resources, views: Sequence[ClusterView]) -> str | None:
-    """Say why no cluster could ever hold a claim; None when one could, or might.
+    """Say why no cluster could ever hold a claim; None if one could or might.
 
-    A cluster whose size is unknown might, and so might one that is drained or ill now.
+    A cluster of unknown size might, and so might one that is drained or unhealthy now.
     """
     rooms = open_rooms(views)
     lacks = {room.name: room.beyond(claim) for room in rooms}

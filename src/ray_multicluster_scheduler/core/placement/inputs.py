@@ -1,6 +1,6 @@
-"""Puts together what the planner looks at, from the configuration, the snapshots and the live jobs.
+"""Builds the planner's inputs from the configuration, the snapshots and the live jobs.
 
-The engine, `explain` and the dry run all use it, so they see the same world.
+The engine, `explain` and the dry run all use this module, so their inputs are the same.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 
-#: Setups that are remembered at a time.
+#: Limit of cached setups.
 MOST_SETUPS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything the planner's view of the clusters is made of."""
+    """The sources of the planner's view of the clusters."""
 
     specs: Sequence[ClusterSpec]
     snapshots: Mapping[str, ClusterSnapshot]
     live: LiveJobs
-    #: Marks made by `drain` / `undrain`, by cluster: they go before the configuration.
+    #: Marks made by `drain` and `undrain`, by cluster: they override the configuration.
     drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
-    #: What clusters could not set up is forgotten with time.
+    #: The present time: failed setups expire.
     now: float
 
 
@@ -42,10 +42,10 @@ def cluster_views(world: World) -> tuple[ClusterView, ...]:
 
 
 class Fits:
-    """Knows on which clusters of a configuration which environments cannot be composed.
+    """Finds the clusters of a configuration on which an environment cannot be composed.
 
-    That depends on what has to be set up, and not on variables: each pair of different setups is tried once,
-    however many clusters and jobs have them.
+    The result depends on the packages to set up, and not on variables, so each pair of different setups is
+    tried once, however many clusters and jobs have it.
     """
 
     def __init__(self, specs: Sequence[ClusterSpec]) -> None:
@@ -57,11 +57,11 @@ class Fits:
 
     @property
     def clusters(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self._specs)
 
     def unfit(self, spec: JobSpec) -> tuple[tuple[str, str], ...]:
-        """Return the clusters that cannot have this job's environment, with the reason for each."""
+        """Return the clusters on which a job's environment cannot be composed, with reasons."""
         key = env_key(spec)
         found = self._unfit.get(key)
         if found is None:
@@ -75,7 +75,7 @@ class Fits:
 
 
 class QueuedJobs:
-    """Makes what the planner needs of waiting jobs."""
+    """Makes `QueuedJob`s of waiting jobs."""
 
     def __init__(self, specs: Sequence[ClusterSpec]) -> None:
         self._fits = Fits(specs)
@@ -114,10 +114,10 @@ def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[s
 
 
 def unworkable(spec: JobSpec, views: Sequence[ClusterView]) -> dict[str, str] | None:
-    """Say for every cluster why it cannot have a job's environment; None when one can, or might."""
+    """Say for every cluster why it cannot set up a job's environment; None if one can or might."""
     needs, key = ray_needs(spec.runtime_env), env_key(spec)
     if not needs and not any(view.ray_needs or view.failing for view in views):
-        return None  # whether it can be composed at all was asked before
+        return None  # that no cluster can compose it was checked before
     reasons: dict[str, str] = {}
     for view in views:
         why = ray_objection(needs, view.ray_needs, view.snapshot.ray_version) or view.failing.get(key)
@@ -129,7 +129,7 @@ def unworkable(spec: JobSpec, views: Sequence[ClusterView]) -> dict[str, str] | 
 
 
 def env_key(spec: JobSpec) -> str:
-    """Return a key of what has to be set up for a job; empty when nothing has."""
+    """Return a key of the setup that a job needs; empty if there is nothing to set up."""
     return setup_digest(spec.runtime_env)
 
 

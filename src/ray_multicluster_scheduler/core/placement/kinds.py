@@ -1,4 +1,4 @@
-"""Jobs of one kind: no check and no part of the score can tell them apart."""
+"""Kinds of jobs: for two jobs of one kind, every check and every score gives the same result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.model.decision import QueuedJob
 
 
 def placement_key(job: QueuedJob) -> Hashable:
-    """Return a value that is equal for jobs of one kind: all that the rules look at."""
+    """Return a value that is equal for jobs of one kind: all inputs of the rules."""
     return _key_of((*checks.CHECKS, scoring.FIT, *scoring.FACTORS, *scoring.BONUSES))(job)
 
 

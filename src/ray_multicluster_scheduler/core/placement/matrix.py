@@ -1,8 +1,8 @@
-"""What every cluster is worth to every kind of job, as one table of numbers that is kept up to date.
+"""The score of every cluster for every kind of job, as one matrix that is kept up to date.
 
-It is derived from checks.py and scoring.py and says the same, to the last bit. Each rule is asked once for
-all jobs and clusters that it cannot tell apart (signature.py); claims are compared with amounts as arrays. A
-placement changes one cluster, so one column is computed anew, for all kinds at once.
+It is derived from checks.py and scoring.py, with identical results to the last bit. Each rule is evaluated
+once for all jobs and clusters with equal inputs (signature.py), and claims are compared with amounts as
+arrays. A placement changes one cluster, so one column is computed again, for all kinds at once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Item = TypeVar("Item")
 
 
 class Matrix:
-    """Rows are kinds of jobs, columns are clusters by name; minus infinity: it may not go there now."""
+    """Rows are kinds of jobs, columns are clusters by name. Minus infinity means that a check refuses."""
 
     def __init__(self, kinds: Sequence[QueuedJob], rooms: Sequence[Room], rules: PlanRules) -> None:
         self._kinds = kinds
         self._rooms = rooms
         self._rules = rules
         self._resources = sorted({name for job in kinds for name in job.claim})
-        #: By resource, then by kind; a third axis of one, so that clusters can stand beside.
+        #: By resource, then by kind; the third axis has length one, to broadcast over clusters.
         self._claims = self._by_resource([job.claim for job in kinds])[:, :, None]
         claimed = [[name in job.claim for job in kinds] for name in self._resources]
         self._claimed = np.array(claimed, dtype=np.bool_).reshape(len(self._resources), len(kinds), 1)
@@ -53,10 +53,10 @@ class Matrix:
             self._read(column)
         self._compute(slice(None))
 
-    # -- questions
+    # -- queries
 
     def best(self, row: int) -> int | None:
-        """Return the best cluster for a kind of job; the first by name among equals."""
+        """Return the best cluster for a kind of job; among equals, the first by name."""
         if not self._rooms:
             return None
         if self._preferred.size:
@@ -71,7 +71,7 @@ class Matrix:
         return bool(self.totals[row, column] != -np.inf)
 
     def candidates(self, row: int) -> int:
-        """Return how many clusters would take a kind of job now."""
+        """Return the number of clusters that could take a kind of job now."""
         return int(np.count_nonzero(self.totals[row] != -np.inf))
 
     def could_hold(self, row: int) -> list[Room]:
@@ -88,7 +88,7 @@ class Matrix:
     # -- changes
 
     def refresh(self, column: int) -> None:
-        """Compute a column anew after its cluster has changed."""
+        """Compute a column again after its cluster has changed."""
         self._read(column)
         if self._open[column]:
             self._compute(slice(column, column + 1))
@@ -96,7 +96,7 @@ class Matrix:
             self.totals[:, column] = -np.inf
 
     def _read(self, column: int) -> None:
-        """Take over what a cluster has now."""
+        """Read the present amounts of a cluster."""
         room = self._rooms[column]
         self._free[:, column] = self._amounts(room.free)
         offered = [check.amounts(room) for check in self._comparisons]
@@ -126,13 +126,13 @@ class Matrix:
         capacity = self._by_resource([room.capacity for room in self._rooms])
         self._divisor = np.where(capacity == 0, 1.0, capacity)
         self._free = np.zeros_like(capacity)
-        #: By resource: which kinds claim it on which clusters, of those that have any.
+        #: By resource: which kinds claim it, on which of the clusters that have it.
         self._counts = self._claimed & (capacity != 0)[:, None, :]
-        #: The free share of a claim on nothing that the cluster has is 1; of others, the least of all.
+        #: Initial free share: 1 if the job claims nothing that the cluster has, else the minimum is computed.
         self._share = np.where(self._counts.any(axis=0), np.inf, 1.0)
 
     def _prepare_parts(self) -> None:
-        """Ask for the parts of the score. A factor of 1 and a bonus of 0 for everybody change no total."""
+        """Compute the parts of the score, without factors that are all 1 and bonuses that are all 0."""
         self._factors = [grid for part in scoring.FACTORS if (grid := self._part(part, neutral=1.0)).size]
         self._bonuses = [grid for part in scoring.BONUSES if (grid := self._part(part, neutral=0.0)).size]
 
@@ -145,9 +145,9 @@ class Matrix:
     def _prepare_checks(self) -> None:
         self._open = np.zeros(len(self._rooms), dtype=np.bool_)
         self._lasting = np.ones((len(self._kinds), len(self._rooms)), dtype=np.bool_)
-        #: Checks that look at the changing cluster only.
+        #: Checks that depend only on the changing cluster.
         self._cluster_checks: list[Callable[[Room], Refusal | None]] = []
-        #: Comparisons of the claim with amounts that change; by resource and cluster, the least of those.
+        #: Changing amounts that claims are compared with: by resource and cluster, the minimum of all.
         self._comparisons: list[ResourceCheck] = []
         self._available = np.zeros((len(self._resources), len(self._rooms)))
         for check in checks.CHECKS:
@@ -170,16 +170,16 @@ class Matrix:
         return self._grid(check, lambda job, room: check(job, room, self._rules) is None).astype(np.bool_)
 
     def _fits(self, available: Floats) -> Bools:
-        """Tell which kinds find all that they claim among these amounts."""
+        """Tell which kinds of jobs fit into these amounts."""
         fits = np.ones((len(self._kinds), available.shape[1]), dtype=np.bool_)
         for number in range(len(self._resources)):
             fits &= ~(self._claimed[number] & (self._claims[number] > available[number] + TOLERANCE))
         return fits
 
     def _grid(self, rule: Rule[Any], ask: Callable[[QueuedJob, Room], float]) -> Floats:
-        """Ask once for all jobs and all clusters that are alike, and spread the answers over all of them.
+        """Evaluate a rule once for all equal jobs and clusters, and spread the results over all of them.
 
-        What was said about the same jobs and clusters in the last pass is not asked again.
+        Results for the same jobs and clusters of the last pass are reused.
         """
         job_keys = tuple(map(rule.job_key, self._kinds))
         cluster_keys = tuple(map(rule.cluster_key, self._rooms))
@@ -203,7 +203,7 @@ class Matrix:
 
 
 def _distinct(items: Sequence[Item], keys: Sequence[Hashable]) -> tuple[list[Item], list[int]]:
-    """Return one item for each key, and which of them stands for each item."""
+    """Return one item for each key, and for each item the index of its representative."""
     first: list[Item] = []
     numbers: dict[Hashable, int] = {}
     stands_for = []
@@ -215,5 +215,5 @@ def _distinct(items: Sequence[Item], keys: Sequence[Hashable]) -> tuple[list[Ite
     return first, stands_for
 
 
-#: For checks that look at no job.
+#: For checks that do not depend on the job.
 _ANY_JOB = QueuedJob(submission_id="", seq=0, user="", priority=0, waiting_since=0.0, claim={})

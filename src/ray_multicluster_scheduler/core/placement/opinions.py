@@ -1,4 +1,4 @@
-"""What each cluster says to a kind of job: a refusal or a score, asked for again when the cluster changed."""
+"""The refusal or score of each cluster for a kind of job, computed again after the cluster changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.model.decision import QueuedJob, Refusal, Score
 
 
 class Opinion:
-    """What all clusters say to one kind of job. Its mappings are never changed: plans hold them."""
+    """Refusals and scores of all clusters for one kind of job. Plans hold the mappings: never modify them."""
 
     def __init__(self, job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> None:
         self._job = job
@@ -20,14 +20,14 @@ class Opinion:
         self._rules = rules
         self._versions = [-1] * len(rooms)
         lasting, self._passing = lasting_checks(), passing_checks()
-        #: What no placement changes is asked once.
+        #: Results that no placement changes; computed once.
         self._lasting = [objection(job, room, rules, lasting) for room in rooms]
         self._answers: list[Refusal | Score | None] = [None] * len(rooms)
         self.refusals: Mapping[str, Refusal] = {}
         self.scores: Mapping[str, Score] = {}
 
     def refresh(self) -> Opinion:
-        """Ask again where something has changed."""
+        """Compute again for the clusters that have changed."""
         changed = [
             number for number, room in enumerate(self._rooms) if room.version != self._versions[number]
         ]
@@ -47,7 +47,7 @@ class Opinion:
 
 
 def why(job: QueuedJob, room: Room, candidates: int, refusals: Mapping[str, Refusal]) -> str:
-    """Say in one sentence why a job goes to a cluster."""
+    """Say in one sentence why a job was placed on a cluster."""
     if room.name == job.preferred_cluster:
         return "it is the preferred cluster"
     reason = f"best score of {candidates} candidates" if candidates > 1 else "only candidate"

@@ -1,12 +1,13 @@
-"""Plan: one pass over the whole queue and one frozen view of every cluster; the same input, the same answer.
+"""The planner: one deterministic pass over the whole queue, with one frozen view of every cluster.
 
-For each job in its turn: filter (checks.py), score (scoring.py), take the best cluster, and count the job
-there, so that the next one sees it. Jobs of one kind are decided alike, so a pass costs as much as there are
-kinds: a line of jobs is left as soon as one of them finds no place, because within a pass clusters only fill
-up. Whoever asks about a job deep in the queue lets the same pass go on through everybody (`everyone`).
+For each job in its turn: filter (checks.py), score (scoring.py), take the best cluster, and count the job's
+claim there for the jobs after it. Jobs of one kind get the same decision, so the cost of a pass depends on
+the number of kinds: a line of jobs is left as soon as one of them cannot be placed, because within a pass
+clusters only fill up. To explain a job deep in the queue, the same pass continues through all jobs
+(`everyone`).
 
-The turns: higher priority first; within it the job that has waited too long (reservation.py), then the user
-who holds the smallest share, then the oldest job.
+The order of turns: higher priority first; within a priority first the starved jobs (reservation.py), then the
+user with the smallest share, then the oldest job.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from ray_multicluster_scheduler.model.resources import Resources
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.core.placement.matrix import Matrix
 
-#: With more clusters than this a placement tells of the chosen one only, and how many others there were.
+#: With more clusters than this, a placement explains only the chosen one and counts the others.
 EXPLAINED_CLUSTERS = 32
 
 
@@ -58,28 +59,28 @@ class _Entry:
     """Iteration state of one line of the queue within a pass."""
 
     line: Line
-    #: Its row in the matrix, and a job that stands for it there.
+    #: Its row in the matrix, and the job that represents it there.
     row: int
     job: QueuedJob
     rest: Iterator[Waiter]
     next: Waiter
-    #: No cluster takes one of them any more.
+    #: No cluster can take a job of this line any more.
     full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A job that finds no place in its turn; `PlanningPass.waiting` says why, as long as it is its turn."""
+    """A job that cannot be placed in its turn. During the turn, `PlanningPass.waiting` says why."""
 
     entry: _Entry
     submission_id: str
     position: int
-    #: Why it waits although a cluster could take it, where that is so.
+    #: Why it waits although a cluster could take it, if one could.
     later: Refusal | None
 
 
 class PlanningPass:
-    """The clusters as they fill up, job by job."""
+    """The state of one pass: the clusters as they fill up, job by job."""
 
     def __init__(
         self,
@@ -108,13 +109,13 @@ class PlanningPass:
             self._levels.setdefault(line.sample.priority, []).append((line, row))
         self._matrix = _matrix()(self._kinds, self.rooms, self._rules)
         self._opinions: dict[int, Opinion] = {}
-        #: The job that room is kept for, and where.
+        #: The job with a reservation, and its room.
         self._reserved: tuple[str, Room] | None = None
         self._narrowest: dict[int, bool] = {}
         self._position = 0
 
     def turns(self, *, everyone: bool) -> Iterator[Placement | Turn]:
-        """Yield each placement; with `everyone` also each job that waits, all in their order."""
+        """Yield each placement in order; with `everyone` also each waiting job."""
         if not everyone and (self._unseen or not self.rooms):
             return
         for _, level in sorted(self._levels.items(), reverse=True):
@@ -124,14 +125,14 @@ class PlanningPass:
             yield from self._by_share(entries, everyone=everyone)
 
     def waiting(self, turn: Turn) -> Waiting:
-        """Say why a job waits, by the clusters as they are in its turn."""
+        """Say why a job waits, from the clusters as they are in its turn."""
         said = self._opinion(turn.entry)
         refusals = said.refusals
         if turn.later is not None:
             refusals = {**refusals, **dict.fromkeys(said.scores, turn.later)}
         reserved_on = None
         if self._reserved is not None and self._reserved[0] == turn.submission_id:
-            room = self._reserved[1]  # kept for this very job: that is not what keeps it waiting
+            room = self._reserved[1]  # reserved for this job, so this is not the reason for its wait
             refusal = objection(turn.entry.job, replace(room, kept_for=None), self._rules)
             refusals = {**refusals, room.name: refusal or refusals[room.name]}
             reserved_on = room.name
@@ -156,9 +157,9 @@ class PlanningPass:
         return _Entry(line=line, row=row, job=job, rest=rest, next=first)
 
     def _oldest_first(self, entries: Sequence[_Entry]) -> Iterator[Placement]:
-        """Place the jobs that have waited too long, oldest first; keep room for the first that fits nowhere.
+        """Place the starved jobs, oldest first, and reserve room for the first that fits nowhere.
 
-        Among jobs of one size the turns decide: a job needs this only where narrower ones wait beside it.
+        Among jobs of equal size the normal turns suffice: this is needed only if smaller jobs wait as well.
         """
         oldest = [_by_age(entry) for entry in entries if self._has_waited_too_long(entry)]
         heapq.heapify(oldest)
@@ -189,7 +190,7 @@ class PlanningPass:
         return self._narrowest[row]
 
     def _reserve(self, entry: _Entry) -> bool:
-        """Keep room for a job that fits nowhere now; False: no cluster is expected to have any."""
+        """Reserve room for a job that fits nowhere now; False if no cluster is expected to have room."""
         waiter = entry.next
         job = replace(
             entry.job,
@@ -208,7 +209,7 @@ class PlanningPass:
         return True
 
     def _by_share(self, entries: Sequence[_Entry], *, everyone: bool) -> Iterator[Placement | Turn]:
-        """Give the jobs of one priority their turns: the user who holds least, then the oldest job."""
+        """Give the jobs of one priority their turns: the user with the smallest share, the oldest job."""
         turns: Turns[_Entry] = Turns(self._shares)
         for entry in entries:
             if entry.next is not _NOBODY:
@@ -247,7 +248,7 @@ class PlanningPass:
         return self._matrix.best(entry.row)
 
     def _waits_for_preferred(self, entry: _Entry) -> bool:
-        """Tell whether a job that could go elsewhere waits for the cluster that it prefers, and count it."""
+        """Tell whether a job waits for its preferred cluster although another one has room, and count it."""
         column = self._columns.get(entry.job.preferred_cluster or "")
         if column is None or self._has_waited_too_long(entry):
             return False
@@ -274,7 +275,7 @@ class PlanningPass:
     def _explained(
         self, entry: _Entry, column: int
     ) -> tuple[Mapping[str, Score], Mapping[str, Refusal], int]:
-        """Return what spoke for and against: of all clusters, or of the chosen one where they are many."""
+        """Return scores and refusals: of all clusters, or only of the chosen one if there are many."""
         if len(self.rooms) <= EXPLAINED_CLUSTERS:
             said = self._opinion(entry)
             return said.scores, said.refusals, len(said.scores)
@@ -299,7 +300,7 @@ def placements(
     rules: PlanRules,
     in_use: Mapping[str, Resources],
 ) -> Iterator[Placement]:
-    """Yield the placements of one pass in their order. `in_use`: what each user's live jobs hold."""
+    """Yield the placements of one pass in order. `in_use` are the claims of each user's live jobs."""
     if lines:
         one_pass = PlanningPass(lines, views, now=now, rules=rules, in_use=in_use)
         yield from (each for each in one_pass.turns(everyone=False) if isinstance(each, Placement))
@@ -336,24 +337,24 @@ def plan(
 
 
 def decide(submission_id: str, one_pass: PlanningPass) -> Placement | Waiting:
-    """Return what a pass decides about one job, and leave its rooms as they are in the job's turn."""
+    """Return the decision about one job. The rooms of the pass stay as they are in the job's turn."""
     for each in one_pass.turns(everyone=True):
         if each.submission_id == submission_id:
             return each if isinstance(each, Placement) else one_pass.waiting(each)
     raise KeyError(submission_id)
 
 
-#: Stands for the next job of a line that has no more.
+#: Marks the end of a line.
 _NOBODY = Waiter(-1, "", 0.0)
 
 
 def _by_age(entry: _Entry) -> tuple[float, int, str, _Entry]:
-    """Return a key for a heap, which never comes to compare entries: ids are unique."""
+    """Return a heap key. Ids are unique, so the entries themselves are never compared."""
     return entry.next.waiting_since, entry.next.seq, entry.next.submission_id, entry
 
 
 def warm_up() -> None:
-    """Import what the first pass needs: numpy takes as long as a first look, so do both at once."""
+    """Import the modules of the first pass during the first probe: numpy takes as long as that."""
     _matrix()
 
 

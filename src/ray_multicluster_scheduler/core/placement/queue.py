@@ -1,7 +1,7 @@
-"""The queue as the leader keeps it in memory: jobs that clusters cannot tell apart stand in one line.
+"""The leader's queue in memory: jobs that get equal decisions are in one line.
 
-A pass of the planner then costs as much as there are kinds of jobs, not as there are jobs. Of a job only its
-place in the line is kept; everything else is said once for the line.
+The cost of a planner pass then depends on the number of kinds, not of jobs. Of each job only its position in
+the line is kept; all other fields are stored once per line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.model.decision import QueuedJob
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """One job's place in its line."""
+    """The position of one job in its line."""
 
     seq: int
     submission_id: str
@@ -25,26 +25,26 @@ class Waiter:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Line:
-    """Jobs of one user and priority that clusters cannot tell apart, oldest first."""
+    """Jobs of one user, priority and kind, oldest first."""
 
-    #: Any one of them: all that a decision depends on is the same, but for their ages.
+    #: Any job of the line: all inputs of a decision are equal, except the age.
     sample: QueuedJob
-    #: What no rule can tell apart: the key of its kind.
+    #: The key of the kind (kinds.py).
     kind: Hashable
     waiters: dict[str, Waiter] = field(default_factory=dict)
-    #: No later than the time since when the longest-waiting one waits.
+    #: A lower bound for the time since when the jobs wait.
     oldest: float = float("inf")
     in_order: bool = True
 
     def put(self, waiter: Waiter) -> None:
-        """Add a job. One that comes back from a cluster is put in order before the next pass."""
+        """Add a job. A job that returns from a cluster is sorted in before the next pass."""
         if self.waiters and waiter.seq < next(reversed(self.waiters.values())).seq:
             self.in_order = False
         self.waiters[waiter.submission_id] = waiter
         self.oldest = min(self.oldest, waiter.waiting_since)
 
     def in_turn(self) -> Iterator[Waiter]:
-        """Yield the jobs by their turns; the line must not change meanwhile."""
+        """Yield the jobs in order; the line must not change meanwhile."""
         if not self.in_order:
             ordered = sorted(self.waiters.values(), key=lambda waiter: (waiter.seq, waiter.submission_id))
             self.waiters = {waiter.submission_id: waiter for waiter in ordered}
@@ -53,7 +53,7 @@ class Line:
 
 
 class JobQueue:
-    """All waiting jobs. Those that wait for a time or for other jobs stand aside until then."""
+    """All waiting jobs. Jobs that wait for a time or for other jobs enter their lines after that."""
 
     def __init__(self) -> None:
         self._lines: dict[Hashable, Line] = {}
@@ -61,10 +61,10 @@ class JobQueue:
         #: When a job may go to its line: a heap of (not_before, submission_id).
         self._later: list[tuple[float, str]] = []
         self._aside: dict[str, QueuedJob] = {}
-        #: What a job still waits for, and who waits for a job.
+        #: The open dependencies of a job, and the dependents of a job.
         self._needs: dict[str, set[str]] = {}
         self._needed_by: dict[str, dict[str, None]] = {}
-        #: When jobs have waited too long: a heap that may name jobs which have left the queue since.
+        #: Deadlines of waiting jobs: a heap that may contain jobs which have left the queue.
         self._deadlines: list[float] = []
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class JobQueue:
         needs: Collection[str] = (),
         deadline: float | None = None,
     ) -> None:
-        """Take a job in, or again: with what it waits for besides a cluster, and until when it may wait."""
+        """Add or replace a job, with its open dependencies and the deadline of its wait."""
         self.remove([job.submission_id])
         if deadline is not None:
             heapq.heappush(self._deadlines, deadline)
@@ -94,7 +94,7 @@ class JobQueue:
             self._line_up(job)
 
     def remove(self, submission_ids: Iterable[str]) -> None:
-        """Forget jobs; unknown ones are fine."""
+        """Remove jobs; unknown ids are ignored."""
         for submission_id in submission_ids:
             self._aside.pop(submission_id, None)
             for need in self._needs.pop(submission_id, ()):
@@ -107,7 +107,7 @@ class JobQueue:
                 del line.waiters[submission_id]
 
     def succeeded(self, submission_id: str) -> None:
-        """Let those go to their lines that waited for this job, and for no other one."""
+        """Move the jobs whose last open dependency was this job to their lines."""
         for waiting in self._needed_by.pop(submission_id, ()):
             needs = self._needs.get(waiting)
             if needs is not None:
@@ -117,11 +117,11 @@ class JobQueue:
                     self._line_up(self._aside.pop(waiting))
 
     def is_needed(self, submission_id: str) -> bool:
-        """Tell whether a job in the queue waits for this one."""
+        """Tell whether a job in the queue depends on this one."""
         return submission_id in self._needed_by
 
     def passed_deadline(self, *, now: float) -> bool:
-        """Tell whether some job may have waited too long since this was last asked."""
+        """Tell whether the deadline of some job may have passed since the last call."""
         passed = False
         while self._deadlines and self._deadlines[0] <= now:
             heapq.heappop(self._deadlines)
@@ -129,14 +129,14 @@ class JobQueue:
         return passed
 
     def next_change_at(self) -> float | None:
-        """Return when time alone lets a job start, or ends it; None: never."""
+        """Return the next time at which a job becomes ready or passes its deadline; None if there is none."""
         return min(
             [*(at for at, _ in self._later[:1]), *self._deadlines[:1]],
             default=None,
         )
 
     def lines(self, *, now: float) -> tuple[Line, ...]:
-        """Return the lines of those that may start now."""
+        """Return the lines of the jobs that may start now."""
         while self._later and self._later[0][0] <= now:
             _, submission_id = heapq.heappop(self._later)
             job = self._aside.get(submission_id)
@@ -162,7 +162,7 @@ class JobQueue:
 
 
 def line_key(job: QueuedJob) -> tuple[int, str, str | None, Hashable]:
-    """Return all that a decision depends on, but for the job's age and name."""
+    """Return all inputs of a decision, except the job's age and id."""
     return job.priority, job.user, job.preferred_cluster, placement_key(job)
 
 

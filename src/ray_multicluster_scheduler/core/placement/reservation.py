@@ -1,17 +1,16 @@
-"""Room for the job that has waited too long: on which cluster, from when, and what others may use of it.
+"""Reservations for starved jobs: on which cluster, from when, and which part other jobs may use.
 
-Narrow jobs can overtake a wide one for ever, because room for it never comes free at once. So the oldest job
-that has waited longer than `starvation_after_s` goes before the turns of all users. When no cluster has room
-for it, one cluster keeps the room that comes free.
+Small jobs can overtake a large one for ever, because enough room for it is never free at once. So the oldest
+job that has waited longer than `starvation_after_s` goes before the turns of all users. If no cluster has
+room for it, one cluster keeps the resources that become free.
 
-Nobody knows when jobs end. A live job is expected to run as long again as it has run. Room is kept where it
-is expected soonest, and only once that is within a part (`reserve_within`) of the time the job has waited: an
-empty cluster costs the others as long as it stays empty. The others may use what will be left when the job
-starts.
+The end of a job is unknown, so a live job is expected to run as long again as it has run. Room is kept where
+it is expected first, and only if that is within a part (`reserve_within`) of the time the job has waited:
+idle resources delay other jobs. The others may use the resources that will be left when the job starts.
 
-The choice is made anew in each pass and needs no memory. So that it settles, a job that has overtaken this
-one is expected to run twice (`OVERTAKER_RUNS`) as long as this one is overdue. The cluster that keeps
-room gets no such job and stays the best choice; among clusters that are full of them the name decides.
+The choice is made again in each pass, without stored state. To make it stable, a job that has overtaken this
+one is expected to run twice (`OVERTAKER_RUNS`) as long as this one is overdue. The cluster that keeps room
+gets no such job and stays the best choice. Among clusters that are full of such jobs the name decides.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Holding, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 
-#: Times the time since which a job is overdue: so long the jobs are expected to run that have overtaken it.
+#: Jobs that have overtaken a starved job are expected to run for this factor times its overdue time.
 OVERTAKER_RUNS = 2.0
 
 
@@ -36,23 +35,23 @@ class ExpectedRoom:
 
     room: Room
     after_s: float
-    #: How long the longest-running of those jobs has run that must end before.
+    #: The run time so far of the oldest job that must end first.
     oldest_s: float
-    #: What comes free there until then.
+    #: The resources that become free until then.
     coming: Resources
 
 
 def has_waited_too_long(waiting_since: float, *, now: float, rules: PlanRules) -> bool:
-    """Tell whether a job goes before the turns of all users."""
+    """Tell whether a job is starved, so that it goes before the turns of all users."""
     return now - waiting_since > rules.starvation_after_s
 
 
 def expected_rooms(
     job: QueuedJob, rooms: Iterable[Room], *, now: float, rules: PlanRules
 ) -> tuple[ExpectedRoom, ...]:
-    """Return where a job that fits nowhere now will fit: wherever only our own jobs are in its way.
+    """Return the clusters on which a job will fit after some of our own jobs have ended.
 
-    What others use may never come free.
+    Resources that other programs use may never become free.
     """
     passing = passing_checks()
     expected = []
@@ -65,7 +64,7 @@ def expected_rooms(
 
 
 def reserve(job: QueuedJob, expected: Sequence[ExpectedRoom], *, now: float, rules: PlanRules) -> Room | None:
-    """Keep room for a job on one of these clusters and return it; None: that would be too early."""
+    """Keep room for a job on one of these clusters and return it; None if that would be too early."""
     chosen = min(expected, key=lambda each: (each.after_s, each.room.name))
     if chosen.oldest_s > rules.reserve_within * (now - job.waiting_since):
         return None
@@ -74,7 +73,7 @@ def reserve(job: QueuedJob, expected: Sequence[ExpectedRoom], *, now: float, rul
 
 
 def _expected(job: QueuedJob, room: Room, *, now: float, rules: PlanRules) -> ExpectedRoom:
-    """Let the live jobs of a cluster end, one after the other, until a job fits."""
+    """Assume that the live jobs of a cluster end one after the other, until a job fits."""
     overdue_since = job.waiting_since + rules.starvation_after_s
 
     def left_s(holding: Holding) -> float:

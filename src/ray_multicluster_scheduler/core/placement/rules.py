@@ -1,33 +1,33 @@
-"""The numbers that placement goes by."""
+"""The parameters of placement."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: A new leader waits this long for a first look at each cluster, and then goes on without it.
+#: A new leader waits this long for the first probe of each cluster, and then continues without it.
 FIRST_LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRules:
-    """How long is too long to wait, which Ray is too old, and what each part of a score is worth.
+    """Limits of waiting, the oldest supported Ray, and the weights of the parts of a score.
 
-    A cluster of weight 1 scores at most 1 for its fit; the bonuses are in the same coin.
+    A cluster of weight 1 scores at most 1 for its fit; the bonuses are on the same scale.
     """
 
-    #: After this a waiting job goes before the turns of all users, or room is kept for it (reservation.py).
+    #: After this time a waiting job is starved: it goes first, or room is kept for it (reservation.py).
     starvation_after_s: float = 3600.0
-    #: Room is kept once it is expected within this part of the time that the job has waited.
+    #: Room is kept if it is expected within this fraction of the time that the job has waited.
     reserve_within: float = 0.5
-    #: Take the cluster that the job fills most, not the one that stays freest: set where claims differ.
+    #: Prefer the cluster that the job fills most, not the one with most left; set if claims differ.
     best_fit: bool = False
-    #: How long the start of a job takes on a cluster that has started none yet.
+    #: Assumed duration of a start on a cluster that has not started a job yet.
     first_start_s: float = 3.0
-    #: Older ones have another Jobs API.
+    #: Older versions have another Jobs API.
     min_ray_version: tuple[int, int] = (2, 9)
-    #: For a cluster that has all of the job's tags; a part of them gives a part of it.
+    #: Bonus of a cluster with all of the job's tags; with some of them, the same fraction of it.
     tags_bonus: float = 0.5
-    #: For a cluster that has set up the same environment before.
+    #: Bonus of a cluster that has set up the same environment before.
     warm_bonus: float = 0.2
-    #: Against a cluster with GPUs when the job needs none.
+    #: Penalty of a cluster with GPUs if the job needs none.
     gpu_penalty: float = 0.5

@@ -1,10 +1,10 @@
-"""How good is a cluster for a job? `prefer: true` goes first; then the best total wins, then the name.
+"""The score of a cluster for a job. `prefer: true` goes first, then the best total, then the name.
 
     total = fit × weight × health + tags + warm + gpu
 
 computed from left to right, one operation after the other, so that the matrix makes identical choices.
 Scores are compared only between clusters that passed every check. To add a part, write a function and put it
-into `FACTORS` or `BONUSES`; its parameters say what it looks at (signature.py).
+into `FACTORS` or `BONUSES`; its parameters declare its inputs (signature.py).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ray_multicluster_scheduler.model.resources import Resources
 
 
 def fit(claim: Resources, room: Room, rules: PlanRules) -> float:
-    """Return the share of the scarcest claimed resource that stays free after the job got its place.
+    """Return the fraction of the scarcest claimed resource that is free after the job is placed.
 
-    Where claims differ, the share that is then in use: narrow jobs fill up one cluster after the other, so
-    that wide ones find room on another.
+    If claims differ, return the fraction in use instead: small jobs then fill one cluster after the other,
+    and leave room for large jobs on the others.
     """
     shares = [
         (room.free[name] - amount) / room.capacity[name]
@@ -34,12 +34,12 @@ def fit(claim: Resources, room: Room, rules: PlanRules) -> float:
 
 
 def weight(cluster_weight: float) -> float:
-    """Return how much the configuration thinks of this cluster."""
+    """Return the configured weight of the cluster."""
     return cluster_weight
 
 
 def health(health_score: float) -> float:
-    """Return how well and fast it has answered lately."""
+    """Return how reliably and fast the cluster has recently answered."""
     return health_score
 
 
@@ -60,7 +60,7 @@ def gpu(*, needs_gpus: bool, has_gpus: bool, rules: PlanRules) -> float:
 
 
 Part = Rule[float]
-#: The matrix computes this one for all kinds of jobs at once, from the same amounts.
+#: The matrix computes this part for all kinds of jobs at once, from the same amounts.
 FIT: Part = Rule(fit)
 FACTORS: tuple[Part, ...] = (Rule(weight), Rule(health))
 BONUSES: tuple[Part, ...] = (Rule(tags), Rule(warm), Rule(gpu))
@@ -72,7 +72,7 @@ def part_names() -> tuple[str, ...]:
 
 
 def score(job: QueuedJob, room: Room, rules: PlanRules) -> Score:
-    """Rate a cluster that passed every check; the parts say how the total came about."""
+    """Score a cluster that passed every check, with the parts of the total."""
     parts = {part.name: part(job, room, rules) for part in (FIT, *FACTORS, *BONUSES)}
     total = parts[FIT.name]
     for factor in FACTORS:
@@ -83,10 +83,10 @@ def score(job: QueuedJob, room: Room, rules: PlanRules) -> Score:
 
 
 def best(scores: Mapping[str, Score]) -> str | None:
-    """Return the cluster to take of those that may be taken; None when there is none."""
+    """Return the best of the scored clusters; None if there is none."""
     return min(scores, key=lambda name: (not scores[name].prefer, -scores[name].total, name), default=None)
 
 
 def claims_differ(claims: Sequence[Resources]) -> bool:
-    """Tell whether jobs claim different amounts: only then can one be in the way of a wider one."""
+    """Tell whether jobs claim different amounts: only then can small jobs block a larger one."""
     return any(claim != claims[0] for claim in claims)

@@ -1,9 +1,9 @@
-"""What a check or a part of the score looks at, read from the names of its parameters.
+"""The inputs of a check or of a part of the score, read from the names of its parameters.
 
-A rule is a plain function. Its parameters are fields of `QueuedJob` (what it looks at of the job), attributes
-of `ClusterView` (what it looks at of the cluster), `room` (the cluster as it fills up during a pass) and
-`rules`. So the planner knows which jobs and clusters a rule cannot tell apart, and asks once for all of them;
-and it knows which answers a placement can change: those of rules that look at the `room`.
+A rule is a plain function. Its parameters are fields of `QueuedJob`, attributes of `ClusterView`, `room` (the
+cluster as it fills up during a pass) and `rules`. So the planner knows for which jobs and clusters a rule has
+equal inputs, and evaluates it once for all of them. It also knows which results a placement can change: those
+of rules with the parameter `room`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _names(record: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(record)) | computed
 
 
-#: A job's identity and age are no part of its kind: jobs of one kind are decided alike.
+#: The identity and age of a job are not part of its kind: jobs of one kind get the same decision.
 OF_JOB = _names(QueuedJob) - {"submission_id", "seq", "waiting_since", "claim_key"}
 OF_CLUSTER = _names(ClusterView) - OF_JOB
 
 
 class Rule(Generic[Answer]):
-    """A function with what it looks at. Call it with a job, a room and the rules."""
+    """A function with its declared inputs. Call it with a job, a room and the rules."""
 
     def __init__(self, function: Callable[..., Answer]) -> None:
         self.function = function
@@ -42,20 +42,20 @@ class Rule(Generic[Answer]):
             raise TypeError(
                 f"the rule {self.name!r} looks at {', '.join(unknown)}: no field of QueuedJob or ClusterView"
             )
-        #: The fields of a job, and the attributes of a cluster that no placement changes.
+        #: Its inputs: fields of the job, and attributes of the cluster that no placement changes.
         self.job = tuple(name for name in names if name in OF_JOB)
         self.cluster = tuple(name for name in names if name in OF_CLUSTER)
-        #: Whether a placement on a cluster can change its answer there.
+        #: Whether a placement on a cluster can change its result there.
         self.changes = "room" in names
         self.with_rules = "rules" in names
         self._arguments = tuple((name, *_argument(name)) for name in names)
-        #: Returns a value that is equal for jobs which the rule cannot tell apart.
+        #: Returns a value that is equal for jobs with equal inputs of this rule.
         self.job_key = job_key(self.job)
-        #: What the rule has last said about whom: most passes ask again about the same jobs and clusters.
+        #: Results of the last pass: most passes have the same jobs and clusters again.
         self.last_said: tuple[Hashable, Any] | None = None
 
     def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
-        """Return the answer of the function."""
+        """Return the result of the function."""
         sources = (job, room, rules)
         values = {}
         for name, number, get in self._arguments:
@@ -63,7 +63,7 @@ class Rule(Generic[Answer]):
         return self.function(**values)
 
     def cluster_key(self, room: Room) -> Hashable:
-        """Return a value that is equal for clusters which the rule cannot tell apart."""
+        """Return a value that is equal for clusters with equal inputs of this rule."""
         values = tuple([getattr(room.view, name) for name in self.cluster])
         try:
             hash(values)
@@ -73,13 +73,13 @@ class Rule(Generic[Answer]):
 
 
 def job_key(names: Iterable[str]) -> Callable[[QueuedJob], Hashable]:
-    """Return what makes one value of these fields of a job, to compare jobs by."""
+    """Return a function that combines these fields of a job into one hashable value."""
     keys = sorted("claim_key" if name == "claim" else name for name in names)
     return attrgetter(*keys) if keys else lambda _job: None
 
 
 def _argument(name: str) -> tuple[int, Callable[[Any], Any]]:
-    """Return which of (job, room, rules) has a parameter's value, and how it is read there."""
+    """Return which of (job, room, rules) holds the value of a parameter, and a getter for it."""
     if name in OF_JOB:
         return 0, attrgetter(name)
     if name in OF_CLUSTER:
@@ -92,7 +92,7 @@ def _whole(value: Any) -> Any:
 
 
 class _Same:
-    """Compares a value that cannot be hashed by which object it is, and keeps that object alive."""
+    """Compares an unhashable value by identity, and keeps the object alive."""
 
     __slots__ = ("value",)
 
@@ -107,7 +107,7 @@ class _Same:
 
 
 def _hashable(value: Any) -> Hashable:
-    """Return the value, or which object it is: two that are equal are then asked about twice, no more."""
+    """Return the value, or its identity if it is unhashable: equal objects are then only evaluated twice."""
     try:
         hash(value)
     except TypeError:

@@ -1,8 +1,8 @@
-"""Why the queue waits, in numbers: how many jobs for each reason, and since when the oldest of them.
+"""Why jobs wait, in numbers: the count for each reason, and since when the oldest of them waits.
 
-A job hears a reason from every cluster. It counts for the one that will go by first: a job that one cluster
-has no room for now, and that is too large for another, waits for room. So a reason that asks for an operator
-(`TOO_LARGE`, `ENVIRONMENT`, …) counts only jobs that nothing else will help.
+Every cluster gives a job a reason. The job counts for the reason that will end first: if one cluster has no
+room now and another is too small, it waits for room. So a reason that needs an operator (`TOO_LARGE`,
+`ENVIRONMENT`, …) counts only jobs that will not start otherwise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import Resources
 
-#: From what goes by first to what never does by itself.
+#: Ordered from the cause that ends first to those that never end by themselves.
 GOES_BY_FIRST: tuple[Cause, ...] = (
     Cause.UNSEEN,
     Cause.PACED,
@@ -32,20 +32,20 @@ GOES_BY_FIRST: tuple[Cause, ...] = (
     Cause.VERSION,
     Cause.TOO_LARGE,
 )
-#: A cluster would take it in the next pass.
+#: A cluster can take the job in the next pass.
 TURN = "TURN"
-#: It waits for other jobs, or for the time of its next attempt.
+#: The job waits for other jobs, or for the time of its next attempt.
 DEPENDENCIES = "DEPENDENCIES"
 RETRY_DELAY = "RETRY_DELAY"
 #: No cluster is configured.
 NO_CLUSTER = "NO_CLUSTER"
-#: All words that a reason can be.
+#: All possible reasons.
 REASONS = (TURN, DEPENDENCIES, RETRY_DELAY, NO_CLUSTER, *(cause.value for cause in GOES_BY_FIRST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Jobs that clusters cannot tell apart."""
+    """Jobs that get equal decisions."""
 
     sample: QueuedJob
     jobs: int
@@ -54,7 +54,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """All jobs in the queue: those that may start, those that wait for others, those that wait for a time."""
+    """All jobs in the queue: jobs that may start, jobs that wait for others, jobs that wait for a time."""
 
     kinds: Sequence[Kind]
     needing: Sequence[QueuedJob]
@@ -63,7 +63,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """How many jobs wait for one reason, and since when the oldest of them."""
+    """The number of jobs that wait for one reason, and since when the oldest of them waits."""
 
     reason: str
     jobs: int
@@ -78,7 +78,7 @@ def waits(
     rules: PlanRules,
     in_use: Mapping[str, Resources],
 ) -> tuple[Wait, ...]:
-    """Return every reason that some job waits for: what the next pass says to one job of each kind."""
+    """Return every reason with waiting jobs, from a pass over one job of each kind."""
     asked = {kind.sample.submission_id: kind for kind in queue.kinds}
     oldest = [replace(kind.sample, waiting_since=kind.oldest) for kind in queue.kinds]
     found: dict[str, Wait] = {}

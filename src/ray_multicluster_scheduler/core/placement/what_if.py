@@ -1,4 +1,4 @@
-"""What would let a waiting job start now? Every suggestion was tried: with it, the planner places the job."""
+"""Suggestions that would let a waiting job start now. Each was tried: with it, the planner places the job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import GIB, TOLERANCE, Resources, plus, shortfall, show
 
-#: Each try is a pass over the queue, so only the likeliest clusters are tried.
+#: Each try is a pass over the queue, so only the most likely clusters are tried.
 _MOST_CLUSTERS = 5
 
 
 class Remedy(str, Enum):
-    """What kind of change a suggestion asks for."""
+    """The kind of change that is suggested."""
 
     ASK_FOR_LESS = "ASK_FOR_LESS"
     RAISE_PRIORITY = "RAISE_PRIORITY"
@@ -36,9 +36,9 @@ class Suggestion:
     """One change after which the same pass would place the job."""
 
     remedy: Remedy
-    #: For people: what to do, or what must happen.
+    #: For people: what to do, or what has to happen.
     sentence: str
-    #: The job as it would be and, where that is what changes, the cluster.
+    #: The changed job and, if the cluster changes, the changed cluster.
     job: QueuedJob
     view: ClusterView | None = None
 
@@ -52,7 +52,7 @@ def suggestions(
     rules: PlanRules,
     in_use: Mapping[str, Resources],
 ) -> tuple[Suggestion, ...]:
-    """Say what would let `job`, in this queue or as one more in it, start now; empty when it does anyway."""
+    """Say what would let `job`, in this queue or added to it, start now; empty if it starts anyway."""
     others = tuple(other for other in queue if other.submission_id != job.submission_id)
     asked = _Question(others=others, views=tuple(views), now=now, rules=rules, in_use=in_use)
     decided, rooms = asked.decide(job, asked.views)
@@ -60,7 +60,7 @@ def suggestions(
         return ()
     for room in rooms:
         if room.name == decided.reserved_on:
-            room.kept_for = None  # kept for this very job
+            room.kept_for = None  # reserved for this job
     tries = [_ask_for_less(job, rooms, rules), _go_first(job, others)]
     for room in sorted(rooms, key=lambda room: (-share_of(job.claim, room.free), room.name))[:_MOST_CLUSTERS]:
         cause = decided.refusals[room.name].cause
@@ -71,7 +71,7 @@ def suggestions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """A pass of the planner that can be run again with something changed."""
+    """A pass of the planner that can be repeated with changed inputs."""
 
     others: tuple[QueuedJob, ...]
     views: tuple[ClusterView, ...]
@@ -82,20 +82,20 @@ class _Question:
     def decide(
         self, job: QueuedJob, views: Sequence[ClusterView]
     ) -> tuple[Placement | Waiting, tuple[Room, ...]]:
-        """Return what the pass decides about `job`, and the clusters as they are in its turn."""
+        """Return the decision about `job`, and the clusters as they are in its turn."""
         lines = queue_of((*self.others, job)).lines(now=self.now)
         one_pass = PlanningPass(lines, views, now=self.now, rules=self.rules, in_use=self.in_use)
         return decide(job.submission_id, one_pass), one_pass.rooms
 
     def works(self, suggestion: Suggestion) -> bool:
-        """Tell whether the job is placed once the suggestion is followed."""
+        """Tell whether the job is placed if the suggestion is followed."""
         changed = suggestion.view
         views = [changed if changed and changed.spec.name == view.spec.name else view for view in self.views]
         return isinstance(self.decide(suggestion.job, views)[0], Placement)
 
 
 def _ask_for_less(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> list[Suggestion]:
-    """Suggest the largest part of the claim that some cluster has free."""
+    """Suggest the largest part of the claim that is free on some cluster."""
     smaller = [(replace(job, claim=_part_that_fits(job, room)), room) for room in rooms]
     fitting = [
         (less, room)
@@ -123,7 +123,7 @@ def _part_that_fits(job: QueuedJob, room: Room) -> dict[str, float]:
 
 
 def _round_down(resource: str, amount: float) -> float:
-    """Return an amount that people would write: whole ones from 1 on, else and for bytes two decimals."""
+    """Round an amount for people: to a whole number from 1 on, else and for bytes to two decimals."""
     unit = GIB if resource.endswith("memory") else 1
     step = 1.0 if unit == 1 and amount >= 1 else unit / 100
     return max(0.0, math.floor(amount / step + TOLERANCE) * step)
@@ -185,7 +185,7 @@ def _wait_for_pace(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
 
 
 def _wait_for_room(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
-    """Suggest that what is missing comes free or, where jobs ahead would take it, all that is in use."""
+    """Suggest that the missing amounts become free or, if jobs ahead would take them, all that is in use."""
     missing = shortfall(job.claim, room.free)
     ours = f"our jobs there: {room.view.live_jobs}"
     return [
@@ -204,7 +204,7 @@ def _wait_for_room(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
 
 
 def _freed(view: ClusterView, amounts: Resources) -> ClusterView:
-    """Return the cluster after so much of what is in use there was given back."""
+    """Return the cluster after these amounts of its used resources were released."""
 
     def less(held: Resources) -> dict[str, float]:
         return {name: max(0.0, amount - amounts.get(name, 0.0)) for name, amount in held.items()}
@@ -214,11 +214,11 @@ def _freed(view: ClusterView, amounts: Resources) -> ClusterView:
 
 
 def _enough(alone: int, ahead: int) -> list[int]:
-    """Return how many places it takes when the jobs ahead leave one, and when they do not."""
+    """Return the number of places needed if the jobs ahead leave one, and if they do not."""
     return sorted({alone, alone + ahead})
 
 
-#: What can be done about a refusal, as alternatives of which the first that works is suggested.
+#: Possible remedies for each cause of refusal; the first that works is suggested.
 _REMEDIES: Mapping[Cause, tuple[Callable[[QueuedJob, Room, int], list[Suggestion]], ...]] = {
     Cause.DRAINED: (_undrain,),
     Cause.UNHEALTHY: (_recover,),

@@ -15,7 +15,7 @@ NODE_CODE = Path(__file__).parent / "node"
 
 
 def with_overlay_code(runtime_env: Mapping[str, Any], packages: PackageStore) -> dict[str, Any]:
-    """Return an environment with the code that its overlay needs; without an overlay it stays as it is."""
+    """Return an environment with the code that its overlay needs; without an overlay, return it unchanged."""
     if not has_overlay(runtime_env):
         return dict(runtime_env)
     source = Source(root=NODE_CODE, excludes=("__pycache__",), use_gitignore=False)

@@ -1,4 +1,4 @@
-"""What an operator is: a name, its parameters, and how each engine does it."""
+"""The base class of operators: a name, parameters, and an implementation for each engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
-#: What a column holds, as far as an operator cares.
+#: The kinds of columns that operators distinguish.
 Kind = Literal["numeric", "text", "list", "any"]
 Schema = Mapping[str, Kind]
 Params = Mapping[str, Any]
@@ -28,7 +28,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Tell whether the operator cannot do without it."""
+        """Tell whether the parameter has no default."""
         return self.default is REQUIRED
 
 
@@ -41,7 +41,7 @@ class Operator(ABC):
     parameters: ClassVar[Mapping[str, Parameter]] = {}
 
     def kind_for(self, _params: Params) -> Kind:
-        """Return which columns it takes when none are named."""
+        """Return the kind of columns that it uses if none are named."""
         return self.kind
 
     def on_ray(self, columns: Sequence[str], params: Params) -> Any:
@@ -56,7 +56,7 @@ class Operator(ABC):
 
 
 def replaced(frame: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a copy of `frame` in which these columns hold something else."""
+    """Return a copy of `frame` with these columns replaced."""
     return frame.assign(
         **{name: pd.Series(list(values), index=frame.index) for name, values in columns.items()}
     )

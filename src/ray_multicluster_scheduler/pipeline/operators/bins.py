@@ -1,4 +1,4 @@
-"""Discretizers: numbers to the number of their bin, as `pandas.cut` counts them."""
+"""Discretizers: replace numbers by the index of their bin, as in `pandas.cut`."""
 
 from __future__ import annotations
 

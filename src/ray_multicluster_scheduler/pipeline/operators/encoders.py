@@ -58,7 +58,7 @@ class LabelEncoder(Operator):
     kind = "text"
 
     def on_ray(self, columns: Sequence[str], _params: Params) -> Any:
-        """Ray's takes a single column under another name."""
+        """Return Ray's encoder, which takes a single column under another parameter name."""
         from ray.data import preprocessors  # noqa: PLC0415 - the pandas engine does without Ray
 
         return preprocessors.LabelEncoder(label_column=self._one(columns))

@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.pipeline.operators.vectors import bucket
 
 
 def _per_text(column: pd.Series, work: Callable[[list[str]], Any]) -> list[Any]:
-    """Apply `work` to the words of each text; what is missing stays missing."""
+    """Apply `work` to the words of each text; missing values stay missing."""
     return [None if pd.isna(text) else work(text.split(" ")) for text in column]
 
 

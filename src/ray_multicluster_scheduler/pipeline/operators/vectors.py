@@ -81,7 +81,7 @@ class Concatenator(Operator):
     }
 
     def on_pandas(self, frame: pd.DataFrame, columns: Sequence[str], params: Params) -> pd.DataFrame:
-        """Put the vectors last and drop what they are made of."""
+        """Add the vectors as the last column and drop the source columns."""
         rows = frame[list(columns)].to_numpy()
         rest = frame.drop(columns=list(columns))
         return replaced(rest, {params["output_column_name"]: rows})

@@ -72,8 +72,8 @@ class Bridge:
         """End with the driver: `closed` holds a ref to the result of `Bridge.closed`, owned by the driver.
 
         The bridge is a detached actor. Ray would kill any other actor with its driver, before it could
-        disconnect: the other cluster would take that for a broken connection, and keep the driver's actors
-        for the time that it waits for a reconnect.
+        disconnect. The other cluster would take that for a broken connection, and keep the driver's actors
+        while it waits for a reconnect.
         """
         self._unwatched.cancel()
         self._watching = asyncio.create_task(self._close_after(closed[0]))

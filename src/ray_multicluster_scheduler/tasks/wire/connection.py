@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import ray
 from ray.util import client as ray_client
-from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
+from ray.util.client.worker import grpc  # not a dependency of ours, but Ray Client has it
 
 from ray_multicluster_scheduler.tasks.wire.auth import Secret, auth_metadata
 from ray_multicluster_scheduler.tasks.wire.connect_retry import NOT_CONNECTED, connect_with_retries
@@ -42,7 +42,7 @@ class ConnectionSpec(NamedTuple):
     namespace: str
     #: The user of the bridge, for display: part of the hub's name.
     purpose: str
-    #: The name of the Ray session by the cluster's dashboard; None if unknown.
+    #: The name of the Ray session, from the cluster's dashboard; None if unknown.
     session_name: str | None
     #: Whether the dashboard is used over https: then its token must not be sent unencrypted.
     over_https: bool
@@ -149,17 +149,17 @@ class HubConnection:
     def _request(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """Make a call, and have Ray Client's thread request its result as soon as its ref is known.
 
-        Not with `ray.get`: for that one, a thread of Ray's helper process waits on the cluster. If the
-        session ends meanwhile, the thread waits for ever, with all of a CPU, and the process never ends (seen
-        on Ray 2.60). And not with `ref.future()`, which blocks until the ref is there.
+        Not with `ray.get`: that makes a thread of Ray's helper process wait on the cluster. If the session
+        ends meanwhile, the thread spins for ever on a full CPU and the process never exits (Ray 2.60). Not
+        with `ref.future()` either, which blocks until the ref is known.
         """
         loop = asyncio.get_running_loop()
         response = loop.create_future()
         with self._session:
             ref = call()
 
-        def on_ref_known(known: Future[bytes]) -> None:
-            problem = known.exception()
+        def on_ref_known(ref_id: Future[bytes]) -> None:
+            problem = ref_id.exception()
             if problem is not None:
                 on_done(problem)
                 return

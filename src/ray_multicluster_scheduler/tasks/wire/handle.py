@@ -96,8 +96,8 @@ class CrossClusterMethod:
 
     def options(self, *, num_returns: int | None = None, name: str | None = None) -> CrossClusterMethod:
         """Return the method with other options; the other cluster's dashboard shows the name."""
-        given = {"num_returns": num_returns, "name": name}
-        changes = {option: value for option, value in given.items() if value is not None}
+        options = {"num_returns": num_returns, "name": name}
+        changes = {option: value for option, value in options.items() if value is not None}
         return CrossClusterMethod(self._actor, self._name, {**self._options, **changes})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:

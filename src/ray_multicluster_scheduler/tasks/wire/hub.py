@@ -1,11 +1,11 @@
 """The hub: one actor without CPUs on the other cluster, which starts tasks and actors and collects results.
 
-The hub owns what it starts, so everything ends with it; and it ends with the Ray Client session of the
-bridge. Requests come in batches. Results that are ready soon are the reply to `submit`: one round trip. The
-bridge gets all others in batches from `next_responses`: a slow call delays no fast one.
+The hub owns the tasks and actors that it starts, so they end with it. The hub itself ends with the Ray Client
+session of the bridge. Requests come in batches. Results that are ready soon are the reply to `submit`, in one
+round trip. The bridge gets all others in batches from `next_responses`, so a slow call delays no fast one.
 
-It has threads and is not async: Ray wakes threads up with less overhead, and one `ray.wait` for a
-batch is cheaper than an `await` for each of its calls.
+The hub uses threads and is not async: Ray wakes threads with less overhead, and one `ray.wait` for a batch is
+cheaper than an `await` for each of its calls.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Hub:
         self._expect_early = True
         #: Refs of started calls without a response, by number.
         self._running: dict[int, list[Any]] = {}
-        #: Calls that ended too late for the reply. Ray's own threads fill it, and they must never wait for
-        #: a lock: its holder may itself wait for them.
+        #: Calls that ended too late for the reply. Ray's own threads fill this queue. They must never
+        #: wait for a lock, because its holder may wait for them.
         self._late_results: SimpleQueue[int] = SimpleQueue()
 
     def process_info(self) -> dict[str, Any]:

@@ -127,8 +127,8 @@ class ValueTransfer:
     def _serialize(self, value: Any) -> tuple[Payload, list[Any]]:
         references: list[Any] = []
 
-        def number(found: Any) -> int:
-            references.append(found)
+        def number(value: Any) -> int:
+            references.append(value)
             return len(references) - 1
 
         persistent_ids = {
@@ -143,15 +143,17 @@ class ValueTransfer:
         payload, references = self._serialize(value)
         return value if references or size_of(payload) <= INLINE_BYTES else _LargeArgument(value)
 
-    async def _transfer(self, found: Any) -> Any:
+    async def _transfer(self, reference: Any) -> Any:
         """Send an object to the other cluster, and return its replacement there."""
-        if isinstance(found, _LargeArgument):
-            return await self._connection.put(found.value)
-        if not isinstance(found, CrossClusterActor):
-            return await self._connection.put(await found)
-        if found._raymc.bridge_id != self._bridge_id:
-            raise TypeError(f"{found!r} cannot be called from another cluster than its own and the driver's")
-        return found._raymc.key
+        if isinstance(reference, _LargeArgument):
+            return await self._connection.put(reference.value)
+        if not isinstance(reference, CrossClusterActor):
+            return await self._connection.put(await reference)
+        if reference._raymc.bridge_id != self._bridge_id:
+            raise TypeError(
+                f"{reference!r} cannot be called from another cluster than its own and the driver's"
+            )
+        return reference._raymc.key
 
 
 async def _resolved(value: Any) -> Any:

@@ -1,9 +1,9 @@
 """Checks that a Ray Client session has reached the right cluster, where heads may share a machine.
 
-A head gives each session a helper process with a port of its own, from 23000 on. It finds a free port, lets
-it go, and the helper takes it seconds later. Two heads of one machine that get a session at the same moment
-may choose the same port: then one of the two sessions silently works on the other cluster. So every session
-is compared with what was asked for before it is used, and a wrong one is given up.
+A head gives each session a helper process with its own port, from 23000 on. The head finds a free port and
+releases it, and the helper binds it seconds later. Two heads on one machine that start a session at the same
+time may choose the same port: then one of the two sessions silently works on the other cluster. So every
+session is checked before it is used, and a wrong one is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import ray
 from ray.experimental.internal_kv import _internal_kv_get
-from ray.util.client.worker import grpc  # no package of ours, but Ray Client has it
+from ray.util.client.worker import grpc  # not a dependency of ours, but Ray Client has it
 
 #: Prefix of the variables that we set in the environment of a session.
 VARIABLE_PREFIX = "RAY_MULTICLUSTER_"
@@ -35,18 +35,18 @@ class WrongCluster(ConnectionError):
 def check_session(cluster: str, session_name: str | None, runtime_env: Mapping[str, Any]) -> None:
     """Raise `WrongCluster` unless the present session is on this cluster and has this environment.
 
-    `session_name` is what the cluster's dashboard says; None: it does not say. Two sessions in one helper
-    process have the environment of the first one, so our own variables are compared too.
+    `session_name` is from the cluster's dashboard; None if unknown. Two sessions in one helper process have
+    the environment of the first one, so our own variables are compared too.
     """
     with loss_as_connection_error():
         reached = (_internal_kv_get(b"session_name", namespace=b"session") or b"").decode()
-        given = ray.get_runtime_context().runtime_env
+        session_env = ray.get_runtime_context().runtime_env
     if session_name is not None and reached and reached != session_name:
         raise WrongCluster(
             f"Ray Client has reached the session {reached!r}, and the dashboard of cluster {cluster!r} says "
             f"{session_name!r}: do head_address and dashboard name the same cluster?"
         )
-    env = json.loads(given) if isinstance(given, str) else given
+    env = json.loads(session_env) if isinstance(session_env, str) else session_env
     if _our_variables(env) != _our_variables(runtime_env):
         raise WrongCluster(
             f"the session on cluster {cluster!r} has the environment of another program: "
@@ -91,5 +91,5 @@ def loss_as_connection_error() -> Iterator[None]:
 
 
 def _our_variables(runtime_env: Mapping[str, Any]) -> dict[str, str]:
-    given = runtime_env.get("env_vars") or {}
-    return {name: value for name, value in given.items() if name.startswith(VARIABLE_PREFIX)}
+    env_vars = runtime_env.get("env_vars") or {}
+    return {name: value for name, value in env_vars.items() if name.startswith(VARIABLE_PREFIX)}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "RAYMC_OVERLAY"
-#: An overlay that nobody has used for so long is removed when the next one is installed.
+#: An overlay that was not used for this long is removed when the next one is installed.
 KEEP_S = 14 * 24 * 3600
 _LAST_LINES = 15
 
@@ -78,7 +78,7 @@ def _root() -> Path:
 
 
 def _installed(wanted: str) -> Path:
-    """Return the directory of the overlay, installed by whoever comes first; the others wait for it."""
+    """Return the directory of the overlay. The first process installs it; the others wait for that."""
     place = _place(wanted)
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What Ray has to install before a program starts, in a few words."""
+"""A short summary of what Ray has to install before a program starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.model.states import JobState
 
-#: These words stand in the reason of a job whose environment is being set up, and lists look for them.
+#: Part of the reason of a job whose environment is being set up. Lists of jobs search for these words.
 SETTING_UP = "setting up its environment"
 
 
@@ -16,8 +16,8 @@ def is_setting_up(state: JobState, reason: str) -> bool:
     return state is JobState.SUBMITTED and SETTING_UP in reason
 
 
-def to_set_up(runtime_env: Mapping[str, Any]) -> str:
-    """Return what takes time in an environment (`pip: 2 packages`); empty: only files and variables."""
+def setup_summary(runtime_env: Mapping[str, Any]) -> str:
+    """Summarise the slow parts of an environment (`pip: 2 packages`); empty if there are none."""
     counts = {name: _packages(runtime_env.get(name)) for name in ("pip", "uv")}
     if isinstance(conda := runtime_env.get("conda"), Mapping):  # a name needs no installation
         items = conda.get("dependencies") or ()

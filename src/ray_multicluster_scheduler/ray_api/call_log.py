@@ -1,4 +1,4 @@
-"""What the log says of calls to clusters: never a body, a query or a header, which may hold secrets."""
+"""Debug log of HTTP calls to clusters, without bodies, queries and headers, which may hold secrets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def tell_call(cluster: str, method: str, path: str) -> Iterator[Callable[[int], None]]:
-    """Say at DEBUG what became of a call; yields what is to be called with the status of its answer."""
+def log_call(cluster: str, method: str, path: str) -> Iterator[Callable[[int], None]]:
+    """Log a call and its outcome at DEBUG; yields a function that takes the HTTP status."""
     began_at, status = time.monotonic(), list[int]()
     try:
         yield status.append
