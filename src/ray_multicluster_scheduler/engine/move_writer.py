@@ -14,6 +14,9 @@ from ray_multicluster_scheduler.engine.log_lines import tell_moves
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.job import Job
 
+#: What is wanted within this time shares a commit: a commit of a few moves costs as much as one of many.
+GATHER_S = 0.003
+
 _Waiter = asyncio.Future[Sequence[Job]]
 
 
@@ -52,6 +55,7 @@ class MoveWriter:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            await asyncio.sleep(GATHER_S)  # the moves of one look come one after the other
             batch, self._wanted = self._wanted, []
             writing = asyncio.ensure_future(self._write_all(batch))
             try:
