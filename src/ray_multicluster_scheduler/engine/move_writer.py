@@ -54,8 +54,8 @@ class MoveWriter:
         """Write until cancelled. A store that cannot be written, and a lost lease, end it."""
         while True:
             await self._wake.wait()
-            self._wake.clear()
             await asyncio.sleep(GATHER_S)  # the moves of one look come one after the other
+            self._wake.clear()
             batch, self._wanted = self._wanted, []
             writing = asyncio.ensure_future(self._write_all(batch))
             try:

@@ -12,6 +12,7 @@ from tests.builders import NOW, a_job
 from ray_multicluster_scheduler.core.events import MovesWritten
 from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.transitions import move
+from ray_multicluster_scheduler.engine import move_writer
 from ray_multicluster_scheduler.engine.move_writer import MoveWriter
 from ray_multicluster_scheduler.errors import StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Transition
@@ -71,8 +72,14 @@ def wanted(name: str) -> WriteMoves:
 
 
 async def settled() -> None:
+    """Let the writer go on until it waits for the disk or for more."""
     for _ in range(8):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(move_writer, "GATHER_S", 0.0)
 
 
 async def test_what_is_wanted_during_a_commit_goes_into_the_next_one() -> None:
