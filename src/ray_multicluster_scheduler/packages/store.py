@@ -95,7 +95,7 @@ class PackageStore:
         return packed
 
     def remove(self, name: str, *, unused_for_s: float) -> None:
-        """Remove a package that nobody needs any more, unless it was used within `unused_for_s`."""
+        """Remove a package that is no longer needed, unless it was used within `unused_for_s`."""
         with self._locked():
             path = self.path(name)
             if path is not None and path.stat().st_mtime < self._now() - unused_for_s:
@@ -115,7 +115,7 @@ class PackageStore:
         return path is not None
 
     def unused(self, *, for_s: float) -> tuple[str, ...]:
-        """Return the packages that nobody has asked for in this time. Open jobs may still need them."""
+        """Return the packages that were not requested in this time. Open jobs may still need them."""
         oldest = self._now() - for_s
         return tuple(
             sorted(
