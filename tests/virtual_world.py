@@ -13,12 +13,12 @@ from typing import Any
 from tests.builders import NOW, a_cluster, a_snapshot, a_spec
 
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.config.scheduler_rules import scheduler_rules
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import Instruction
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import apply_transition, check, holds
 from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult
 from ray_multicluster_scheduler.core.state import SchedulerState
+from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting, StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind

@@ -19,11 +19,11 @@ from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import state_dir
-from ray_multicluster_scheduler.config.scheduler_rules import plan_rules
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
 from ray_multicluster_scheduler.engine.leader import holder_name
+from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address

@@ -9,7 +9,7 @@ from tests.unit.test_layers import LAYERS
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import aio, errors
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.demo.show import STEPS
 from ray_multicluster_scheduler.model.decision import Cause

@@ -23,7 +23,7 @@ LISTS: dict[str, tuple[set[str], list[str]]] = {
     ),
     "placement_rule": ({"core/placement/checks.py"}, ["tests/integration/test_placement.py"]),
     "score_part": (
-        {"core/placement/scoring.py", "core/placement/rules.py"},
+        {"core/placement/scoring.py", "core/placement/plan_rules.py"},
         ["tests/unit/core/placement/test_plan_oracle.py"],
     ),
     "command": ({"cli/registry.py", "cli/commands/where.py"}, ["tests/unit/cli/test_registry.py"]),

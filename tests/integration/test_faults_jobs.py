@@ -112,7 +112,7 @@ async def test_a_job_that_ray_neither_starts_nor_stops_is_let_go_and_never_runs(
 ) -> None:
     impatient = ObserveRules(stop_grace_s=0.3)
     monkeypatch.setattr(
-        "ray_multicluster_scheduler.config.scheduler_rules.ObserveRules", lambda **_: impatient
+        "ray_multicluster_scheduler.engine.scheduler_rules.ObserveRules", lambda **_: impatient
     )
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo"))

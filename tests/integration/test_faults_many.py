@@ -21,7 +21,7 @@ async def test_a_cluster_on_which_jobs_die_gets_less_then_nothing_until_a_probe_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = QuarantineRules(pause_s=1.0)
-    monkeypatch.setattr("ray_multicluster_scheduler.config.scheduler_rules.QuarantineRules", lambda: rules)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.scheduler_rules.QuarantineRules", lambda: rules)
     async with System(tmp_path, fake("hole", 64), fake("good", 2), max_infra_retries=20) as system:
         hole = system.ray["hole"]
         hole.fail_starts("JOB_SUPERVISOR_ACTOR_START_FAILURE")

@@ -11,8 +11,6 @@ MIRRORS = {Path("cli/commands"), Path("cli/options"), Path("cli/views"), Path("s
 MIGRATIONS = SRC / "store" / "schema" / "migrations"
 #: Python gives these names their meaning.
 EVERYWHERE = {"__init__.py", "__main__.py"}
-#: `SchedulerRules` holds the `PlanRules`: all numbers, and those of placement among them.
-NESTED = {"rules.py": {"core", "core/placement"}}
 
 
 def folders_of(modules: list[Path]) -> dict[str, set[str]]:
@@ -26,7 +24,7 @@ def folders_of(modules: list[Path]) -> dict[str, set[str]]:
 
 
 def test_a_file_name_occurs_once() -> None:
-    assert {name: folders for name, folders in folders_of(MODULES).items() if len(folders) > 1} == NESTED
+    assert {name: folders for name, folders in folders_of(MODULES).items() if len(folders) > 1} == {}
 
 
 def test_every_mirror_is_there() -> None:

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.cluster_health.isolation import Isolation
 from ray_multicluster_scheduler.cluster_health.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core.flow import circuit_breaker
-from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S
+from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.execution import Inventory

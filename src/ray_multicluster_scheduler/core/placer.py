@@ -16,9 +16,9 @@ from ray_multicluster_scheduler.core.pending_moves import PendingMoves
 from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.placement.plan import placements
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.preference import patience_s
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.execution import StartRequest

@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
 from ray_multicluster_scheduler.core.lifecycle.attempts import PollRules
 from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

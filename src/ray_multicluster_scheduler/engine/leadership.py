@@ -14,7 +14,6 @@ from typing import Any
 
 from ray_multicluster_scheduler.asyncio_tools import Background, both, repeat, together
 from ray_multicluster_scheduler.clock import SteadyClock
-from ray_multicluster_scheduler.config.scheduler_rules import scheduler_rules
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.events import Event
 from ray_multicluster_scheduler.core.instructions import Instruction, WakeUp
@@ -27,6 +26,7 @@ from ray_multicluster_scheduler.engine.housekeeping import Housekeeper
 from ray_multicluster_scheduler.engine.log_lines import tell_decisions
 from ray_multicluster_scheduler.engine.move_writer import MoveWriter
 from ray_multicluster_scheduler.engine.publisher import Publisher
+from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
 from ray_multicluster_scheduler.engine.store_reader import StoreReader
 from ray_multicluster_scheduler.engine.tidy import Tidier
 from ray_multicluster_scheduler.errors import StoreError

@@ -17,8 +17,8 @@ from ray_multicluster_scheduler.core.placement.inputs import (
     cluster_views,
 )
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
+from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
-from ray_multicluster_scheduler.core.placement.rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.core.placement.what_if import suggestions
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot

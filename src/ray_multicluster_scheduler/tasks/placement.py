@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.core.placement.checks import (
     passing_checks,
 )
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import best, score
 from ray_multicluster_scheduler.core.placement.signature import Rule
 from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable

@@ -13,7 +13,6 @@ from tests.contract.store.leader import WAY, Leader
 from tests.strategies import CLUSTERS, THOROUGH, mostly, resources, views
 
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.config.scheduler_rules import plan_rules, scheduler_rules
 from ray_multicluster_scheduler.core import events
 from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, WriteMoves
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
@@ -22,6 +21,7 @@ from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, 
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.state import SchedulerState
+from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules, scheduler_rules
 from ray_multicluster_scheduler.environment.failed_setups import setup_digest
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.decision import ClusterView, Waiting

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.driver_limit import limit_origin
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health

@@ -11,8 +11,8 @@ from ray_multicluster_scheduler.core.placement.checks import (
     has_supported_version,
     objection,
 )
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import Line
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.checks import lasting_checks, objection, passing_checks
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import score
 from ray_multicluster_scheduler.model.decision import QueuedJob, Refusal, Score
 

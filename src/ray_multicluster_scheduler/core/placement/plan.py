@@ -21,6 +21,7 @@ from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms,
 from ray_multicluster_scheduler.core.placement.checks import heed_avoid, objection
 from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
 from ray_multicluster_scheduler.core.placement.opinions import Opinion, why
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.preference import (
     after_first_look,
     awaited,
@@ -34,7 +35,6 @@ from ray_multicluster_scheduler.core.placement.reservation import (
     has_waited_too_long,
     reserve,
 )
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import claims_differ, score
 from ray_multicluster_scheduler.model.decision import (
     ClusterView,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ray_multicluster_scheduler.core.flow.start_limit import slow_from_s
 from ray_multicluster_scheduler.core.placement.capacity import Room
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause, Refusal
 

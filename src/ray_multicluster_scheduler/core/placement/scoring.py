@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.signature import Rule
 from ray_multicluster_scheduler.model.decision import QueuedJob, Score
 from ray_multicluster_scheduler.model.resources import Resources

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 
 Answer = TypeVar("Answer")

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.builders import NOW, a_queued, a_view
 
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.wait_reasons import (
     GOES_BY_FIRST,
     REASONS,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ray_multicluster_scheduler.config.schema import Settings
+from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core.flow.quarantine import QuarantineRules
 from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
 from ray_multicluster_scheduler.core.lifecycle.attempts import PollRules
 from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
-from ray_multicluster_scheduler.core.placement.rules import PlanRules
+from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 
 
