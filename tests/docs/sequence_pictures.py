@@ -60,7 +60,7 @@ JOB = Picture(
         Step(STATE, STATE, "failed? try again, or not", "core/lifecycle/retry.py"),
         Step(STATE, ENGINE, "ReadLog, then WriteMoves: SUCCEEDED", "core/lifecycle/transitions.py"),
         Step(ENGINE, STORE, "the end, with the log", "store/operations/write_transitions.py"),
-        Step(STORE, CALLER, "whoever waits is told", "service/hub.py"),
+        Step(STORE, CALLER, "those who wait are told", "service/event_hub.py"),
     ),
 )
 PROGRAM, BRIDGE, CONNECTION, HUB, ACTOR = range(5)
