@@ -9,7 +9,7 @@ A job with an instruction under way is busy: nothing else is decided about it be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from ray_multicluster_scheduler.core import events as on
@@ -30,7 +30,7 @@ from ray_multicluster_scheduler.core.pending_moves import PendingMoves
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait, waits
 from ray_multicluster_scheduler.core.placer import PLACE, UNWORKABLE, Placer
 from ray_multicluster_scheduler.core.rules import SchedulerRules
-from ray_multicluster_scheduler.core.supervisor import Supervisor
+from ray_multicluster_scheduler.core.supervisor import NOTE, Supervisor
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
@@ -156,14 +156,16 @@ class SchedulerState:
     def _moves_written(self, event: on.MovesWritten, now: float) -> list[Instruction]:
         wanted: list[Instruction] = []
         for asked in event.asked:
-            self._pending.busy.difference_update(move.submission_id for move in asked.moves)
+            if asked.occasion != NOTE:  # its job is still being sent
+                self._pending.busy.difference_update(move.submission_id for move in asked.moves)
         for job in event.moved:
             wanted += self._moved(job, now)
         ended_on = {job.cluster for job in event.moved if job.final and job.cluster in self.clusters.specs}
         wanted += [RefreshUsage(cluster=name) for name in sorted(filter(None, ended_on))]
         self.clusters.start_limits.moved(event.moved, now=now)
+        moved = {job.submission_id for job in event.moved}
         for asked in event.asked:
-            wanted += self._after_write(asked, event.moved)
+            wanted += self._after_write(asked, moved)
         return [*wanted, PublishSnapshots(urgent=False)]  # the start limits and the warm environments
 
     def _moved(self, job: Job, now: float) -> list[Instruction]:
@@ -179,9 +181,9 @@ class SchedulerState:
             wanted.append(ReadQueue())
         return wanted
 
-    def _after_write(self, asked: WriteMoves, moved: Sequence[Job]) -> list[Instruction]:
+    def _after_write(self, asked: WriteMoves, moved: Set[str]) -> list[Instruction]:
         if asked.occasion in {PLACE, UNWORKABLE}:
-            self._placer.written(is_done=len(moved) >= len(asked.moves))
+            self._placer.written(is_done=all(move.submission_id in moved for move in asked.moves))
         replaced = {
             asked.known[move.submission_id].cluster or ""
             for move in asked.moves
@@ -193,12 +195,11 @@ class SchedulerState:
             wanted += self._kept(asked, moved)
         return wanted
 
-    def _kept(self, asked: WriteMoves, moved: Sequence[Job]) -> list[Instruction]:
+    def _kept(self, asked: WriteMoves, moved: Set[str]) -> list[Instruction]:
         """Let the cluster forget an attempt whose end was just written with its log."""
         first = asked.moves[0].submission_id
         ended = asked.known.get(first)
-        was_moved = any(job.submission_id == first for job in moved)
-        if not was_moved or ended is None or ended.cluster is None or ended.remote_id is None:
+        if first not in moved or ended is None or ended.cluster is None or ended.remote_id is None:
             return []
         return [ForgetAttempt(cluster=ended.cluster, remote_id=ended.remote_id)]
 

@@ -44,6 +44,8 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 #: What moves are written for.
 SEEN = "seen"
 SEND = "send"
+#: About an attempt that is being sent: what is sent differs from what was written at its placement.
+NOTE = "note"
 #: The cluster is gone or silent, with all its jobs: they are started anew one after another.
 _WHOLE_CLUSTER = frozenset({FailureKind.LOST, FailureKind.SILENT})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -269,10 +269,10 @@ class Leadership:
         self._tasks.start(self._reader.read_jobs(wanted))
 
 
-def _whose(event: Event) -> tuple[str | None, tuple[Job, ...]]:
-    """Return the cluster that an event is about, if it is about one, and the jobs that are busy with it."""
+def _whose(event: Event) -> tuple[str | None, Sequence[Job]]:
+    """Return the cluster that an event is about, if it is about one, and the jobs that it is about."""
     if isinstance(event, events.AttemptsObserved):
-        return event.cluster, ()
+        return event.cluster, event.jobs
     if isinstance(event, events.SendEnded):
         return event.job.cluster, (event.job,)
     if isinstance(event, events.LogRead):

@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.core.instructions import SendAttempt, WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult
 from ray_multicluster_scheduler.core.lifecycle.transitions import move
-from ray_multicluster_scheduler.core.supervisor import SEND
+from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.environment.job_address import with_token
 from ray_multicluster_scheduler.environment.overlay import has_overlay
@@ -127,7 +127,7 @@ class Sender:
         if any(getattr(attempts[-1], name) != value for name, value in sent.items()):
             note = move(job, job.state, "its environment was completed for this cluster before it was sent")
             moves = [replace(note, attempt_changes=sent)]
-            await self._write(WriteMoves(moves=moves, known={job.submission_id: job}, occasion=SEND))
+            await self._write(WriteMoves(moves=moves, known={job.submission_id: job}, occasion=NOTE))
 
     async def _look_up(self, job: Job) -> SendOutcome | None:
         """Look whether the cluster has the attempt; None: it has not."""

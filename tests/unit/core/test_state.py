@@ -1,13 +1,17 @@
 """`SchedulerState` alone: events in, instructions out, on a clock that jumps."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from tests.builders import NOW, a_spec
-from tests.virtual_world import VirtualWorld
+from tests.virtual_world import READ_S, VirtualWorld
 
-from ray_multicluster_scheduler.core import instructions
+from ray_multicluster_scheduler.core import events, instructions
+from ray_multicluster_scheduler.core.instructions import WriteMoves
+from ray_multicluster_scheduler.core.lifecycle.transitions import move
+from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -112,3 +116,24 @@ def test_the_same_events_give_the_same_instructions() -> None:
         return list(world.told)
 
     assert told() == told()
+
+
+def test_a_job_that_is_being_sent_is_not_looked_at_although_a_note_about_it_is_written() -> None:
+    world = VirtualWorld({"a": 1})
+    world.submit("job", runs_s=5)
+    world.run(until=NOW + 0.1)
+    (sent,) = [each for each in world.told if isinstance(each, instructions.SendAttempt)]
+    note = WriteMoves(moves=[move(sent.job, S.PLACED, "completed")], occasion=NOTE)
+    world.state.handle(events.MovesWritten(asked=[note], moved=[sent.job]), now=NOW + 0.1)
+    later = world.state.handle(events.Tick(), now=NOW + 60)
+    assert not [each for each in later if isinstance(each, instructions.ObserveAttempts)]
+
+
+def test_a_pass_that_lost_a_job_is_followed_by_another_one() -> None:
+    world = VirtualWorld({"a": 1})
+    world.submit("first", runs_s=100)
+    world.submit("second", runs_s=100)
+    gone = replace(world.jobs["first"], state=S.STOPPED)
+    world.at(NOW + READ_S / 2, lambda: world.jobs.update(first=gone))
+    world.run(until=NOW + 10)
+    assert world.jobs["second"].state is S.RUNNING
