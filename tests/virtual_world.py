@@ -7,6 +7,7 @@ the next. Nothing is faked in the scheduler: moves are made by `apply_transition
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -46,11 +47,19 @@ class VirtualAttempt:
 
     def sighting(self, now: float) -> Sighting:
         """How the cluster tells of it."""
-        status = AttemptStatus.RUNNING
-        if self.stopped_at is not None:
-            status = AttemptStatus.STOPPED
-        elif now >= self.ends_at:
-            status = AttemptStatus.FAILED if self.exit_code else AttemptStatus.SUCCEEDED
+        if self.stopped_at is None and now < self.ends_at:
+            return self.running
+        return self._sighting(AttemptStatus.STOPPED if self.stopped_at is not None else self._end())
+
+    @cached_property
+    def running(self) -> Sighting:
+        """How the cluster tells of it while it runs."""
+        return self._sighting(AttemptStatus.RUNNING)
+
+    def _end(self) -> AttemptStatus:
+        return AttemptStatus.FAILED if self.exit_code else AttemptStatus.SUCCEEDED
+
+    def _sighting(self, status: AttemptStatus) -> Sighting:
         return Sighting(
             remote_id=self.request.remote_id,
             status=status,
@@ -106,6 +115,8 @@ class VirtualWorld:
         self.jobs: dict[str, Job] = {}
         self.attempts: dict[str, list[Attempt]] = {}
         self.told: list[Instruction] = []
+        #: Wanted since the last commit began: they share the next one.
+        self._wanted: list[instructions.WriteMoves] = []
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._seq = count(1)
@@ -187,7 +198,6 @@ class VirtualWorld:
     def _begin(self, wanted: Instruction) -> None:
         carriers: dict[type, tuple[float, Callable[[Any], None]]] = {
             instructions.ReadJobs: (READ_S, self._read_jobs),
-            instructions.WriteMoves: (WRITE_S, self._write),
             instructions.ReadQueue: (READ_S, lambda _: self._read_queue()),
             instructions.SendAttempt: (SEND_S, self._send),
             instructions.ObserveAttempts: (OBSERVE_S, self._observe),
@@ -195,7 +205,11 @@ class VirtualWorld:
             instructions.ReadLog: (LOG_S, self._read_log),
             instructions.RefreshUsage: (OBSERVE_S, self._refresh),
         }
-        if type(wanted) in carriers:
+        if isinstance(wanted, instructions.WriteMoves):
+            if not self._wanted:
+                self.at(self.now + WRITE_S, self._commit)
+            self._wanted.append(wanted)
+        elif type(wanted) in carriers:
             delay_s, carry = carriers[type(wanted)]
             self.at(self.now + delay_s, lambda: carry(wanted))
 
@@ -206,9 +220,10 @@ class VirtualWorld:
         waiting = {each: job for each, job in jobs.items() if job.state is JobState.QUEUED}
         self._heard.append(events.JobsRead(asked=wanted, jobs=waiting))
 
-    def _write(self, wanted: instructions.WriteMoves) -> None:
+    def _commit(self) -> None:
+        batch, self._wanted = self._wanted, []
         moved: dict[str, Job] = {}
-        for transition in wanted.moves:
+        for transition in [transition for wanted in batch for transition in wanted.moves]:
             check(transition)
             job = self.jobs[transition.submission_id]
             if holds(job, transition):
@@ -219,7 +234,7 @@ class VirtualWorld:
                 elif move.attempt_values:
                     last = self.attempts[job.submission_id]
                     last[-1] = replace(last[-1], **move.attempt_values)
-        self._heard.append(events.MovesWritten(asked=[wanted], moved=list(moved.values())))
+        self._heard.append(events.MovesWritten(asked=batch, moved=list(moved.values())))
 
     def _read_queue(self) -> None:
         ends = [
