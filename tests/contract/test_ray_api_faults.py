@@ -340,7 +340,7 @@ async def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
             connection.executor.inventory,
             lambda: connection.executor.log("j"),
         ):
-            with pytest.raises(ClusterBadAnswer, match="packed"):
+            with pytest.raises(ClusterBadAnswer, match="compressed"):
                 await call()
 
 

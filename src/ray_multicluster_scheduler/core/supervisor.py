@@ -92,7 +92,7 @@ class Supervisor:
             busy = self._pending.busy
             jobs = [job for job in self._live.on(name).jobs.values() if job.submission_id not in busy]
             if not jobs:
-                attempts.nothing_to_observe(now=now)
+                attempts.nothing_to_observe(is_empty=not self._live.on(name).jobs, now=now)
                 continue
             attempts.begin(self._clusters.seen(name), now=now)
             wanted.append(ObserveAttempts(cluster=name, jobs=jobs))

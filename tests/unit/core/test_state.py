@@ -5,13 +5,16 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.builders import NOW, a_spec
+from tests.builders import NOW, a_cluster, a_spec
 from tests.virtual_world import READ_S, VirtualWorld
 
+from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.transitions import move
+from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.core.supervisor import NOTE
+from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -137,3 +140,25 @@ def test_a_pass_that_lost_a_job_is_followed_by_another_one() -> None:
     world.at(NOW + READ_S / 2, lambda: world.jobs.update(first=gone))
     world.run(until=NOW + 10)
     assert world.jobs["second"].state is S.RUNNING
+
+
+def test_a_cluster_that_has_not_answered_is_not_caught_up_whatever_is_written_about_its_jobs() -> None:
+    world = VirtualWorld({"a": 1}, unreachable_after_s=5.0)
+    world.submit("job", runs_s=1000)
+    world.run(until=NOW + 10)
+    job, heard = world.jobs["job"], []
+    state = SchedulerState(
+        [a_cluster("a")],
+        scheduler_rules(Settings(unreachable_after_s=5.0)),
+        origin="virtual",
+        executors={"a": "virtual"},
+        live=[job],
+    )
+    for at in (NOW + 10, NOW + 20):
+        (look, *_) = state.handle(events.Tick(), now=at)
+        assert isinstance(look, instructions.ObserveAttempts)
+        silent = events.AttemptsObserved(cluster="a", jobs=look.jobs, answered=False, asked_at=at)
+        heard += state.handle(silent, now=at)
+    assert [each.moves[0].new for each in heard if isinstance(each, WriteMoves)] == [S.UNREACHABLE]
+    state.handle(events.Tick(), now=NOW + 60)
+    assert not state.is_caught_up

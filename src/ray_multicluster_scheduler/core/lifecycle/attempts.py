@@ -88,10 +88,11 @@ class ClusterAttempts:
         self.is_observing, self._observed_at = True, now
         self._dead_nodes = frozenset(node.node_id for node in snapshot.nodes or () if not node.alive)
 
-    def nothing_to_observe(self, *, now: float) -> None:
-        """Note that there is no job to look at on this cluster now."""
+    def nothing_to_observe(self, *, is_empty: bool, now: float) -> None:
+        """Note that there is no job to look at now: the cluster has none, or all of them are busy."""
         self._observed_at, self.observe_at = now, NEVER
-        self._unsettled = self._unsettled or set()
+        if is_empty and self._unsettled is None:
+            self._unsettled = set()
 
     def answered(self, event: AttemptsObserved, *, now: float) -> Mapping[str, Observation]:
         """Return the observation of each job of a look, by submission id."""
