@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.core.instructions import (
 from ray_multicluster_scheduler.core.known_clusters import KnownClusters
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.lifecycle.attempts import ClusterAttempts
-from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion, interpret
+from ray_multicluster_scheduler.core.lifecycle.observe import NOTHING_NEW, Act, Conclusion, interpret
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, decide_retry
 from ray_multicluster_scheduler.core.lifecycle.sending import MAX_REFUSED_SENDS, SendResult, after_send
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, is_unwanted
@@ -116,13 +116,17 @@ class Supervisor:
         attempts, busy = self._attempts[event.cluster], self._pending.busy
         wanted: list[Instruction] = []
         doubtful: list[Job] = []
-        observations = attempts.answered(event, now=now)
+        observe = attempts.answered(event, now=now)
         for asked in event.jobs:
             job = self._live.get(asked.submission_id)
             if job is None or job.attempt != asked.attempt or job.submission_id in busy:
                 continue
-            observation = observations[job.submission_id]
-            conclusion = interpret(job, observation, rules=self._rules.observe, now=now)
+            observation = observe(job)
+            conclusion = (
+                NOTHING_NEW
+                if observation is None
+                else interpret(job, observation, rules=self._rules.observe, now=now)
+            )
             if conclusion.act is Act.CONFIRM:
                 doubtful.append(job)
             elif conclusion.act is not Act.KEEP:
@@ -133,7 +137,8 @@ class Supervisor:
             attempts.is_observing = True
             wanted.append(ObserveAttempts(cluster=event.cluster, jobs=doubtful, confirms=True))
         if event.answered:
-            attempts.settle(observations.keys(), unsettled=busy | {job.submission_id for job in doubtful})
+            observed = [job.submission_id for job in event.jobs]
+            attempts.settle(observed, unsettled=busy | {job.submission_id for job in doubtful})
         self._changed.add(event.cluster)
         return wanted
 
@@ -277,6 +282,8 @@ class Supervisor:
 
     def _stop_if_unwanted(self, job: Job, *, now: float) -> list[Instruction]:
         """Ask for the stop of an attempt that the user stopped, or that ran too long."""
+        if job.target is not Target.STOPPED and job.spec.timeout_s is None:
+            return []
         remote_id, cluster = job.remote_id or "", job.cluster or ""
         if not is_unwanted(job, now=now) or not self._attempts[cluster].stops.ask(remote_id, now=now):
             return []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved
 from ray_multicluster_scheduler.core.flow.poll_interval import look_interval_s
-from ray_multicluster_scheduler.core.lifecycle.observe import Observation
+from ray_multicluster_scheduler.core.lifecycle.observe import Observation, still_runs
 from ray_multicluster_scheduler.core.lifecycle.silence import Silence, after_silent_look
 from ray_multicluster_scheduler.core.lifecycle.stopping import StopRequests
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
@@ -94,8 +94,8 @@ class ClusterAttempts:
         if is_empty and self._unsettled is None:
             self._unsettled = set()
 
-    def answered(self, event: AttemptsObserved, *, now: float) -> Mapping[str, Observation]:
-        """Return the observation of each job of a look, by submission id."""
+    def answered(self, event: AttemptsObserved, *, now: float) -> Callable[[Job], Observation | None]:
+        """Return a function from a job to what a look says about it; None: nothing new."""
         self.is_observing = False
         if not event.confirmed:
             self._took_s = event.took_s
@@ -109,7 +109,7 @@ class ClusterAttempts:
                 for remote_id, sighting in event.found.items()
                 if sighting.status is AttemptStatus.PENDING
             }
-        return {job.submission_id: self._of(job, event, pending_at, now=now) for job in event.jobs}
+        return lambda job: self._of(job, event, pending_at, now=now)
 
     def settle(self, observed: Collection[str], *, unsettled: Collection[str]) -> None:
         """Note the jobs whose transitions are still to be written after a look."""
@@ -124,7 +124,7 @@ class ClusterAttempts:
         if self._unsettled:
             self._unsettled.discard(submission_id)
 
-    def _silent(self, event: AttemptsObserved, *, now: float) -> Mapping[str, Observation]:
+    def _silent(self, event: AttemptsObserved, *, now: float) -> Callable[[Job], Observation]:
         silence = self._silence = after_silent_look(
             self._silence, refused=event.refused, now=now, poll_interval_s=self._rules.poll_interval_s
         )
@@ -134,15 +134,18 @@ class ClusterAttempts:
             silence=event.silence,
             refused_s=silence.refused_s,
         )
-        return {job.submission_id: common for job in event.jobs}
+        return lambda _job: common
 
     def _of(
         self, job: Job, event: AttemptsObserved, pending_at: Mapping[str, float], *, now: float
-    ) -> Observation:
+    ) -> Observation | None:
         remote_id = job.remote_id or ""
+        sighting = event.found.get(remote_id)
+        if sighting is not None and still_runs(job, sighting, self._dead_nodes):
+            return None
         return Observation(
             answered=True,
-            sighting=event.found.get(remote_id),
+            sighting=sighting,
             session_name=event.session_name,
             dead_nodes=self._dead_nodes,
             confirmed=event.confirmed,

@@ -6,7 +6,7 @@ is dead. A job that Ray does not know may have run all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -75,7 +75,7 @@ class Conclusion:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-_KEEP = Conclusion(act=Act.KEEP)
+NOTHING_NEW = Conclusion(act=Act.KEEP)
 #: Ray reports when a job was submitted, not when its program began. A program that was never observed running
 #: began after the last look that found it PENDING. If that look is older than this, the start is unknown.
 UNSEEN_RUN_S = 2.0
@@ -100,7 +100,7 @@ def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Concl
             f"(lost_after_refused_s: {rules.lost_after_refused_s:g})"
         )
     if observation.silent_s < rules.unreachable_after_s:
-        return _KEEP
+        return NOTHING_NEW
     no_word = f"no word from cluster {job.cluster!r} for {observation.silent_s:.0f} s"
     if job.spec.on_unreachable == "fail":
         return Conclusion(
@@ -118,7 +118,7 @@ def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Concl
             "running there, so the two may overlap",
         )
     if job.state is JobState.UNREACHABLE:
-        return _KEEP
+        return NOTHING_NEW
     return Conclusion(
         act=Act.MOVE,
         state=JobState.UNREACHABLE,
@@ -178,12 +178,18 @@ def _pending(job: Job, observation: Observation, *, rules: ObserveRules, now: fl
         return Conclusion(
             act=Act.MOVE, state=JobState.SUBMITTED, reason=reason, changes=_seen(job, observation, now=now)
         )
-    return _KEEP
+    return NOTHING_NEW
+
+
+def still_runs(job: Job, sighting: Sighting, dead_nodes: Set[str]) -> bool:
+    """Tell whether a look found a running job as it was: most looks find most jobs so, and are soon done."""
+    is_known = job.state is JobState.RUNNING and sighting.status is AttemptStatus.RUNNING
+    return is_known and sighting.node_id not in dead_nodes
 
 
 def _running(job: Job, observation: Observation, *, now: float) -> Conclusion:
     if job.state is JobState.RUNNING:
-        return _KEEP
+        return NOTHING_NEW
     back = job.state is JobState.UNREACHABLE
     reason = (
         "the cluster is back and it still runs" if back else f"its driver runs on cluster {job.cluster!r}"

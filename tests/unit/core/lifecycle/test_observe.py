@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.core.lifecycle.observe import (
     Observation,
     ObserveRules,
     interpret,
+    still_runs,
 )
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
@@ -271,3 +272,20 @@ def test_a_start_that_no_look_can_tell_is_unknown(pending_at: float | None) -> N
 
 def test_a_start_that_was_seen_stays() -> None:
     assert ended(a_running(), pending_at=NOW - 1) is None
+
+
+@pytest.mark.parametrize("state", sorted(LIVE))
+@pytest.mark.parametrize("status", AttemptStatus)
+@pytest.mark.parametrize("node_id", [None, "alive", "dead"])
+def test_a_job_that_still_runs_is_kept_as_it_is(
+    state: JobState, status: AttemptStatus, node_id: str | None
+) -> None:
+    job = a_job(state=state, cluster="a", attempt=1, remote_id="job-1", started_at=NOW)
+    failure = FailureKind.USER if status is AttemptStatus.FAILED else None
+    sighting = Sighting(remote_id="job-1", status=status, node_id=node_id, failure=failure)
+    dead = frozenset({"dead"})
+    if still_runs(job, sighting, dead):
+        observation = Observation(answered=True, sighting=sighting, dead_nodes=dead)
+        assert interpret(job, observation, rules=RULES, now=NOW).act is Act.KEEP
+    else:
+        assert (state, status) != (JobState.RUNNING, AttemptStatus.RUNNING) or node_id == "dead"
