@@ -26,7 +26,7 @@ def states(world: VirtualWorld) -> Counter[JobState]:
 
 
 def test_a_thousand_jobs_live_through_the_loss_of_a_head() -> None:
-    world = VirtualWorld({"a": 100, "b": 100, "c": 100}, max_starts_in_flight=100)
+    world = VirtualWorld({"a": 170, "b": 170, "c": 170}, max_starts_in_flight=170, poll_interval_s=10.0)
     for number in range(1000):
         world.submit(f"job-{number}", runs_s=40.0 + number % 7)
     lost, back = world.clusters["b"], NOW + 140
