@@ -161,6 +161,10 @@ class VirtualWorld:
         """Let the scheduler know how a cluster is."""
         self._heard.append(events.ClusterProbed(snapshot=cluster.snapshot(self.now), changed=changed))
 
+    def hear(self, event: events.Event) -> None:
+        """Let the scheduler hear an event of any kind."""
+        self._heard.append(event)
+
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Do something at a time."""
         heapq.heappush(self._agenda, (when, next(self._order), action))

@@ -56,6 +56,10 @@ class KnownClusters:
         """Return what was last seen of a cluster, without what the leader knows besides."""
         return self._seen[name]
 
+    def is_drained(self, name: str) -> bool:
+        """Tell whether a cluster gets no new jobs: a mark goes before the configuration."""
+        return self.drains.get(name, (self.specs[name].drained, ""))[0]
+
     # -- environments
 
     def setup_failed(self, job: Job, reason: str, *, now: float) -> bool:

@@ -151,6 +151,9 @@ class Placer:
             moves = [ended_in_queue(job, asked.end_because) for job in jobs.values()]
         else:
             moves = self._transitions(asked.placements, jobs)
+        self.is_due = self.is_due or len(moves) < len(
+            asked.submission_ids
+        )  # there is room that was given away
         if not moves:
             self.written(is_done=False)
             return []
@@ -190,7 +193,7 @@ class Placer:
         return [
             self._placed(jobs[placement.submission_id], placement)
             for placement in decided
-            if placement.submission_id in jobs
+            if placement.submission_id in jobs and not self._clusters.is_drained(placement.cluster)
         ]
 
     def _placed(self, job: Job, placement: Placement) -> Transition:

@@ -36,12 +36,15 @@ class StoreReader:
         context, store = self._context, self._context.store
         self._hear(StopsRequested(jobs=await context.offload(store.stopping)))
         async for page in self._pages(after=self._last_seq):
+            await (
+                self._read_drains()
+            )  # before the jobs are known: a cluster may be drained on account of them
             self._hear(JobsAccepted(jobs=page))
             self._last_seq = page[-1][0].seq
         blocked = await context.offload(store.blocked, now=context.clock.now())
         if blocked:
             self._hear(JobsBlocked(jobs=blocked))
-        self._hear(DrainsRead(drains=await context.offload(store.drained)))
+        await self._read_drains()
 
     async def read_jobs(self, wanted: ReadJobs) -> None:
         """Read whole jobs; those that wait no longer are left out."""
@@ -49,8 +52,13 @@ class StoreReader:
         if wanted.placements:
             context.crash_point("place:decided")
         jobs = await context.offload(context.store.get_many, wanted.submission_ids)
+        if wanted.placements:
+            await self._read_drains()  # once `drain` has returned, nothing more is placed there
         waiting = {each: job for each, job in jobs.items() if job.state is JobState.QUEUED}
         self._hear(JobsRead(asked=wanted, jobs=waiting))
+
+    async def _read_drains(self) -> None:
+        self._hear(DrainsRead(drains=await self._context.offload(self._context.store.drained)))
 
     async def whole_queue(self) -> AsyncIterator[Job]:
         """Read all waiting jobs again, as they are in the store."""

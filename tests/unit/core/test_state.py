@@ -162,3 +162,12 @@ def test_a_cluster_that_has_not_answered_is_not_caught_up_whatever_is_written_ab
     assert [each.moves[0].new for each in heard if isinstance(each, WriteMoves)] == [S.UNREACHABLE]
     state.handle(events.Tick(), now=NOW + 60)
     assert not state.is_caught_up
+
+
+def test_nothing_is_placed_on_a_cluster_that_was_drained_while_the_pass_was_carried_out() -> None:
+    world = VirtualWorld({"a": 1, "b": 1})
+    world.submit_spec("job", a_spec(entrypoint="sleep 5", preferred_cluster="a"))
+    drained = events.DrainsRead(drains={"a": (True, "new disks")})
+    world.at(NOW + READ_S / 2, lambda: world.hear(drained))
+    world.run()
+    assert [attempt.cluster for attempt in world.attempts["job"]] == ["b"]
