@@ -38,7 +38,7 @@ class StoreReader:
         async for page in self._pages(after=self._last_seq):
             await (
                 self._read_drains()
-            )  # before the jobs are known: a cluster may be drained on account of them
+            )  # before the jobs: a cluster may be drained because of them
             self._hear(JobsAccepted(jobs=page))
             self._last_seq = page[-1][0].seq
         blocked = await context.offload(store.blocked, now=context.clock.now())
