@@ -36,9 +36,7 @@ class StoreReader:
         context, store = self._context, self._context.store
         self._hear(StopsRequested(jobs=await context.offload(store.stopping)))
         async for page in self._pages(after=self._last_seq):
-            await (
-                self._read_drains()
-            )  # before the jobs: a cluster may be drained because of them
+            await self._read_drains()  # before the jobs: a cluster may be drained because of them
             self._hear(JobsAccepted(jobs=page))
             self._last_seq = page[-1][0].seq
         blocked = await context.offload(store.blocked, now=context.clock.now())
