@@ -151,9 +151,8 @@ class Placer:
             moves = [ended_in_queue(job, asked.end_because) for job in jobs.values()]
         else:
             moves = self._transitions(asked.placements, jobs)
-        self.is_due = self.is_due or len(moves) < len(
-            asked.submission_ids
-        )  # there is room that was given away
+        # Room that was given to a job which is not placed can go to another one.
+        self.is_due = self.is_due or len(moves) < len(asked.submission_ids)
         if not moves:
             self.written(is_done=False)
             return []
