@@ -137,8 +137,8 @@ async def test_an_id_is_used_once_until_it_is_deleted(target: Target) -> None:
 
     await target.connection.executor.delete(first.remote_id)
     assert (await run(target.connection, second)).status is AttemptStatus.SUCCEEDED
-    log = await target.connection.executor.log(first.remote_id)
-    assert ("second\n" in log, "first\n" in log) == (True, False)
+    # Not only that: Ray goes on writing to the file of the job that had this id before.
+    assert "second\n" in await target.connection.executor.log(first.remote_id)
 
 
 async def test_a_running_job_cannot_be_deleted_but_stopped(target: Target) -> None:
