@@ -253,9 +253,6 @@ class JobStore(Protocol):
         waited longer than their `queue_timeout_s`, and jobs whose target is STOPPED.
         """
 
-    def next_due(self, *, now: float) -> float | None:
-        """Return when the next `not_before` or queue time-out of a QUEUED job passes, or None."""
-
     def apply(
         self,
         transitions: Sequence[Transition],

@@ -371,11 +371,8 @@ class Scheduler:
         )
 
     def _read_records(self) -> ClusterRecords:
-        return (
-            ClusterRecords.read(self.directory)
-            if self._parts is None
-            else ClusterRecords.of(self._parts.store)
-        )
+        parts = self._parts
+        return ClusterRecords.read(self.directory) if parts is None else ClusterRecords.of(parts.store)
 
     def _connect_all(self) -> dict[str, ClusterConnection]:
         return {spec.name: self._connect(spec, self.config.settings) for spec in self.config.clusters}

@@ -87,6 +87,10 @@ class ClusterWatch:
         """Return the last snapshot of every cluster. Those of failing clusters are old: see `observed_at`."""
         return {name: watched.snapshot for name, watched in self._watched.items()}
 
+    def snapshot(self, name: str) -> ClusterSnapshot:
+        """Return what was last seen of one cluster."""
+        return self._watched[name].snapshot
+
     def inventory(self, name: str) -> Inventory | None:
         """Return the running jobs of the last successful probe; None if it did not list them."""
         return self._watched[name].inventory

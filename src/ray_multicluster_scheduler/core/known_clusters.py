@@ -97,18 +97,14 @@ class KnownClusters:
 
     def views(self, *, now: float) -> tuple[ClusterView, ...]:
         """Return every cluster as the planner sees it."""
-        world = self.world(now=now)
-        return tuple(self._view(spec, world) for spec in world.specs)
-
-    def world(self, *, now: float) -> World:
-        """Return all that the planner's view is made of."""
-        return World(
+        world = World(
             specs=tuple(self.specs.values()),
             snapshots=self.snapshots(now=now),
             live=self._live,
             drains=self.drains,
             now=now,
         )
+        return tuple(self._view(spec, world) for spec in world.specs)
 
     def _complete(self, name: str, seen: ClusterSnapshot) -> ClusterSnapshot:
         """Add what the leader knows to what was seen; the same object until one of them changes."""

@@ -136,7 +136,7 @@ class Placer:
             in_use = self._live.held_by_user()
             decided = tuple(placements(lines, views, now=now, rules=self._rules, in_use=in_use))  # 3. decide
             self._clusters.start_limits.planned(decided, views)
-            self._patience_ends_at = self._patience_end(lines, now=now)
+            self._patience_ends_at = self._patience_end(lines, views, now=now)
             if decided:
                 ids = [placement.submission_id for placement in decided]
                 ends = [ReadJobs(submission_ids=ids, placements=decided)]
@@ -178,13 +178,15 @@ class Placer:
             for line, reason in unworkable_lines(lines, views, self._rules)
         ]
 
-    def _patience_end(self, lines: Sequence[Line], *, now: float) -> float | None:
+    def _patience_end(
+        self, lines: Sequence[Line], views: Sequence[ClusterView], *, now: float
+    ) -> float | None:
         """Return when jobs will stop to wait for a preferred cluster; None: none does, or nothing ends it."""
         preferred = {name for line in lines if (name := line.sample.preferred_cluster) is not None}
         starts = [at for name in preferred if (at := self._live.on(name).last_start_at) is not None]
         if not starts:
             return None
-        lasts_s = patience_s(self._clusters.snapshots(now=now).values(), self._rules)
+        lasts_s = patience_s((view.snapshot for view in views), self._rules)
         return min((at + lasts_s for at in starts if at + lasts_s > now), default=None)
 
     def _transitions(self, decided: Iterable[Placement], jobs: Mapping[str, Job]) -> list[Transition]:

@@ -136,9 +136,9 @@ class Supervisor:
         if doubtful:
             attempts.is_observing = True
             wanted.append(ObserveAttempts(cluster=event.cluster, jobs=doubtful, confirms=True))
-        if event.answered:
-            observed = [job.submission_id for job in event.jobs]
-            attempts.settle(observed, unsettled=busy | {job.submission_id for job in doubtful})
+        if event.answered and not attempts.is_caught_up:
+            left = busy | {job.submission_id for job in doubtful}
+            attempts.settle([job.submission_id for job in event.jobs], unsettled=left)
         self._changed.add(event.cluster)
         return wanted
 

@@ -133,7 +133,7 @@ class ClusterIO:
     async def _observe(self, wanted: ObserveAttempts) -> AttemptsObserved:
         clock = self._context.clock
         asked_at = clock.now()
-        snapshot = self._context.watch.snapshots()[self._spec.name]  # older than what is read now
+        snapshot = self._context.watch.snapshot(self._spec.name)  # older than what is read now
         try:
             found = await self._read(wanted.jobs)
             session_name = snapshot.session_name

@@ -15,7 +15,7 @@ from typing import Any
 from ray_multicluster_scheduler.asyncio_tools import Background, both, repeat, together
 from ray_multicluster_scheduler.clock import SteadyClock
 from ray_multicluster_scheduler.core import events, instructions
-from ray_multicluster_scheduler.core.events import Event
+from ray_multicluster_scheduler.core.events import ClusterProbed, Event
 from ray_multicluster_scheduler.core.instructions import Instruction, WakeUp
 from ray_multicluster_scheduler.core.placement.plan import warm_up
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
@@ -123,7 +123,7 @@ class Leadership:
         self._tidiers = {name: Tidier(context, name, state.live, epoch=epoch) for name in self._clusters}
         self._carriers = self._carriers_of(writer, publisher)
         unsubscribe = watch.subscribe(
-            lambda probed: self._hear_probe(probed.snapshot.name, changed=probed.changed)
+            lambda probed: self._hear(ClusterProbed(snapshot=probed.snapshot, changed=probed.changed))
         )
         watch.expect_first_look()
         self._hear_probes()
@@ -178,12 +178,8 @@ class Leadership:
         await watch.run()
 
     def _hear_probes(self) -> None:
-        for name in self._clusters:
-            self._hear_probe(name, changed=False)
-
-    def _hear_probe(self, name: str, *, changed: bool) -> None:
-        snapshot = self._context.watch.snapshots()[name]
-        self._hear(events.ClusterProbed(snapshot=snapshot, changed=changed))
+        for snapshot in self._context.watch.snapshots().values():
+            self._hear(ClusterProbed(snapshot=snapshot, changed=False))
 
     # -- events in, instructions out
 
@@ -203,7 +199,7 @@ class Leadership:
             for event in heard:
                 self._carry_out(self._handle(state, event))
             wake_at = self._carry_out(state.handle(events.Tick(), now=self._clock.now()))
-            if state.is_caught_up:
+            if not self.caught_up.is_set() and state.is_caught_up:
                 self.caught_up.set()
             alarm = loop.call_later(max(0.0, min(wake_at - self._clock.now(), IDLE_S)), self._wake.set)
             await self._wake.wait()

@@ -58,7 +58,7 @@ class Tidier:
 
     async def _step(self) -> None:
         """Sweep when it is time, and delete ended attempts that the cluster need not remember any longer."""
-        clock, seen = self._context.clock, self._context.watch.snapshots()[self._cluster]
+        clock, seen = self._context.clock, self._context.watch.snapshot(self._cluster)
         if seen.health is Health.HEALTHY and clock.monotonic() >= self._sweep_at:
             self._sweep_at = float("inf")
             pause_s = await self._sweep()

@@ -149,11 +149,6 @@ class SqlStore:
         with self._transactions.read() as tx:
             return blocked_jobs.blocked(tx, now=now)
 
-    def next_due(self, *, now: float) -> float | None:
-        """Return when the next QUEUED job's `not_before` or queue time-out passes; None: never."""
-        with self._transactions.read() as tx:
-            return queue_reads.next_due(tx, now=now)
-
     def apply(
         self,
         transitions: Sequence[Transition],

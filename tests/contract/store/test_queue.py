@@ -225,30 +225,6 @@ def test_ended_jobs_are_not_blocked_again(store: JobStore, leader: Leader) -> No
     assert blocked(store, NOW + 99) == {}
 
 
-def test_nothing_is_due_in_an_empty_queue(store: JobStore, leader: Leader) -> None:
-    leader.add("job")
-
-    assert store.next_due(now=NOW) is None
-
-
-def test_the_next_due_time_is_the_nearest_retry_or_time_out(store: JobStore, leader: Leader) -> None:
-    leader.add("retry", S.RUNNING)
-    leader.move("retry", S.QUEUED, not_before=NOW + 50)
-    leader.add("patient", queue_timeout_s=100.0)
-
-    assert store.next_due(now=NOW) == NOW + 50
-    assert store.next_due(now=NOW + 50) == NOW + 100
-    assert store.next_due(now=NOW + 100) is None
-
-
-def test_only_queued_jobs_are_due(store: JobStore, leader: Leader) -> None:
-    leader.add("job", S.RUNNING, queue_timeout_s=100.0)
-    leader.move("job", S.QUEUED, not_before=NOW + 50)
-    leader.move("job", S.PLACED)
-
-    assert store.next_due(now=NOW) is None
-
-
 @pytest.mark.parametrize("state", sorted(set(S) - FINAL))
 def test_a_stop_request_sets_the_target_and_leaves_the_state(
     store: JobStore, leader: Leader, state: JobState

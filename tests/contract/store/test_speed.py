@@ -92,13 +92,12 @@ def test_the_jobs_of_one_name_are_read_from_the_newest_on_without_sorting(
     assert plan.startswith(f"SEARCH jobs USING INDEX ix_jobs_{next(iter(filters))} ")
 
 
-@pytest.mark.parametrize("name", ["blocked", "next_due", "stopping"])
+@pytest.mark.parametrize("name", ["blocked", "stopping"])
 def test_what_a_pass_asks_for_does_not_go_through_all_that_wait(filled: Leader, name: str) -> None:
     """Their own partial indexes hold the few jobs that they are about."""
     store = filled.store
     calls = {
         "blocked": lambda: store.blocked(now=NOW),
-        "next_due": lambda: store.next_due(now=NOW),
         "stopping": store.stopping,
     }
     plans = plans_of(store, calls[name])

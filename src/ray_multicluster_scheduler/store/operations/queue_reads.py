@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    Connection,
-    bindparam,
-    exists,
-    func,
-    literal_column,
-    select,
-)
+from sqlalchemy import Connection, bindparam, exists, select
 
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import LIVE, JobState
@@ -21,8 +14,6 @@ from ray_multicluster_scheduler.store.operations.job_reads import (
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.tables import dependencies, jobs
 
-#: Written exactly as in the index: SQLite uses a partial index only if the statement has its condition.
-IS_DELAYED = jobs.c.not_before > literal_column("0")
 _QUEUED = jobs.c.state == JobState.QUEUED.value
 _IS_LIVE = jobs.c.state.in_(sorted(state.value for state in LIVE))
 _LIVE = select(*JOB_COLUMNS).where(_IS_LIVE).order_by(jobs.c.seq)
@@ -33,10 +24,6 @@ _ARRIVALS = (
     .order_by(jobs.c.seq)
     .limit(bindparam("most"))
 )
-_NEXT_RETRY = select(func.min(jobs.c.not_before)).where(
-    IS_DELAYED, jobs.c.not_before > bindparam("now"), _QUEUED
-)
-_NEXT_OVERDUE = select(func.min(jobs.c.queue_deadline)).where(jobs.c.queue_deadline > bindparam("now"))
 _OPEN_NEEDS = ForIds(
     lambda ids: select(dependencies.c.submission_id, dependencies.c.needs).where(
         dependencies.c.submission_id.in_(ids)
@@ -78,9 +65,3 @@ def live(tx: Connection) -> tuple[Job, ...]:
 def stopping(tx: Connection) -> tuple[Job, ...]:
     """Return the live jobs with a stop request."""
     return read_jobs(tx, _STOPPING)
-
-
-def next_due(tx: Connection, *, now: float) -> float | None:
-    """Return the next time at which `runnable` or `blocked` change by themselves; None: never."""
-    times = [tx.scalar(statement, {"now": now}) for statement in (_NEXT_RETRY, _NEXT_OVERDUE)]
-    return min((time for time in times if time is not None), default=None)

@@ -28,7 +28,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0009_pre"
+REVISION = "0010_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -142,7 +142,6 @@ jobs = Table(
     _partial_index("ix_jobs_parent", "parent", where="parent IS NOT NULL"),
     # With both columns, so that SQLite prefers it to `ix_jobs_state`.
     _partial_index("ix_jobs_stopping", "state", "target", where="target = 'STOPPED'"),
-    _partial_index("ix_jobs_not_before", "state", "not_before", where="not_before > 0"),
     _partial_index("ix_jobs_ended", "ended_at", where="ended_at IS NOT NULL"),
     _partial_index("ix_jobs_queue_deadline", "queue_deadline", where="queue_deadline IS NOT NULL"),
     # The jobs of one user by age, and the open ones: for lists, counts and quotas.
