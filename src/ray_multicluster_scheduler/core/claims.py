@@ -24,11 +24,11 @@ class Claims:
     def remove(self, claim: Resources) -> None:
         """Count a claim off that was added before."""
         for name, amount in claim.items():
-            left = self._units[name] - round(amount * _UNITS)
+            left = self._units.get(name, 0) - round(amount * _UNITS)
             if left:
                 self._units[name] = left
             else:
-                del self._units[name]
+                self._units.pop(name, None)
         self._total = None
 
     @property

@@ -131,7 +131,9 @@ class LiveJobs:
     def _leave(self, job: Job, cluster: str) -> None:
         del self._jobs[job.submission_id]
         self._on[cluster].remove(job)
-        held = self._held[job.spec.user]
+        held = self._held.get(job.spec.user)
+        if held is None:  # jobs that claim nothing are left when the last one that does has gone
+            return
         held.remove(job.spec.claim)
         if not held:
             del self._held[job.spec.user]
