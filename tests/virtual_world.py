@@ -125,7 +125,6 @@ class VirtualWorld:
             [a_cluster(name, max_running_jobs=10_000) for name in clusters],
             scheduler_rules(Settings(**settings)),
             origin="virtual",
-            executors=dict.fromkeys(clusters, "virtual"),
         )
         for cluster in self.clusters.values():
             self.probe(cluster, changed=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ray_multicluster_scheduler.model.access import AuditEntry, Terms, Token
+from ray_multicluster_scheduler.model.client_session import Session, SessionDriver
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import Inventory, InventoryRow, Sighting, StartRequest
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
@@ -48,6 +49,9 @@ class ClusterProbe(Protocol):
 
     async def usage(self) -> Usage:
         """Return totals, usage and pending demand; a part that the cluster does not report is None."""
+
+    async def driver(self, job_id: str) -> SessionDriver | None:
+        """Return the driver with this id of Ray; None: the cluster does not know it."""
 
 
 class Executor(Protocol):
@@ -172,6 +176,19 @@ class AccessStore(Protocol):
         """Return entries, newest first, of all users or of one; only those with an `id` below `before`."""
 
 
+class SessionStore(Protocol):
+    """What servers know about Ray Client sessions. A session is stored when its job is accepted."""
+
+    def update(self, submission_ids: Sequence[str], **values: Any) -> None:
+        """Set fields of sessions; unknown ids are ignored."""
+
+    def open(self) -> tuple[Session, ...]:
+        """Return the sessions that have not ended, oldest first."""
+
+    def get_many(self, submission_ids: Sequence[str]) -> dict[str, Session]:
+        """Return those of these sessions that there are, by their ids."""
+
+
 class JobStore(Protocol):
     """The durable queue and history. Safe for several threads and several processes at once.
 
@@ -187,6 +204,10 @@ class JobStore(Protocol):
     @property
     def access(self) -> AccessStore:
         """Tokens and the audit trail."""
+
+    @property
+    def sessions(self) -> SessionStore:
+        """Ray Client sessions."""
 
     def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = ...) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event.

@@ -34,7 +34,7 @@ def test_a_benchmark_runs(name: str) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["burst", "command", "gateway", "submit"])
+@pytest.mark.parametrize("name", ["burst", "client_port", "command", "gateway", "submit"])
 def test_a_benchmark_on_real_clusters_runs(name: str) -> None:
     module = pytest.importorskip(f"benchmarks.{name}")
     assert module.measure(Size.SMOKE).lines

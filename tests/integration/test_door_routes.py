@@ -55,6 +55,7 @@ LISTS = {
     "GET /api/v1/queue": {},
     "GET /api/v1/counts": {"params": {"state": "QUEUED"}},
     "GET /api/v1/events": {},
+    "GET /api/v1/sessions": {},
     "GET /api/jobs": {},
     "GET /api/jobs/": {},
     "HEAD /api/jobs": {},

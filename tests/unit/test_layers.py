@@ -34,6 +34,7 @@ LAYERS = [
     "local",
     "testing",
     "runtime",
+    "ray_client",
     "client",
     "app",
     "aio",

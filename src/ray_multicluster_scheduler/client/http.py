@@ -49,6 +49,7 @@ from ray_multicluster_scheduler.service.views import (
     LeaderView,
     PlanView,
     PruneView,
+    SessionView,
 )
 
 T = TypeVar("T")
@@ -241,6 +242,10 @@ class HttpService:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
         return self._ask(PlanView.model_validate, _post("/plan", self._body(request)))
 
+    def sessions(self) -> tuple[SessionView, ...]:
+        """Return the open Ray Client sessions, oldest first."""
+        return self._ask(_sessions, _get("/sessions"))
+
     def clusters(self) -> tuple[ClusterView, ...]:
         """Return every configured cluster with what was last seen of it."""
         return self._ask(_clusters, _get("/clusters"))
@@ -364,6 +369,10 @@ def _events(answer: Mapping[str, Any]) -> tuple[EventView, ...]:
 
 def _newest(answer: Mapping[str, Any]) -> int:
     return int(answer["newest"])
+
+
+def _sessions(answer: Mapping[str, Any]) -> tuple[SessionView, ...]:
+    return tuple(SessionView.model_validate(each) for each in answer["sessions"])
 
 
 def _clusters(answer: Mapping[str, Any]) -> tuple[ClusterView, ...]:

@@ -76,6 +76,7 @@ class StopAttempt:
 
     cluster: str
     remote_id: str
+    executor: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

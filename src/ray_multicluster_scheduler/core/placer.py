@@ -43,7 +43,6 @@ class Placer:
         rules: PlanRules,
         *,
         origin: str,
-        executors: Mapping[str, str],
     ) -> None:
         self._clusters = clusters
         self._specs = tuple(clusters.specs.values())
@@ -51,7 +50,6 @@ class Placer:
         self._pending = pending
         self._rules = rules
         self._origin = origin
-        self._executors = executors
         self._queue = JobQueue()
         self._queued = QueuedJobs(self._specs)
         #: Something has changed since the last pass.
@@ -213,7 +211,7 @@ class Placer:
             request,
             f"placed on {placement.cluster!r}: {placement.sentence}",
             cluster=placement.cluster,
-            executor=self._executors[placement.cluster],
+            executor=job.spec.executor,
             session_name=self._clusters.seen(placement.cluster).session_name,
             decision=_record(placement),
         )

@@ -45,7 +45,7 @@ ORPHAN = "orphan"
 class SchedulerState:
     """Queue, live jobs, clusters, and what is under way. `handle` is the only way in.
 
-    `origin` marks our attempts on clusters, `executors` says by cluster how attempts are run there.
+    `origin` marks our attempts on clusters.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class SchedulerState:
         rules: SchedulerRules,
         *,
         origin: str,
-        executors: Mapping[str, str],
         live: Sequence[Job] = (),
         failed_setups: Mapping[str, Mapping[str, FailedSetup]] | None = None,
     ) -> None:
@@ -68,9 +67,7 @@ class SchedulerState:
             quarantine=rules.quarantine,
         )
         self._pending = PendingMoves(self.live, clusters)
-        self._placer = Placer(
-            self.clusters, self.live, self._pending, rules.plan, origin=origin, executors=executors
-        )
+        self._placer = Placer(self.clusters, self.live, self._pending, rules.plan, origin=origin)
         self._supervisor = Supervisor(self.clusters, self.live, self._pending, rules, origin=origin)
         self._handlers: Mapping[type, Callable[[Any, float], list[Instruction]]] = {
             on.JobsAccepted: self._jobs_accepted,
@@ -200,6 +197,8 @@ class SchedulerState:
         first = asked.moves[0].submission_id
         ended = asked.known.get(first)
         if first not in moved or ended is None or ended.cluster is None or ended.remote_id is None:
+            return []
+        if ended.spec.is_session:  # Ray keeps no record of its own that could be deleted
             return []
         return [ForgetAttempt(cluster=ended.cluster, remote_id=ended.remote_id)]
 

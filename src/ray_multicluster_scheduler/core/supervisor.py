@@ -287,7 +287,7 @@ class Supervisor:
         remote_id, cluster = job.remote_id or "", job.cluster or ""
         if not is_unwanted(job, now=now) or not self._attempts[cluster].stops.ask(remote_id, now=now):
             return []
-        return [StopAttempt(cluster=cluster, remote_id=remote_id)]
+        return [StopAttempt(cluster=cluster, remote_id=remote_id, executor=job.spec.executor)]
 
     def stop_taken(self, event: StopTaken, *, now: float) -> None:
         """Take note that a cluster is stopping an attempt."""

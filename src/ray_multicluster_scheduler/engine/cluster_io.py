@@ -42,6 +42,7 @@ from ray_multicluster_scheduler.errors import (
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.ports import Executor
 from ray_multicluster_scheduler.text.visible import visible
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class ClusterIO:
         async def stop() -> StopTaken | None:
             self._context.crash_point("stop:before-post")
             try:
-                await self._connection.executor.stop(wanted.remote_id)
+                await self._executor(wanted.executor).stop(wanted.remote_id)
             except ClusterError as error:
                 log.warning("stop of %s not delivered: %s", wanted.remote_id, visible(str(error)))
                 return None
@@ -164,13 +165,19 @@ class ClusterIO:
 
     async def _read(self, jobs: Sequence[Job]) -> dict[str, Sighting]:
         """Return those of these jobs that the cluster has. Somebody else's job of the same id is not one."""
-        found = await self._connection.executor.observe([job.remote_id or "" for job in jobs])
+        found: dict[str, Sighting] = {}
+        for name in {job.spec.executor for job in jobs}:
+            ids = [job.remote_id or "" for job in jobs if job.spec.executor == name]
+            found |= await self._executor(name).observe(ids)
         origin = self._context.store.store_id
         return {
             sighting.remote_id: sighting
             for job in jobs
             if (sighting := found.get(job.remote_id or "")) and is_ours(sighting, job, origin=origin)
         }
+
+    def _executor(self, name: str) -> Executor:
+        return self._context.executor(self._spec.name, name)
 
     async def _head_refuses(self) -> bool:
         """Tell whether nobody listens at the head's own address either. Opens no session there."""
@@ -185,7 +192,8 @@ class ClusterIO:
         async with self._log_slots:
             for tries in range(1, LOG_TRIES + 1):
                 try:
-                    return await self._connection.executor.log(job.remote_id, last_bytes=keep_bytes)
+                    executor = self._executor(job.spec.executor)
+                    return await executor.log(job.remote_id, last_bytes=keep_bytes)
                 except ClusterError as error:
                     if tries == LOG_TRIES or not isinstance(error, (ClusterTimeout, ClusterBadAnswer)):
                         log.warning("log of %s not kept: %s", job.submission_id, visible(str(error)))

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.engine.session_executor import SessionExecutor
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
+from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import Clock, Connections, JobStore
+from ray_multicluster_scheduler.ports import Clock, Connections, Executor, JobStore
 
 
 def nothing_happens(point: str) -> None:
@@ -33,6 +35,13 @@ class EngineContext:
     job_token: Callable[[Job], str]
     #: Called with the name of each point at which a crash must lose nothing (docs/failures.md).
     crash_point: Callable[[str], None] = field(default=nothing_happens)
+
+    def executor(self, cluster: str, name: str) -> Executor:
+        """Return an executor of a cluster by its name."""
+        connection = self.connections[cluster]
+        if name == RAY_JOBS:
+            return connection.executor
+        return SessionExecutor(cluster, connection.probe, self.store, self.offload, self.clock)
 
     @property
     def settings(self) -> Settings:

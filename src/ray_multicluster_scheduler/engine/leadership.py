@@ -164,7 +164,6 @@ class Leadership:
             context.config.clusters,
             scheduler_rules(context.settings),
             origin=store.store_id,
-            executors={name: each.executor.name for name, each in context.connections.items()},
             live=await context.offload(store.live),
             failed_setups={name: snapshot.failed_setups for name, snapshot in published.items()},
         )

@@ -35,6 +35,7 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.upload import Uploader
+from ray_multicluster_scheduler.ports import Executor
 
 #: The cluster read the request and does not want it: it would say the same again. Any other error status may
 #: come from something in between, such as a proxy whose backend is starting.
@@ -59,7 +60,6 @@ class Sender:
         connection = context.connections[spec.name]
         self._context = context
         self._spec = spec
-        self._executor = connection.executor
         self._uploader = Uploader(connection.packages, context.packages)
         self._is_wanted = is_wanted
         self._write = write
@@ -94,7 +94,7 @@ class Sender:
             return SendOutcome(result=SendResult.NOT_WANTED)
         self._context.crash_point("send:before-post")
         try:
-            await self._executor.start(self._with_token(job, request))
+            await self._executor(job).start(self._with_token(job, request))
         except RemoteJobExists:
             there = await self._look_up(job)
             if there is None:
@@ -129,11 +129,14 @@ class Sender:
             moves = [replace(note, attempt_changes=sent)]
             await self._write(WriteMoves(moves=moves, known={job.submission_id: job}, occasion=NOTE))
 
+    def _executor(self, job: Job) -> Executor:
+        return self._context.executor(self._spec.name, job.spec.executor)
+
     async def _look_up(self, job: Job) -> SendOutcome | None:
         """Look whether the cluster has the attempt; None: it has not."""
         assert job.remote_id is not None
         try:
-            sighting = await self._executor.get(job.remote_id)
+            sighting = await self._executor(job).get(job.remote_id)
         except RemoteJobNotFound:
             return None
         if is_ours(sighting, job, origin=self._context.store.store_id):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, USER
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ray_api.http_connection import open_connection
@@ -29,6 +30,8 @@ class Item:
     what: str
     why: str
     pid: int | None = None
+    #: When it began, as far as the cluster says; seconds since the epoch.
+    started_at: float | None = None
 
 
 def items_of(
@@ -47,13 +50,28 @@ def items_of(
 def _driver(cluster: str, driver: Driver, hubs: dict[str, str]) -> Item:
     if driver.is_client_session:
         user = hubs.get(driver.job_id)
-        why = f"the bridge of {user}" if user else "a program connected with ray.init('ray://...')"
+        why = f"the bridge of {user}" if user else _of_session(driver)
         kind, what = "session", "Ray Client helper process (specific-server)"
     elif driver.submission_id:
         kind, what, why = "job", driver.command, f"submitted as {driver.submission_id}"
     else:
         kind, what, why = "driver", driver.command, "a program connected with ray.init()"
-    return Item(cluster=cluster, kind=kind, state=driver.state, what=what, why=why, pid=driver.pid)
+    return Item(
+        cluster=cluster,
+        kind=kind,
+        state=driver.state,
+        what=what,
+        why=why,
+        pid=driver.pid,
+        started_at=driver.started_at,
+    )
+
+
+def _of_session(driver: Driver) -> str:
+    """Say whose session it is, if it came through a server of ours."""
+    if not (name := driver.metadata.get(JOB)):
+        return "a program connected with ray.init('ray://...')"
+    return f"{name} of {driver.metadata.get(USER, 'somebody')}"
 
 
 def _actor(cluster: str, actor: RemoteActor) -> Item:

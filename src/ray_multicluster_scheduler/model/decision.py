@@ -72,6 +72,9 @@ class QueuedJob:
     env_key: str = ""
     #: Requirements of the job's environment on the cluster's Ray.
     ray_needs: RayNeeds = NO_NEEDS
+    #: Versions of the program that a session belongs to; None: unknown, or it is a job.
+    client_ray: str | None = None
+    client_python: str | None = None
 
     @property
     def claim_key(self) -> tuple[tuple[str, float], ...]:
@@ -160,6 +163,11 @@ class ClusterView:
     def ray_version(self) -> str | None:
         """The version of its Ray; None if unknown."""
         return self.snapshot.ray_version
+
+    @property
+    def python_version(self) -> str | None:
+        """The version of Python on its head; None if unknown."""
+        return self.snapshot.python_version
 
     @property
     def capacity(self) -> dict[str, float]:

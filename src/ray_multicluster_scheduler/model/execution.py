@@ -11,6 +11,8 @@ from ray_multicluster_scheduler.model.failure import FailureKind
 
 #: The executor that runs an attempt as a job of Ray's own Jobs API.
 RAY_JOBS = "ray-jobs"
+#: The executor of sessions: a program outside the clusters is connected to one of them with Ray Client.
+RAY_CLIENT = "ray-client"
 
 
 class AttemptStatus(str, Enum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ray_multicluster_scheduler.model.execution import RAY_JOBS
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT, RAY_JOBS
 from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import FINAL, JobState
@@ -40,6 +40,17 @@ class JobSpec(JobOptions):
     requirements: Resources = field(default_factory=dict)
     entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
     entrypoint_label_selector: Mapping[str, str] = field(default_factory=dict)
+    #: The executor that runs it (`ports.Executor.name`).
+    executor: str = RAY_JOBS
+    #: Of the program that a session belongs to: its address, and its versions of Ray and Python if known.
+    client_address: str | None = None
+    client_ray: str | None = None
+    client_python: str | None = None
+
+    @property
+    def is_session(self) -> bool:
+        """Tell whether it is a Ray Client session: only its program can begin it again."""
+        return self.executor == RAY_CLIENT
 
     @property
     def own_name(self) -> str | None:

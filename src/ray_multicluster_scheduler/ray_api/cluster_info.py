@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import quote
 
 from ray_multicluster_scheduler.errors import ClusterRefused
+from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.http_client import HttpClient
 from ray_multicluster_scheduler.ray_api.http_errors import translated
+from ray_multicluster_scheduler.ray_api.jobs_executor import JOBS_PATH
 from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
 
 #: The limit of Ray's state API; its default of 100 would hide further nodes.
@@ -53,3 +56,14 @@ class HttpClusterProbe:
             left_s = max(deadline - asyncio.get_running_loop().time(), 0.001)
             raw = await self._http.call("GET", "/api/cluster_status?format=1", timeout_s=left_s)
             return parse_usage_text(parse.status_text(parse.json_object(raw)))
+
+    async def driver(self, job_id: str) -> SessionDriver | None:
+        """See `ports.ClusterProbe`."""
+        try:
+            with translated(self._http.spec):
+                answer = await self._http.call("GET", f"{JOBS_PATH}{quote(job_id, safe='')}")
+                return parse.driver(parse.json_object(answer))
+        except ClusterRefused as error:
+            if error.status == 404:
+                return None
+            raise

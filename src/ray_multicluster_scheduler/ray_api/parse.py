@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
+from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
@@ -41,6 +42,8 @@ _LEFT_OUT = "\n[...]\n"
 _STATUS: Mapping[str, AttemptStatus] = {status.value: status for status in AttemptStatus}
 #: For these, Ray's message is a traceback around the output of pip or conda.
 _SETUP_FAILURES = frozenset({FailureKind.ENVIRONMENT, FailureKind.NO_ENVIRONMENT})
+#: No process id has so many digits.
+_PID_DIGITS = 16
 #: Characters that are valid in JSON, but not in a text column or a file.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -171,10 +174,27 @@ def sighting(answer: Mapping[str, Any]) -> Sighting:
         started_at=seconds(answer.get("start_time")),
         ended_at=seconds(answer.get("end_time")),
         node_id=_name_or_none(answer, "driver_node_id"),
-        metadata={
-            _clean(name): _clean(word(value))
-            for name, value in _object(answer.get("metadata") or {}, "metadata").items()
-        },
+        metadata=metadata(answer),
+    )
+
+
+def metadata(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Read the metadata of a job or a driver."""
+    return {
+        _clean(name): _clean(word(value))
+        for name, value in _object(answer.get("metadata") or {}, "metadata").items()
+    }
+
+
+def driver(answer: Mapping[str, Any]) -> SessionDriver:
+    """Read `GET /api/jobs/{id}` with Ray's id of a driver."""
+    process = _object(answer.get("driver_info") or {}, "driver_info")
+    pid = process.get("pid")
+    return SessionDriver(
+        is_alive=_name(answer, "status") in {"PENDING", "RUNNING"},
+        pid=int(pid) if isinstance(pid, str) and pid.isdecimal() and len(pid) < _PID_DIGITS else whole(pid),
+        address=_name_or_none(process, "node_ip_address"),
+        metadata=metadata(answer),
     )
 
 

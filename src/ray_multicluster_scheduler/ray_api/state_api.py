@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ray_multicluster_scheduler.model.resources import Resources
@@ -66,6 +66,8 @@ class Driver:
     submission_id: str | None
     #: Ray's state: PENDING or RUNNING.
     state: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    started_at: float | None = None
 
     @property
     def is_client_session(self) -> bool:
@@ -160,6 +162,8 @@ def _live_driver(row: Mapping[str, Any]) -> Driver | None:
         command=parse.text_or_none(row, "entrypoint") or "",
         submission_id=_text(row, "submission_id") or None,
         state=_text(row, "status"),
+        metadata=parse.metadata(row),
+        started_at=parse.seconds(row.get("start_time")),
     )
 
 

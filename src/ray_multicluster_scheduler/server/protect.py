@@ -10,9 +10,9 @@ from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.allow_list import AllowList
 from ray_multicluster_scheduler.server.authentication import Authentication
 from ray_multicluster_scheduler.server.limits import Limits
-from ray_multicluster_scheduler.server.refused_logins import RefusedLogins
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 
 def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:

@@ -24,6 +24,7 @@ from ray_multicluster_scheduler.service.views import (
     LeaderView,
     PlanView,
     PruneView,
+    SessionView,
 )
 
 
@@ -114,6 +115,9 @@ class Service(Protocol):
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+
+    def sessions(self) -> tuple[SessionView, ...]:
+        """Return the open Ray Client sessions, oldest first. `stop` ends one."""
 
     # ---- clusters
     def clusters(self) -> tuple[ClusterView, ...]:

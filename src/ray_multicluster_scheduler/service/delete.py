@@ -9,6 +9,7 @@ from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.access import AuditEntry
+from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.job import Attempt, Job
 from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
 from ray_multicluster_scheduler.service.tail import Reach
@@ -31,7 +32,7 @@ async def _forget_all(connections: Connections, tried: Sequence[tuple[Job, Attem
     await together(
         _forget(connections[attempt.cluster].executor, job, attempt.remote_id, origin=origin)
         for job, attempt in tried
-        if attempt.cluster in connections
+        if attempt.cluster in connections and attempt.executor == RAY_JOBS
     )
 
 

@@ -7,8 +7,12 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.checks import has_versions_of_client
 from ray_multicluster_scheduler.core.placement.inputs import Fits
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.access import Terms, named_ids
+from ray_multicluster_scheduler.model.client_session import SessionClient
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.ports import Clock, JobStore
 from ray_multicluster_scheduler.service import arguments
@@ -37,6 +41,38 @@ class JobService:
         accepted = [checked(request, fits=self._fits) for request in requests]
         self._admission.check([spec for _, spec in accepted])
         return self._add(accepted, "submit", by)
+
+    def open_session(self, request: JobRequest, client: SessionClient, *, by: Caller) -> Job:
+        """Accept a Ray Client session: a job that a program outside the clusters runs."""
+        submission_id, spec = checked(request, fits=self._fits)
+        session = replace(
+            spec,
+            executor=RAY_CLIENT,
+            client_address=client.address,
+            client_ray=client.ray,
+            client_python=client.python,
+        )
+        self._check_versions(client)
+        self._admission.check([session])
+        return self._add([(submission_id, session)], "session", by)[0]
+
+    def _check_versions(self, client: SessionClient) -> None:
+        """Refuse a program whose Ray or Python no cluster has. It may fit where none is told."""
+        seen = self._store.load_snapshots([spec.name for spec in self._config.clusters])
+        others = {
+            name: f"Ray {snapshot.ray_version} and Python {snapshot.python_version}"
+            for name, snapshot in seen.items()
+            if has_versions_of_client(
+                client.ray, client.python, snapshot.ray_version, snapshot.python_version
+            )
+        }
+        if others and len(others) == len(self._config.clusters):
+            raise InvalidRequest(
+                f"this program has Ray {client.ray or 'of an unknown version'} and Python "
+                f"{client.python or 'of an unknown version'}, and Ray Client needs the same Ray and the same "
+                "minor version of Python at both ends: "
+                + "; ".join(f"cluster {name!r} has {versions}" for name, versions in others.items())
+            )
 
     def retry(self, submission_ids: Sequence[str], *, user: str, by: Caller | None = None) -> tuple[Job, ...]:
         """Accept a new job for each of these that has failed or was stopped, with the same options."""

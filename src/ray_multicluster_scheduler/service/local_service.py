@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
+from ray_multicluster_scheduler.model.client_session import SessionClient
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -36,6 +37,7 @@ from ray_multicluster_scheduler.service.make_views import (
     show_event,
     show_job,
     show_leader,
+    show_session,
     warnings_of,
 )
 from ray_multicluster_scheduler.service.prune import keep_rules, prune
@@ -61,6 +63,7 @@ from ray_multicluster_scheduler.service.views import (
     LeaderView,
     PlanView,
     PruneView,
+    SessionView,
 )
 from ray_multicluster_scheduler.service.whole_log import whole_log
 
@@ -117,6 +120,12 @@ class LocalService:
         check_may_act_for(self._caller, {request.user for request in requests})
         named = [self._with_content_names(request) for request in requests]
         return self._show(self._jobs.submit(named, by=self._caller))
+
+    def open_session(self, request: JobRequest, client: SessionClient) -> JobView:
+        """Accept a Ray Client session: a job that a program outside the clusters runs."""
+        check_may_act_for(self._caller, {request.user})
+        named = self._with_content_names(request)
+        return self._show_one(self._jobs.open_session(named, client, by=self._caller))
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Accept a new job for each of these that has failed or was stopped, with the same options."""
@@ -292,6 +301,16 @@ class LocalService:
         named = self._with_content_names(request)
         return self._parts.explainer.plan(named, snapshots=self._parts.look())
 
+    def sessions(self) -> tuple[SessionView, ...]:
+        """Return the open Ray Client sessions, oldest first."""
+        sessions = self._store.sessions.open()
+        jobs = self._store.get_many([session.submission_id for session in sessions])
+        return tuple(
+            show_session(job, session, self._secrets.of(job))
+            for session in sessions
+            if (job := jobs.get(session.submission_id)) is not None and self._caller.sees(job.spec.user)
+        )
+
     def clusters(self) -> tuple[ClusterView, ...]:
         """Return every configured cluster with what was last seen of it."""
         world = World(
@@ -366,6 +385,8 @@ class LocalService:
         cluster, remote_id = job.cluster, job.remote_id
         if kept is not None or cluster is None or remote_id is None or job.seen_at is None:
             return kept
+        if job.spec.is_session:  # its program writes where it runs
+            return None
         self._parts.config.cluster(cluster)  # raises if it is no longer configured
         read: str = self._parts.reach(
             lambda connections: connections[cluster].executor.log(remote_id)

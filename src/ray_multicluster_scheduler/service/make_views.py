@@ -9,6 +9,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
 from ray_multicluster_scheduler.model.decision import Placement, Waiting
@@ -25,6 +26,7 @@ from ray_multicluster_scheduler.service.views import (
     LeaderView,
     NodeView,
     PendingView,
+    SessionView,
 )
 from ray_multicluster_scheduler.text.spelling import nearest
 
@@ -163,6 +165,23 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
 
 def _pending(shape: Mapping[str, float], count: int) -> PendingView:
     return PendingView(resources=dict(shape), count=count)
+
+
+def show_session(job: Job, session: Session, secrets: Collection[str]) -> SessionView:
+    """Show a session with its helper process."""
+    return SessionView(
+        submission_id=job.submission_id,
+        user=job.spec.user,
+        state=job.state,
+        message=redact_text(job.reason, secrets),
+        cluster=job.cluster,
+        accepted_at=job.accepted_at,
+        started_at=job.started_at,
+        client_address=job.spec.client_address,
+        helper_pid=session.helper_pid,
+        helper_address=session.helper_address,
+        ray_job_id=session.ray_job_id,
+    )
 
 
 def show_leader(lease: Lease | None) -> LeaderView | None:

@@ -17,12 +17,16 @@ REPEATABLE = frozenset({JobState.FAILED, JobState.STOPPED})
 
 def to_repeat(jobs: Sequence[Job]) -> list[Job]:
     """Return those of these jobs that can be repeated; raises `InvalidRequest` where none can."""
-    found = [job for job in jobs if job.state in REPEATABLE]
+    found = [job for job in jobs if job.state in REPEATABLE and not job.spec.is_session]
     if found:
         return found
     if not jobs:
         raise InvalidRequest("no job was named; say which ones are to be repeated")
     only = jobs[0]
+    if only.spec.is_session:
+        raise InvalidRequest(
+            f"{only.submission_id} is a Ray Client session; only its program can begin it again"
+        )
     if len(jobs) > 1:
         raise InvalidRequest(f"none of these {len(jobs)} jobs has failed or was stopped")
     why = "has succeeded" if only.final else f"has not ended: it is {only.state.value}"

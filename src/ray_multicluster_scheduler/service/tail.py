@@ -211,9 +211,9 @@ class _Follower:
             await self._pipe.room()
 
     def _executor_of(self, job: Job) -> Executor | None:
-        """Return what runs it on its cluster; None: it has none, or that is no longer in clusters.yaml."""
+        """Return what has its log; None: it has none, or its cluster is no longer in clusters.yaml."""
         connection = self._connections.get(job.cluster or "")
-        return None if connection is None else connection.executor
+        return None if connection is None or job.spec.is_session else connection.executor
 
     def _out(self, piece: str) -> None:
         if piece:

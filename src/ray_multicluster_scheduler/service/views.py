@@ -257,6 +257,24 @@ class CallerView(View):
     role: str
 
 
+class SessionView(View):
+    """A program that is connected with `ray.init("ray://...")`, or waits for that."""
+
+    submission_id: str
+    user: str
+    state: JobState
+    message: str
+    cluster: str | None
+    accepted_at: float
+    started_at: float | None
+    #: Where its program runs.
+    client_address: str | None
+    #: Its process on the head of the cluster, and Ray's id of that as a driver.
+    helper_pid: int | None
+    helper_address: str | None
+    ray_job_id: str | None
+
+
 class LeaderView(View):
     """The process that schedules now."""
 

@@ -30,7 +30,7 @@ async def whole_log(reach: Reach, store: JobStore, job: Job) -> str:
 async def _read(reach: Reach, job: Job) -> str:
     async def read(connections: Connections) -> str:
         connection = connections.get(job.cluster or "")  # None: it is no longer in clusters.yaml
-        if connection is None or job.remote_id is None:
+        if connection is None or job.remote_id is None or job.spec.is_session:
             return ""
         return await connection.executor.log(job.remote_id)
 

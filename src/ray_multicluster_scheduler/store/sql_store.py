@@ -35,6 +35,7 @@ from ray_multicluster_scheduler.store.operations import (
     write_transitions,
 )
 from ray_multicluster_scheduler.store.sql_access import SqlAccess
+from ray_multicluster_scheduler.store.sql_sessions import SqlSessions
 from ray_multicluster_scheduler.store.transactions import Transactions
 
 #: Returned to the file system in one transaction: little enough not to hold up other writers.
@@ -62,6 +63,8 @@ class SqlStore:
         self._add = GroupCommit(self._add_calls)
         #: Tokens and the audit trail.
         self.access = SqlAccess(self._transactions)
+        #: Ray Client sessions, beside their jobs.
+        self.sessions = SqlSessions(self._transactions)
         with self._transactions.read() as tx:
             self._store_id = store_identity.read_store_id(tx)
 

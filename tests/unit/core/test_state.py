@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import move
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -50,7 +51,31 @@ def test_a_job_goes_from_the_queue_to_its_end_in_four_writes() -> None:
     world.run()
     occasions = [each.occasion for each in world.told if isinstance(each, instructions.WriteMoves)]
     assert occasions == ["place", "send", "seen", "seen"]
-    assert [attempt.executor for attempt in world.attempts["job"]] == ["virtual"]
+    assert [attempt.executor for attempt in world.attempts["job"]] == ["ray-jobs"]
+
+
+def test_jobs_that_claim_nothing_come_and_go() -> None:
+    world = VirtualWorld({"a": 4})
+    for number in range(3):
+        world.submit_spec(f"free-{number}", a_spec(entrypoint="sleep 5", requirements={"CPU": 0.0}))
+    world.submit("job", runs_s=1)
+    world.run()
+    assert states(world) == {S.SUCCEEDED: 4}
+    assert world.state.live.held_by_user() == {}
+
+
+def test_a_session_ends_with_its_cluster() -> None:
+    world = VirtualWorld({"a": 4, "b": 4})
+    world.submit_spec("session-1", a_spec(entrypoint="sleep 500", executor=RAY_CLIENT))
+    world.run(until=NOW + 10)
+    cluster = world.clusters[world.jobs["session-1"].cluster or ""]
+    cluster.kill()
+    cluster.restart()
+    world.probe(cluster, changed=True)
+    world.run()
+    job = world.jobs["session-1"]
+    assert (job.state, job.attempt) == (S.FAILED, 1)
+    assert job.reason.endswith("its program has to connect again")
 
 
 def test_a_job_waits_for_what_it_depends_on_and_ends_with_it() -> None:
@@ -151,7 +176,6 @@ def test_a_cluster_that_has_not_answered_is_not_caught_up_whatever_is_written_ab
         [a_cluster("a")],
         scheduler_rules(Settings(unreachable_after_s=5.0)),
         origin="virtual",
-        executors={"a": "virtual"},
         live=[job],
     )
     for at in (NOW + 10, NOW + 20):

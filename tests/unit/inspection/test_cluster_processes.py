@@ -1,5 +1,7 @@
 """`raymc ps` tells jobs, sessions, bridges and hubs apart, and for whom a session is there."""
 
+from dataclasses import replace
+
 from ray_multicluster_scheduler.inspection.cluster_processes import Item, items_of
 from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
 
@@ -24,6 +26,12 @@ def test_a_session_says_for_whom_it_is_there() -> None:
     assert (ours.kind, ours.why) == ("session", "the bridge of job sub_1, home cluster mac")
     assert (foreign.kind, foreign.why) == ("session", "a program connected with ray.init('ray://...')")
     assert (its_hub.kind, its_hub.why) == ("hub", "for job sub_1, home cluster mac")
+
+
+def test_a_session_through_a_server_of_ours_says_whose_it_is() -> None:
+    driver = replace(a_driver("02", SERVER), metadata={"raymc.job": "session-1", "raymc.user": "ann"})
+    (item,) = items_of("mac", [replace(driver, started_at=5.0)], [], [])
+    assert (item.kind, item.why, item.pid, item.started_at) == ("session", "session-1 of ann", 7, 5.0)
 
 
 def test_jobs_drivers_actors_and_bridges_are_told_apart_and_supervisors_are_not_shown() -> None:

@@ -182,7 +182,6 @@ class Scene:
             self.config.clusters,
             scheduler_rules(Settings()),
             origin=store.store_id,
-            executors={spec.name: "none" for spec in self.config.clusters},
             live=store.live(),
         )
         # By what it has published: the state itself would have to live through all that led to it.

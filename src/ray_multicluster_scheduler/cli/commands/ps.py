@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.cli.console import stderr_console, stdout_consol
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
 from ray_multicluster_scheduler.cli.session import opened_here
 from ray_multicluster_scheduler.cli.views.render import NONE
+from ray_multicluster_scheduler.cli.views.times import Times
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.inspection.cluster_processes import Item
@@ -30,16 +31,17 @@ def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
         write_json({"items": [asdict(item) for item in items], "problems": problems})
         return
     console = stdout_console()
-    console.print(_table(items) if items else "Nothing runs on any cluster that answers.")
+    console.print(_table(items, Times.of(console)) if items else "Nothing runs on any cluster that answers.")
     for name, problem in problems.items():
         stderr_console().print(f"{name}: not seen: {problem}")
 
 
-def _table(items: Sequence[Item]) -> Table:
+def _table(items: Sequence[Item], times: Times) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("cluster", "kind", "pid", "state", "what", "why"):
+    for heading in ("cluster", "kind", "pid", "state", "age", "what", "why"):
         table.add_column(heading, overflow="fold")
     for item in items:
         pid = NONE if item.pid is None else Text(str(item.pid))
-        table.add_row(item.cluster, item.kind, pid, item.state, item.what, item.why)
+        ran = times.ran(item.started_at, None)
+        table.add_row(item.cluster, item.kind, pid, item.state, ran, item.what, item.why)
     return table

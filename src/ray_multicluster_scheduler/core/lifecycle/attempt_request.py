@@ -19,6 +19,8 @@ from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
 ORIGIN = "raymc.origin"
 JOB = "raymc.job"
 ATTEMPT = "raymc.attempt"
+#: Of a session: whose it is. (The user of a job is in our own records only.)
+USER = "raymc.user"
 #: Distinguishes a job from an earlier one with the same id that was deleted here but not on the cluster.
 SEQ = "raymc.seq"
 

@@ -159,9 +159,8 @@ def _found(
     if sighting.status is AttemptStatus.RUNNING:
         return _running(job, observation, now=now)
     if sighting.status is AttemptStatus.SUCCEEDED:
-        return _move(
-            job, observation, JobState.SUCCEEDED, "its driver ended with exit code 0", sighting, now=now
-        )
+        ended = "its program has disconnected" if job.spec.is_session else "its driver ended with exit code 0"
+        return _move(job, observation, JobState.SUCCEEDED, ended, sighting, now=now)
     if sighting.status is AttemptStatus.STOPPED:
         return _stopped(job, observation, sighting, now=now)
     return _failed(job, observation, sighting, now=now)

@@ -20,6 +20,7 @@ _ELSEWHERE = frozenset(
     }
 )
 _NOWHERE_ELSE = "not tried again, because no other cluster can take this environment"
+_SESSION = "its program has to connect again"
 #: More doublings than this exceed every limit.
 _MAX_DOUBLINGS = 16
 #: A retry after these could repeat finished work.
@@ -70,7 +71,7 @@ def decide_retry(
         else (infra_failures, rules.max_infra_retries, "max_infra_retries")
     )
     stuck = kind is FailureKind.NO_ENVIRONMENT and not elsewhere
-    again = used <= budget and kind not in _NEVER_AGAIN and not stuck
+    again = used <= budget and kind not in _NEVER_AGAIN and not stuck and not job.spec.is_session
     delay = min(rules.max_delay_s, rules.delay_s * 2.0 ** min(used - 1, _MAX_DOUBLINGS))
     delay = max(least_delay_s, delay * (0.5 + jitter / 2)) if again else 0.0
     avoid = job.avoid
@@ -82,7 +83,9 @@ def decide_retry(
         infra_failures=infra_failures,
         user_failures=user_failures,
         avoid=avoid,
-        sentence=_NOWHERE_ELSE
+        sentence=_SESSION
+        if job.spec.is_session
+        else _NOWHERE_ELSE
         if stuck
         else _sentence(kind, again=again, used=used, budget=budget, whose=whose, delay=delay),
     )

@@ -49,6 +49,19 @@ def has_supported_version(ray_version: str | None, rules: PlanRules) -> Refusal 
     return Refusal(cause=Cause.VERSION, sentence=sentence)
 
 
+def has_versions_of_client(
+    client_ray: str | None, client_python: str | None, ray_version: str | None, python_version: str | None
+) -> Refusal | None:
+    """Ray Client needs the same Ray and the same minor version of Python at both ends."""
+    theirs = (("Ray", client_ray, ray_version), ("Python", _minor(client_python), _minor(python_version)))
+    wrong = [(name, wanted, found) for name, wanted, found in theirs if wanted and found and wanted != found]
+    if not wrong:
+        return None
+    has = " and ".join(f"{name} {found}" for name, _, found in wrong)
+    needs = " and ".join(f"{name} {wanted}" for name, wanted, _ in wrong)
+    return Refusal(cause=Cause.VERSION, sentence=f"it runs {has}; this program has {needs}")
+
+
 def can_compose_environment(unfit: tuple[tuple[str, str], ...], name: str) -> Refusal | None:
     """The job's runtime_env must be compatible with the cluster's own."""
     reason = next((why for cluster, why in unfit if cluster == name), None)
@@ -173,6 +186,7 @@ CHECKS: tuple[Check, ...] = (
     Rule(is_healthy),
     Rule(is_not_drained),
     Rule(has_supported_version),
+    Rule(has_versions_of_client),
     *ENVIRONMENT_CHECKS,
     Rule(is_not_avoided),
     can_ever_hold,
@@ -220,6 +234,10 @@ def being_started(room: Room) -> str:
     """Say how many jobs a cluster is starting, including earlier placements of this pass."""
     count = room.view.starting + room.placed
     return f"{count} job{' is' if count == 1 else 's are'} being started there"
+
+
+def _minor(version: str | None) -> str:
+    return ".".join((version or "").split(".")[:2])
 
 
 def _needs(claim: Resources, room: Room, names: Iterable[str]) -> str:

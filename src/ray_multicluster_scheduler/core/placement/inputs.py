@@ -99,6 +99,8 @@ class QueuedJobs:
             unfit=self._fits.unfit(job.spec),
             env_key=key,
             ray_needs=self._ray_needs[key],
+            client_ray=job.spec.client_ray,
+            client_python=job.spec.client_python,
         )
 
 

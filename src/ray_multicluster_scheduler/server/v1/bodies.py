@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
-from ray_multicluster_scheduler.service.views import ClusterView, EventView, JobView, View
+from ray_multicluster_scheduler.service.views import ClusterView, EventView, JobView, SessionView, View
 
 #: Jobs of one batch, and ids of one question.
 MOST_JOBS = 10_000
@@ -117,6 +117,12 @@ class EventList(View):
     """What has happened, in order."""
 
     events: tuple[EventView, ...]
+
+
+class SessionList(View):
+    """All open sessions that the caller may see."""
+
+    sessions: tuple[SessionView, ...]
 
 
 class ClusterList(View):

@@ -20,12 +20,14 @@ from ray_multicluster_scheduler.errors import (
     SchedulerError,
 )
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Quota, Terms, named_ids
+from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.job import Event, Job, JobSpec
 from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.operations.audit_trail import write_audit
 from ray_multicluster_scheduler.store.operations.job_events import WRITE_EVENTS
 from ray_multicluster_scheduler.store.operations.job_reads import get_many, open_jobs
+from ray_multicluster_scheduler.store.operations.sessions import add_sessions
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared, chunks
 from ray_multicluster_scheduler.store.schema.rows import ACCEPTED, event_row, new_job, new_job_row
 from ray_multicluster_scheduler.store.schema.tables import dependencies, jobs, tags
@@ -252,6 +254,14 @@ def _insert(tx: Connection, new: _New, states: Mapping[str, JobState]) -> None:
     _INSERT_JOBS.run(tx, [new_job_row(each, spec, now=now) for each, (spec, now, _) in new.items()])
     _INSERT_DEPENDENCIES.run(tx, dependency_rows)
     _INSERT_TAGS.run(tx, tag_rows)
+    add_sessions(
+        tx,
+        [
+            Session(submission_id=submission_id, alive_at=now)
+            for submission_id, (spec, now, _) in new.items()
+            if spec.is_session
+        ],
+    )
     WRITE_EVENTS.run(tx, [event_row(_accepted(each, now=now)) for each, (_, now, _) in new.items()])
 
 

@@ -19,6 +19,7 @@ from ray_multicluster_scheduler.store.schema.tables import (
     events,
     jobs,
     logs,
+    sessions,
     tags,
     upkeep,
 )
@@ -32,7 +33,7 @@ def _delete_from(table: Table) -> ForIds:
 _AUDIT_PER_JOB = 10
 _DELETE_LOGS = _delete_from(logs)
 #: In this order: rows that refer to a job are deleted before the job.
-_DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, dependencies, jobs))
+_DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, sessions, dependencies, jobs))
 _IS_FINAL = jobs.c.state.in_(sorted(state.value for state in FINAL))
 _IS_NEEDED = exists().where(dependencies.c.needs == jobs.c.submission_id)
 _ENDS = ForIds(

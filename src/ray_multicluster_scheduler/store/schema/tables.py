@@ -28,7 +28,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0010_pre"
+REVISION = "0011_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -212,6 +212,19 @@ logs = Table(
     _job_id(primary_key=True),
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("text", Text, nullable=False),
+)
+
+#: Beside the job of a session: what the servers that it is connected through know.
+sessions = Table(
+    "sessions",
+    metadata,
+    _job_id(primary_key=True),
+    Column("alive_at", Float, nullable=False),
+    Column("ray_job_id", Text),
+    Column("helper_pid", Integer),
+    Column("helper_address", Text),
+    Column("failure", Text),
+    Column("stop_requested", Boolean, nullable=False),
 )
 
 drained_clusters = Table(

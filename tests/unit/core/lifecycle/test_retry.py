@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.builders import a_job, a_spec
 
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, RetryRules, decide_retry
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -22,6 +23,13 @@ def test_a_users_failure_is_not_retried_unless_asked_for() -> None:
     assert not decide_retry(a_failed_attempt(), FailureKind.USER, rules=RULES, jitter=0).again
     asked = a_failed_attempt(spec=a_spec(max_retries=1))
     assert decide_retry(asked, FailureKind.USER, rules=RULES, jitter=0).again
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_a_session_is_never_begun_again_without_its_program(kind: FailureKind) -> None:
+    session = a_failed_attempt(spec=a_spec(executor=RAY_CLIENT, max_retries=5))
+    decision = decide_retry(session, kind, rules=RULES, jitter=0)
+    assert (decision.again, decision.sentence) == (False, "its program has to connect again")
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.sampled_from(FailureKind))

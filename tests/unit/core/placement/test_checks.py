@@ -40,6 +40,17 @@ def test_an_idle_healthy_cluster_has_no_objection() -> None:
     assert accepts(a_view())
 
 
+def test_a_session_goes_where_ray_and_python_are_those_of_its_program() -> None:
+    here = a_view(seen={"ray_version": "2.60.0", "python_version": "3.11.7"})
+    assert accepts(here, a_queued(client_ray="2.60.0", client_python="3.11.2"))
+    assert accepts(here, a_queued(client_python="3.11"))
+    assert accepts(here, a_queued())
+    older = a_queued(client_ray="2.9.3", client_python="3.9.1")
+    sentence = "it runs Ray 2.60.0 and Python 3.11; this program has Ray 2.9.3 and Python 3.9"
+    assert said(here, older) == (Cause.VERSION, sentence)
+    assert accepts(a_view(seen={"ray_version": None, "python_version": None}), older)
+
+
 def test_an_ill_cluster_says_what_is_wrong_with_it() -> None:
     ill = a_view(seen={"health": Health.UNHEALTHY, "problem": "connection refused"})
     assert said(ill) == (Cause.UNHEALTHY, "connection refused")

@@ -1,0 +1,118 @@
+"""The executor of Ray Client sessions. A server connects them; here they are observed.
+
+Starting one means only that its server may connect it: the environment is written down, and its packages are
+on the cluster. Ray lists the helper process of a connected session as a driver, so its end is seen whatever
+becomes of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+from ray_multicluster_scheduler.asyncio_tools import together
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, ORIGIN
+from ray_multicluster_scheduler.engine.store_thread import StoreThread
+from ray_multicluster_scheduler.errors import RemoteJobNotFound
+from ray_multicluster_scheduler.model.client_session import Session, session_of
+from ray_multicluster_scheduler.model.execution import (
+    RAY_CLIENT,
+    AttemptStatus,
+    Inventory,
+    InventoryRow,
+    Sighting,
+    StartRequest,
+)
+from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.ports import Clock, ClusterProbe, JobStore
+
+#: A server says more often than this that the program of a session is still there.
+ABSENT_AFTER_S = 30.0
+NEVER_CONNECTED = "its program was gone before it was connected"
+
+
+class SessionExecutor:
+    """`ports.Executor` for the sessions on one cluster."""
+
+    name = RAY_CLIENT
+
+    def __init__(
+        self, cluster: str, probe: ClusterProbe, store: JobStore, offload: StoreThread, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._probe = probe
+        self._store = store
+        self._offload = offload
+        self._clock = clock
+
+    async def start(self, request: StartRequest) -> None:
+        """Do nothing: the server that has accepted the session waits for its placement, and connects it."""
+
+    async def get(self, remote_id: str) -> Sighting:
+        """See `ports.Executor`."""
+        found = await self.observe([remote_id])
+        if remote_id not in found:
+            raise RemoteJobNotFound(self._cluster, f"it has no session {remote_id!r}", status=404)
+        return found[remote_id]
+
+    async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
+        """See `ports.Executor`."""
+        ids = {session_of(remote_id): remote_id for remote_id in remote_ids}
+        sessions = await self._offload(self._store.sessions.get_many, list(ids))
+        found = await together(self._look(ids[name], session) for name, session in sessions.items())
+        return {sighting.remote_id: sighting for sighting in found if sighting is not None}
+
+    async def _look(self, remote_id: str, session: Session) -> Sighting | None:
+        """Return a session as it is; None: its cluster has forgotten it."""
+        metadata = {ORIGIN: self._store.store_id, JOB: session.submission_id}
+        if session.ray_job_id is None:
+            return self._unconnected(remote_id, session, metadata)
+        driver = await self._probe.driver(session.ray_job_id)
+        if driver is None or any(driver.metadata.get(key) != value for key, value in metadata.items()):
+            return None
+        status = AttemptStatus.RUNNING if driver.is_alive else AttemptStatus.SUCCEEDED
+        if not driver.is_alive and session.stop_requested:
+            status = AttemptStatus.STOPPED
+        elif not driver.is_alive and session.failure is not None:
+            return _failed(remote_id, session.failure, driver.metadata)
+        return Sighting(remote_id=remote_id, status=status, metadata=driver.metadata)
+
+    def _unconnected(self, remote_id: str, session: Session, metadata: Mapping[str, str]) -> Sighting:
+        if session.failure is not None:
+            return _failed(remote_id, session.failure, metadata)
+        is_there = self._clock.now() - session.alive_at < ABSENT_AFTER_S
+        if session.stop_requested and not is_there:
+            return Sighting(remote_id=remote_id, status=AttemptStatus.STOPPED, metadata=metadata)
+        if not is_there:
+            return _failed(remote_id, NEVER_CONNECTED, metadata)
+        return Sighting(remote_id=remote_id, status=AttemptStatus.PENDING, metadata=metadata)
+
+    async def inventory(self, keep: Callable[[InventoryRow], bool] = lambda _: True) -> Inventory:  # noqa: ARG002
+        """Return nothing: a session that nobody knows ends by itself, because its program is gone."""
+        return Inventory(sightings=(), remembered=0)
+
+    async def stop(self, remote_id: str) -> bool:
+        """Ask the server of a session to end it. Without a server, Ray ends it soon."""
+        await self._offload(self._store.sessions.update, [session_of(remote_id)], stop_requested=True)
+        return True
+
+    async def delete(self, remote_id: str) -> None:
+        """Do nothing: Ray forgets its drivers by itself."""
+
+    async def log(self, remote_id: str, *, last_bytes: int = 0) -> str:  # noqa: ARG002
+        """Return nothing: its program writes where it runs."""
+        return ""
+
+    async def follow_log(self, remote_id: str) -> AsyncIterator[str]:  # noqa: ARG002
+        """Yield nothing: its program writes where it runs."""
+        return
+        yield
+
+
+def _failed(remote_id: str, message: str, metadata: Mapping[str, str]) -> Sighting:
+    return Sighting(
+        remote_id=remote_id,
+        status=AttemptStatus.FAILED,
+        failure=FailureKind.USER,
+        message=message,
+        metadata=metadata,
+    )

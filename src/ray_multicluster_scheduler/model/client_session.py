@@ -1,0 +1,54 @@
+"""A Ray Client session: what the server that it is connected through knows about it, beside its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The id of a session's job is made of the id that Ray Client has chosen, so that any server finds it.
+SESSION_PREFIX = "session-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session. Its user, cluster and state are those of its job."""
+
+    submission_id: str
+    #: When a server last said that the program is there; only needed until it is connected.
+    alive_at: float
+    #: Ray's id of the helper process as a driver; None: not connected yet.
+    ray_job_id: str | None = None
+    helper_pid: int | None = None
+    helper_address: str | None = None
+    #: Why it broke off; None: it has not.
+    failure: str | None = None
+    #: The leader has asked for its end.
+    stop_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClient:
+    """The program that a session belongs to: its address, and its versions if it tells them."""
+
+    address: str
+    ray: str | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDriver:
+    """The driver of a program on a cluster, by Ray's id of it."""
+
+    is_alive: bool
+    pid: int | None
+    address: str | None
+    metadata: dict[str, str]
+
+
+def session_id(client_id: str) -> str:
+    """Return the submission id of the session of a Ray Client."""
+    return f"{SESSION_PREFIX}{client_id}"
+
+
+def session_of(remote_id: str) -> str:
+    """Return the submission id from the id of an attempt: see `remote_id_for`."""
+    return remote_id.partition("--r")[0]

@@ -1,0 +1,106 @@
+"""A session is observed through the note of its server and the driver of its helper process."""
+
+from dataclasses import replace
+
+import pytest
+from tests.builders import NOW, a_spec
+
+from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, ORIGIN
+from ray_multicluster_scheduler.engine.session_executor import (
+    ABSENT_AFTER_S,
+    NEVER_CONNECTED,
+    SessionExecutor,
+)
+from ray_multicluster_scheduler.engine.store_thread import StoreThread
+from ray_multicluster_scheduler.errors import RemoteJobNotFound
+from ray_multicluster_scheduler.model.client_session import SessionDriver
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT, AttemptStatus
+from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+
+ID = "session-0123456789abcdef"
+
+
+class Clock(SystemClock):
+    """Stands until it is set."""
+
+    time = NOW
+
+    def now(self) -> float:
+        return self.time
+
+
+class Probe:
+    """A cluster with one driver."""
+
+    def __init__(self, driver: SessionDriver | None) -> None:
+        self.found = driver
+
+    async def driver(self, job_id: str) -> SessionDriver | None:
+        return self.found if job_id == "02000000" else None
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.store: SqlStore = open_memory_store()
+        self.store.add([(ID, replace(a_spec(), executor=RAY_CLIENT))], now=NOW)
+        self.clock = Clock()
+        marks = {ORIGIN: self.store.store_id, JOB: ID}
+        self.driver = SessionDriver(is_alive=True, pid=7, address="127.0.0.1", metadata=marks)
+        self.probe = Probe(self.driver)
+        self.executor = SessionExecutor("a", self.probe, self.store, StoreThread(), self.clock)
+
+    def note(self, **values: object) -> None:
+        self.store.sessions.update([ID], **values)
+
+    async def status(self) -> AttemptStatus:
+        return (await self.executor.get(ID)).status
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_it_is_pending_while_its_program_waits_and_fails_when_that_is_gone(scene: Scene) -> None:
+    assert await scene.status() is AttemptStatus.PENDING
+    scene.clock.time += ABSENT_AFTER_S + 1
+    sighting = await scene.executor.get(ID)
+    assert (sighting.status, sighting.message) == (AttemptStatus.FAILED, NEVER_CONNECTED)
+
+
+async def test_it_runs_as_long_as_its_driver_does(scene: Scene) -> None:
+    scene.note(ray_job_id="02000000")
+    assert await scene.status() is AttemptStatus.RUNNING
+    scene.probe.found = replace(scene.driver, is_alive=False)
+    assert await scene.status() is AttemptStatus.SUCCEEDED
+
+
+async def test_a_stop_is_left_to_its_server_and_shows_in_its_end(scene: Scene) -> None:
+    scene.note(ray_job_id="02000000")
+    assert await scene.executor.stop(ID)
+    assert scene.store.sessions.get_many([ID])[ID].stop_requested
+    assert await scene.status() is AttemptStatus.RUNNING
+    scene.probe.found = replace(scene.driver, is_alive=False)
+    assert await scene.status() is AttemptStatus.STOPPED
+
+
+async def test_why_it_did_not_begin_is_told(scene: Scene) -> None:
+    scene.note(failure="its environment cannot be set up")
+    sighting = await scene.executor.get(ID)
+    assert (sighting.status, sighting.message) == (
+        AttemptStatus.FAILED,
+        "its environment cannot be set up",
+    )
+
+
+async def test_the_driver_of_somebody_else_with_the_same_number_is_not_ours(scene: Scene) -> None:
+    scene.note(ray_job_id="02000000")
+    scene.probe.found = replace(scene.driver, metadata={JOB: "session-of-another-store"})
+    assert await scene.executor.observe([ID]) == {}
+    with pytest.raises(RemoteJobNotFound):
+        await scene.executor.get(ID)
+
+
+async def test_a_later_attempt_is_found_by_the_same_session(scene: Scene) -> None:
+    assert set(await scene.executor.observe([f"{ID}--r2"])) == {f"{ID}--r2"}
