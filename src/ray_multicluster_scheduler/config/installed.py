@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 
-_SERVER = ("fastapi", "httptools", "prometheus_client", "uvicorn", "websockets")
+_SERVER = ("fastapi", "hpack", "httptools", "prometheus_client", "uvicorn", "websockets")
 GET_RAY = "pip install 'ray-multicluster-scheduler[ray]'"
 
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,10 +20,12 @@ _ADDRESS_LINE = re.compile(r"stock Ray clients +(\S+)")
 
 
 @contextmanager
-def served(config: Path, *, log: Path, store: Path | None = None) -> Iterator[str]:
+def served(
+    config: Path, *, log: Path, store: Path | None = None, options: Sequence[str] = ()
+) -> Iterator[str]:
     """Run a server on these clusters and any free port, and yield its address. Its output goes to `log`."""
     command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", "serve", "--port", "0"]
-    command += ["--config", os.fspath(config), *(["--store", os.fspath(store)] if store else [])]
+    command += ["--config", os.fspath(config), *(["--store", os.fspath(store)] if store else []), *options]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output)
     try:

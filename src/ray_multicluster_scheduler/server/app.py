@@ -29,7 +29,16 @@ from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.server.protect import protect
 from ray_multicluster_scheduler.server.request_log import RequestLog
 from ray_multicluster_scheduler.server.server_options import ServerOptions
-from ray_multicluster_scheduler.server.v1 import clusters, config, events, job, jobs, streams, tokens
+from ray_multicluster_scheduler.server.v1 import (
+    clusters,
+    config,
+    events,
+    job,
+    jobs,
+    sessions,
+    streams,
+    tokens,
+)
 
 #: The first that matches answers, and each one before it is tried in vain, which costs more than some answers
 #: do: what stock clients ask with every submission comes first. Words like `find` come before ids.
@@ -44,6 +53,7 @@ ROUTERS = (
     events.router,
     job.router,
     clusters.router,
+    sessions.router,
     tokens.router,
     config.router,
     health.router,

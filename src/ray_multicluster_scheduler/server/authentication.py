@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ray_multicluster_scheduler.server.allow_list import AllowList
 from ray_multicluster_scheduler.server.refusals import answer, is_ours, refused
-from ray_multicluster_scheduler.server.refused_logins import RefusedLogins
 from ray_multicluster_scheduler.service.caller import Caller
+from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 from ray_multicluster_scheduler.service.tokens import Authenticator
 
 #: What needs no token. A test holds every other route to refusing callers without one.

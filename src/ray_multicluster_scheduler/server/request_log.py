@@ -93,5 +93,10 @@ class JsonLines(logging.Formatter):
         return json.dumps({**line, **facts}, default=str)
 
 
-#: What a record has besides what the caller gave it.
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message"}
+#: What a record has besides what the caller gave it: Python's own fields, uvicorn's and Ray's.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "color_message",
+    "_ray_timestamp_ns",
+}

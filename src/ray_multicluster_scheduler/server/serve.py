@@ -8,8 +8,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import uvicorn
@@ -37,7 +37,8 @@ Say = Callable[[str], None]
 
 def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
     """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
-    with _listening(options) as listener, _logging():
+    with _listening(options) as listeners, _logging():
+        listener = listeners[0]
         try:
             scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
             check_may_bind(
@@ -47,9 +48,9 @@ def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
                 insecure_http=options.insecure_http,
             )
             scheduler.start()
-            for line in startup_lines(scheduler, options, listener.getsockname()[1]):
+            for line in startup_lines(scheduler, options, *(each.getsockname()[1] for each in listeners)):
                 say(line)
-            asyncio.run(_Server(create_app(scheduler, options), scheduler, options).run(listener, say))
+            asyncio.run(_Server(create_app(scheduler, options), scheduler, options).run(listeners, say))
             scheduler.check()
         finally:
             scheduler.stop()
@@ -61,11 +62,15 @@ def _announced_in(scheduler: Scheduler) -> Path:
     return state_dir(scheduler.config.path, os.environ)
 
 
-def startup_lines(scheduler: Scheduler, options: ServerOptions, port: int) -> Iterator[str]:
+def startup_lines(
+    scheduler: Scheduler, options: ServerOptions, port: int, client_port: int | None = None
+) -> Iterator[str]:
     """Yield what to say at the start: what is served, and where."""
     at, clusters = options.address(port), ", ".join(spec.name for spec in scheduler.config.clusters)
     yield f"raymc serve: {clusters} of {scheduler.config.path}; jobs are kept in {scheduler.directory}"
     yield f"  stock Ray clients  {at}  (RAY_API_SERVER_ADDRESS, ray job submit --address)"
+    if client_port is not None:
+        yield f"  ray.init           {options.client_address(client_port)}  (Ray Client programs)"
     yield f"  REST               {at}/api/v1"
     yield f"  its reference      {at}/docs"
     yield f"  health             {at}/healthz {at}/readyz"
@@ -83,6 +88,7 @@ class _Server:
     def __init__(self, app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
         self._app = app
         self._scheduler = scheduler
+        self._options = options
         self._reloads: set[asyncio.Task[None]] = set()
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
@@ -100,7 +106,7 @@ class _Server:
             )
         )
 
-    async def run(self, listener: socket.socket, say: Say) -> None:
+    async def run(self, listeners: Sequence[socket.socket], say: Say) -> None:
         """Serve until told to stop, or until the engine has ended by itself."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -108,10 +114,27 @@ class _Server:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         watching = asyncio.create_task(self._watch())
         try:
-            with announced(_announced_in(self._scheduler)):  # from here on SIGHUP does no harm
-                await self._uvicorn.serve(sockets=[listener])
+            # From here on SIGHUP does no harm.
+            with announced(_announced_in(self._scheduler)):
+                async with self._clients(listeners[1:]):
+                    await self._uvicorn.serve(sockets=[listeners[0]])
         finally:
             watching.cancel()
+
+    def _clients(self, listeners: Sequence[socket.socket]) -> AbstractAsyncContextManager[None]:
+        """Serve Ray Client programs, if this server has a port for them."""
+        if not listeners:
+            return nullcontext()
+        from ray_multicluster_scheduler.server.client_port import serving_clients  # noqa: PLC0415 - imports Ray
+
+        state = self._app.state
+        return serving_clients(
+            self._scheduler,
+            self._options,
+            listeners[0],
+            logins=state.refused_logins,
+            registry=state.metrics.registry,
+        )
 
     def _stop(self, number: int, say: Say) -> None:
         if self._uvicorn.should_exit:  # a second signal means: do not wait
@@ -159,18 +182,26 @@ class _Uvicorn(uvicorn.Server):
 
 
 @contextmanager
-def _listening(options: ServerOptions) -> Iterator[socket.socket]:
-    """Take the port before anything is started, so that a taken one costs nothing."""
+def _listening(options: ServerOptions) -> Iterator[list[socket.socket]]:
+    """Take the ports before anything is started, so that a taken one costs nothing."""
+    ports = {"--port": options.port, "--client-port": options.client_port}
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(_listener(options.host, port, option))
+            for option, port in ports.items()
+            if port is not None
+        ]
+
+
+def _listener(host: str, port: int, option: str) -> socket.socket:
     try:
-        where = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(where[4][:2], family=where[0], backlog=2048)
+        where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(where[4][:2], family=where[0], backlog=2048)
     except OSError as problem:
         raise InvalidRequest(
-            f"cannot listen on {options.host}:{options.port}: {problem.strerror or problem}; is a "
-            "server there already? Another --port or --host may be free"
+            f"cannot listen on {host}:{port}: {problem.strerror or problem}; is a "
+            f"server there already? Another {option} or --host may be free"
         ) from None
-    with listener:
-        yield listener
 
 
 @contextmanager

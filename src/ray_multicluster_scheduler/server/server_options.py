@@ -21,6 +21,8 @@ class ServerOptions:
     host: str = LOOPBACK
     #: 0: any free one.
     port: int = PORT
+    #: For Ray Client programs (`ray://`); None: they are not served.
+    client_port: int | None = None
     #: The address that other machines know this server by; jobs are told it. None: the one it listens on.
     public_url: str | None = None
     ssl_certfile: Path | None = None
@@ -54,9 +56,16 @@ class ServerOptions:
 
     def address(self, port: int) -> str:
         """Return the address that clients on this machine use."""
+        return f"{'https' if self.tls else 'http'}://{self._reached_at}:{port}"
+
+    def client_address(self, port: int) -> str:
+        """Return the address that Ray Client programs on this machine use."""
+        return f"ray://{self._reached_at}:{port}"
+
+    @property
+    def _reached_at(self) -> str:
         host = {"0.0.0.0": LOOPBACK, "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - only compared
-        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        return f"{'https' if self.tls else 'http'}://{host}:{port}"
+        return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def is_loopback(host: str) -> bool:

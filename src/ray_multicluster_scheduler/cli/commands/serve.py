@@ -9,7 +9,7 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
-from ray_multicluster_scheduler.config.installed import check_server
+from ray_multicluster_scheduler.config.installed import check_ray, check_server
 from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import InvalidRequest
 
@@ -26,6 +26,15 @@ def serve(
     port: Annotated[
         int, typer.Option(metavar="NUMBER", min=0, max=65535, help="Where to listen; 0: any free port.")
     ] = PORT,
+    client_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            max=65535,
+            help="Serve ray.init('ray://...') there as well; 10001 is Ray's own.",
+        ),
+    ] = None,
     public_url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where jobs and other machines reach it; told to every job."),
@@ -58,6 +67,8 @@ def serve(
     SIGTERM ends it as well; jobs go on. SIGHUP, or `raymc config reload`, reads clusters.yaml again.
     """
     check_server()
+    if client_port is not None:
+        check_ray("Ray Client programs")
     for file in (ssl_certfile, ssl_keyfile):
         if file is not None and not file.is_file():
             raise InvalidRequest(f"there is no file {file}; --ssl-certfile and --ssl-keyfile want PEM files")
@@ -66,6 +77,7 @@ def serve(
     options = lazy_imports.ServerOptions(
         host=host,
         port=port,
+        client_port=client_port,
         public_url=None if public_url is None else _url(public_url),
         ssl_certfile=ssl_certfile,
         ssl_keyfile=ssl_keyfile,

@@ -35,7 +35,6 @@ def auth_metadata(
     if over_https and not encrypts and not is_loopback(address):
         raise TokenInTheClear(
             f"the dashboard of cluster {cluster!r} is used over https, and Ray Client would send its token "
-            f"unencrypted to {address}; set RAY_USE_TLS=1 and Ray's certificates here, or use jobs instead "
-            "of tasks and actors"
+            f"unencrypted to {address}; set RAY_USE_TLS=1 and Ray's certificates here, or use jobs instead"
         )
     return [("authorization", f"Bearer {token.value}")]

@@ -1,0 +1,366 @@
+"""The calls of Ray Client programs: each is answered here, or passed on to the cluster of its session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+
+from ray_multicluster_scheduler.asyncio_tools import Background, within
+from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError, StoreError
+from ray_multicluster_scheduler.model.client_session import session_id
+from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.packages.pack import MAX_BYTES
+from ray_multicluster_scheduler.ray_client import messages
+from ray_multicluster_scheduler.ray_client.begin_session import SessionQueue, SessionRefused, session_request
+from ray_multicluster_scheduler.ray_client.client_caller import Callers, NotAuthenticated
+from ray_multicluster_scheduler.ray_client.connected_client import (
+    FAILED_PRECONDITION,
+    UNAVAILABLE,
+    ConnectedClient,
+)
+from ray_multicluster_scheduler.ray_client.http2.http2_errors import RelayError
+from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
+from ray_multicluster_scheduler.ray_client.http2.splicing import splice
+from ray_multicluster_scheduler.ray_client.messages import Init, Unreadable
+from ray_multicluster_scheduler.ray_client.start_helper import HelperStarter
+from ray_multicluster_scheduler.ray_client.upstream import Upstream
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
+from ray_multicluster_scheduler.tasks.wire.auth import TokenInTheClear
+
+log = logging.getLogger(__name__)
+
+OK, INVALID_ARGUMENT, NOT_FOUND, INTERNAL = 0, 3, 5, 13
+CLIENT_ID = re.compile(r"[A-Za-z0-9]{8,64}")
+#: Requests before a session begins, other than uploads.
+MOST_REQUEST_BYTES = 32 * 2**20
+#: As much is read of a stranger before the refusal.
+MOST_REFUSED_BYTES = 2**20
+#: A call that comes before the session of its client waits so long for it.
+SETTLED_WITHIN_S = 300.0
+NO_SESSION = "there is no such session, or it has ended; connect again with ray.init"
+#: A client sends the first message of its session within this time.
+BEGUN_WITHIN_S = 60.0
+#: A program reads within this time why it was refused.
+READ_WITHIN_S = 30.0
+#: How often sessions are compared with the store, and how often it is told that programs still wait.
+KEEP_S = 1.0
+BEAT_S = 10.0
+
+
+class RayClientProxy:
+    """All clients that are connected through this process."""
+
+    def __init__(self, scheduler: Scheduler, callers: Callers, environ: Mapping[str, str]) -> None:
+        self._scheduler = scheduler
+        self._callers = callers
+        self._environ = environ
+        self._queue = SessionQueue(scheduler)
+        self._helpers = HelperStarter(scheduler)
+        self._clients: dict[str, ConnectedClient] = {}
+        #: Set, and replaced, when a session begins.
+        self._begun = asyncio.Event()
+        self._background = Background()
+        self._beat_at = 0.0
+
+    @property
+    def connected(self) -> int:
+        """The number of sessions whose calls pass through here."""
+        return sum(client.is_connected for client in self._clients.values())
+
+    def handle_at_once(self, call: Stream) -> bool:
+        """Pass on a call of a connected client, if nothing has to be waited for: most calls are such."""
+        metadata = dict(call.metadata)
+        client = self._clients.get(metadata.get("client_id", ""))
+        if client is None or not client.is_connected or call.path.endswith(messages.LASTING):
+            return False
+        caller = self._callers.at_once(metadata)
+        if caller is None or caller.user != client.user:
+            return False
+        stream = client.open_at_once(call.path, call.metadata)
+        if stream is None:
+            return False
+        splice(call, stream)
+        return True
+
+    async def handle(self, call: Stream) -> None:
+        """Answer one call, or pass it on."""
+        try:
+            await self._handle(call)
+        except (SessionRefused, SchedulerError, TokenInTheClear) as refused:
+            # A program would show the end of its log as an error beside the reason that it gets elsewhere.
+            is_log = call.path.endswith(messages.LOGSTREAM)
+            call.finish(OK if is_log else FAILED_PRECONDITION, str(refused))
+        except NotAuthenticated as refused:
+            await self._refuse_caller(call, str(refused))
+        except Unreadable as problem:
+            call.finish(INVALID_ARGUMENT, str(problem))
+        except (RelayError, ConnectionError) as problem:
+            call.finish(UNAVAILABLE, f"the cluster of this session cannot be reached: {problem}")
+        except Exception:
+            log.exception("a call of a Ray Client failed")
+            call.finish(INTERNAL, "the server has failed here; its log says more")
+
+    async def _handle(self, call: Stream) -> None:
+        method, metadata = call.path.rpartition("/")[2], dict(call.metadata)
+        client_id = metadata.get("client_id", "")
+        if not CLIENT_ID.fullmatch(client_id):
+            call.finish(INVALID_ARGUMENT, "the metadata names no client_id: this is no Ray Client")
+            return
+        client = self._clients.get(client_id)
+        if method == messages.CLUSTER_INFO and (client is None or not client.is_connected):
+            await self._pong(call)
+            return
+        caller = await self._callers.of(metadata, call.peer[0])
+        if method == messages.DATAPATH and metadata.get("reconnecting") != "True":
+            await self._begin(call, client_id, caller)
+            return
+        if client is None and method in messages.BEFORE_SESSIONS:
+            await self._answer_early(call, method, caller)
+            return
+        if client is None and not await self._resumed(client_id, caller, metadata.get("authorization", "")):
+            if method != messages.LOGSTREAM:
+                raise SessionRefused(NO_SESSION)
+            await self._until_begun(client_id)  # this call comes together with that one, or before it
+        await self._pass_on(call, await self._ready(client_id, caller))
+
+    # -- before a session
+
+    async def _pong(self, call: Stream) -> None:
+        """Say that somebody is there. Whether its token is good, a client learns when its session begins."""
+        raw = await call.read_message(MOST_REQUEST_BYTES)
+        if raw is None or not messages.is_ping(raw):
+            call.finish(FAILED_PRECONDITION, "this client has no session")
+            return
+        await call.send_message(messages.pong())
+        call.finish(OK)
+
+    async def _refuse_caller(self, call: Stream, reason: str) -> None:
+        """Refuse a call. At the begin of a session the reason goes into the answer that the program shows."""
+        with suppress(RelayError, Unreadable):
+            if call.path.endswith(f"/{messages.DATAPATH}"):
+                raw = await call.read_message(MOST_REFUSED_BYTES)
+                if raw is not None:
+                    await _answer_refused(call, messages.refused_unread(raw, reason))
+                    return
+        call.finish(FAILED_PRECONDITION, reason)
+
+    async def _answer_early(self, call: Stream, method: str, caller: Caller) -> None:
+        """Keep the directories that a client packs before it connects: its cluster is not chosen yet."""
+        if not caller.may(Role.SUBMIT):
+            raise SessionRefused("your token may only read; a session needs the role 'submit'")
+        packages = self._scheduler.service.as_caller(caller).packages
+        assert isinstance(packages, UploadedPackages), "a caller of the server is another process"
+        raw = await call.read_message(MAX_BYTES) or b""
+        if method == messages.KV_GET:
+            answer = messages.no_value()
+        elif method == messages.PIN_URI:
+            answer = messages.pin_answer()
+        elif method == messages.KV_EXISTS:
+            is_there = await asyncio.to_thread(packages.has, messages.asked_for(raw))
+            answer = messages.exists_answer(exists=is_there)
+        else:
+            await asyncio.to_thread(_keep_package, packages, *messages.uploaded(raw))
+            answer = messages.put_answer()
+        await call.send_message(answer)
+        call.finish(OK)
+
+    # -- the begin
+
+    async def _begin(self, call: Stream, client_id: str, caller: Caller) -> None:
+        raw = await call.read_message(MOST_REQUEST_BYTES)
+        if raw is None:
+            raise Unreadable("a client must begin with Init")
+        if client_id in self._clients:
+            raise SessionRefused("this client has a session already")
+        try:
+            init = messages.read_init(raw)
+        except InvalidRequest as problem:
+            await _answer_refused(call, messages.refused_unread(raw, str(problem)))
+            return
+        client = ConnectedClient(
+            client_id,
+            submission_id=session_id(client_id),
+            user=caller.user,
+            credential=dict(call.metadata).get("authorization", ""),
+        )
+        self._clients[client_id] = client
+        self._begun.set()
+        self._begun = asyncio.Event()
+        try:
+            reply, stream = await self._started(call, client, caller, init)
+        except (SessionRefused, SchedulerError, TokenInTheClear, RelayError, ConnectionError) as problem:
+            client.end(str(problem))
+            try:  # the client is known until then, so that its other calls are refused as well
+                await _answer_refused(call, init.refused(str(problem)))
+            finally:
+                self._clients.pop(client_id, None)
+            return
+        except BaseException:
+            self._clients.pop(client_id, None)
+            raise
+        with ExitStack() as undo:
+            undo.callback(stream.reset)
+            await call.send_message(reply)
+            undo.pop_all()
+        client.settled.set()
+        await self._spliced(call, stream, client)
+
+    async def _started(
+        self, call: Stream, client: ConnectedClient, caller: Caller, init: Init
+    ) -> tuple[bytes, Stream]:
+        """Wait for a cluster and begin the session there, as long as the client waits."""
+        if not caller.may(Role.SUBMIT):
+            raise SessionRefused("your token may only read; a session needs the role 'submit'")
+        metadata, service = dict(call.metadata), self._scheduler.service.as_caller(caller)
+        request, program = session_request(
+            metadata, init, user=caller.user, submission_id=client.submission_id, address=call.peer[0]
+        )
+        job = await self._queue.placed(service, request, program)
+        client.go_to(self._upstream(job))
+        try:
+            stream, reply = await self._helpers.start(client, job, init, call)
+        except BaseException as problem:
+            reason = str(problem) or "its program went away"
+            await asyncio.shield(self._failed(client, reason))
+            raise
+        log.info("session %s of %s is on cluster %r", job.submission_id, client.user, job.cluster)
+        return reply, stream
+
+    async def _failed(self, client: ConnectedClient, reason: str) -> None:
+        """Write down why a session did not begin, so that its place is free at once."""
+        client.close()
+        update = self._scheduler.store.sessions.update
+        await asyncio.to_thread(update, [client.submission_id], failure=reason)
+
+    def _upstream(self, job: Job) -> Upstream:
+        return Upstream(self._scheduler.config.cluster(job.cluster or ""), self._environ)
+
+    async def _until_begun(self, client_id: str) -> None:
+        """Wait a while until a client has sent the first message of its session."""
+        ends_at = time.monotonic() + BEGUN_WITHIN_S
+        while client_id not in self._clients and (left_s := ends_at - time.monotonic()) > 0:
+            with suppress(asyncio.TimeoutError):
+                await within(left_s, self._begun.wait())
+
+    # -- calls of a session
+
+    async def _ready(self, client_id: str, caller: Caller) -> ConnectedClient:
+        """Return the client of a call as soon as its calls can be passed on."""
+        client = self._clients.get(client_id)
+        if client is None or client.user != caller.user:
+            raise SessionRefused(NO_SESSION)
+        with suppress(asyncio.TimeoutError):
+            await within(SETTLED_WITHIN_S, client.settled.wait())
+        if not client.is_connected:
+            raise SessionRefused(client.ended or "its session has not begun")
+        return client
+
+    async def _resumed(self, client_id: str, caller: Caller, authorization: str) -> bool:
+        """Take over a session whose server is gone. Ray keeps it for a while, and the store its cluster."""
+        submission_id, store = session_id(client_id), self._scheduler.store
+        jobs, sessions = await asyncio.gather(
+            asyncio.to_thread(store.get_many, [submission_id]),
+            asyncio.to_thread(store.sessions.get_many, [submission_id]),
+        )
+        job, session = jobs.get(submission_id), sessions.get(submission_id)
+        if job is None or session is None or session.ray_job_id is None or client_id in self._clients:
+            return client_id in self._clients  # another call was faster
+        if job.final or job.spec.user != caller.user:
+            return False
+        client = ConnectedClient(
+            client_id, submission_id=submission_id, user=caller.user, credential=authorization
+        )
+        client.go_to(self._upstream(job))
+        client.settled.set()
+        self._clients[client_id] = client
+        log.info("session %s of %s goes on here", submission_id, client.user)
+        return True
+
+    async def _pass_on(self, call: Stream, client: ConnectedClient) -> None:
+        await self._spliced(call, await client.open(call.path, call.metadata), client)
+
+    async def _spliced(self, call: Stream, stream: Stream, client: ConnectedClient) -> None:
+        client.add(call)
+        splice(call, stream)
+        try:
+            await call.closed()
+        finally:
+            client.remove(call)
+        if call.path == messages.DATAPATH_PATH and client.is_connected:
+            await self._note_end(client, stream)
+
+    async def _note_end(self, client: ConnectedClient, stream: Stream) -> None:
+        """Write down how a data path has ended. Ray itself does not tell a helper that was killed."""
+        if stream.trailers is None and not stream.is_lost:
+            return  # it was the client that broke off
+        is_good = dict(stream.trailers or ()).get("grpc-status") == "0"
+        failure = None if is_good else "its helper process, or the connection to it, has broken off"
+        update = self._scheduler.store.sessions.update
+        await asyncio.to_thread(update, [client.submission_id], failure=failure)
+
+    # -- upkeep
+
+    async def run(self) -> None:
+        """Follow the store until cancelled: which sessions have ended, and which ones should."""
+        try:
+            while True:
+                await asyncio.sleep(KEEP_S)
+                try:
+                    await self._keep()
+                except StoreError as problem:
+                    log.warning("the sessions cannot be compared with the store: %s", problem)
+        finally:
+            for client in self._clients.values():
+                client.close()
+
+    async def _keep(self) -> None:
+        by_id = {client.submission_id: client for client in self._clients.values()}
+        if not by_id:
+            return
+        store, ids = self._scheduler.store, list(by_id)
+        jobs, sessions = await asyncio.gather(
+            asyncio.to_thread(store.get_many, ids), asyncio.to_thread(store.sessions.get_many, ids)
+        )
+        for name, client in by_id.items():
+            job, session = jobs.get(name), sessions.get(name)
+            if job is not None and job.final:
+                self._clients.pop(client.client_id, None)
+                self._background.start(client.retire(job.reason, at_once=job.state is not JobState.SUCCEEDED))
+            elif job is not None and session is not None and session.stop_requested and not client.ended:
+                client.end(job.stopped_because)
+                self._background.start(client.clean_up())
+        await self._end_without_token(by_id.values())
+        waiting = [name for name, client in by_id.items() if not client.settled.is_set()]
+        if waiting and time.monotonic() >= self._beat_at:
+            self._beat_at = time.monotonic() + BEAT_S
+            await asyncio.to_thread(store.sessions.update, waiting, alive_at=self._scheduler.clock.now())
+
+    async def _end_without_token(self, clients: Iterable[ConnectedClient]) -> None:
+        """Stop the sessions of tokens that were revoked or have expired."""
+        for client in clients:
+            try:
+                await self._callers.of({"authorization": client.credential}, "")
+            except NotAuthenticated:
+                ids, reason = [client.submission_id], "its token is not valid any more"
+                await asyncio.to_thread(self._scheduler.service.stop, ids, reason=reason)
+
+
+async def _answer_refused(call: Stream, answer: bytes) -> None:
+    """Refuse a session. Its program may miss the reason if the call ends before it has read the answer."""
+    await call.send_message(answer)
+    with suppress(asyncio.TimeoutError, RelayError):
+        await within(READ_WITHIN_S, call.read_message(MOST_REQUEST_BYTES))
+    call.finish(OK)
+
+
+def _keep_package(packages: UploadedPackages, name: str, content: bytes) -> None:
+    with packages.receive() as file:
+        file.write(content)
+        packages.keep(name, file)
