@@ -1,5 +1,7 @@
 """The metrics of a server as they are in its registry."""
 
+import asyncio
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,10 @@ from tests.builders import a_cluster
 
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server.client_port import serving_clients
 from ray_multicluster_scheduler.server.metrics import Metrics
+from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
@@ -39,9 +44,19 @@ def known_metrics(directory: Path) -> list[Known]:
     config = Config(path=directory / "clusters.yaml", clusters=(a_cluster("a"),), settings=Settings())
     scheduler = Scheduler(config, directory=directory / "state", environ={})
     try:
-        return list(_known(Metrics(scheduler)))
+        return asyncio.run(_all_known(scheduler))
     finally:
         scheduler.stop()
+
+
+async def _all_known(scheduler: Scheduler) -> list[Known]:
+    """Return the metrics of a server with both of its ports."""
+    metrics, logins = Metrics(scheduler), RefusedLogins(scheduler.access, scheduler.clock)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with serving_clients(
+            scheduler, ServerOptions(), listener, logins=logins, registry=metrics.registry
+        ):
+            return list(_known(metrics))
 
 
 def _known(metrics: Metrics) -> Iterator[Known]:

@@ -102,6 +102,7 @@ def test_every_exception_is_needed() -> None:
         "docs/index",
         "docs/pipelines",
         "docs/quickstart",
+        "docs/ray-client",
         "docs/server",
         "docs/why-the-wrong-cluster",
     ],
