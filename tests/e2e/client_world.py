@@ -88,9 +88,9 @@ class Program:
         answers = [line for line in lines if line.startswith("answer:") and line.endswith("\n")]
         return answers[self._read] if len(answers) > self._read else "ended" if ended else None
 
-    def connected(self) -> "Program":
+    def connected(self, within_s: float = PATIENCE_S) -> "Program":
         """Wait until it is connected."""
-        self.client_id = self.answer()
+        self.client_id = self.answer(within_s)
         return self
 
     def tell(self, command: str, *arguments: Any) -> None:

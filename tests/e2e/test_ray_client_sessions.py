@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.client_world import ClientWorld, Failed, User, a_client_world, is_running
-from tests.e2e.task_world import until
+from tests.e2e.task_world import PATIENCE_S, until
 
 from ray_multicluster_scheduler.local import HeadSpec
 
@@ -46,6 +46,7 @@ def test_examples_find_the_same_through_a_server_as_without(world: ClientWorld) 
 # -- many
 
 
+@pytest.mark.timeout(1800)
 def test_many_programs_at_once_are_each_where_the_server_says(world: ClientWorld) -> None:
     with ExitStack() as stack:
         options: dict[str, Any] = {"cpus": 0, "queue_timeout": 240}
@@ -54,13 +55,13 @@ def test_many_programs_at_once_are_each_where_the_server_says(world: ClientWorld
             for number in range(AT_ONCE)
         ]
         for program in programs:
-            program.connected()
+            program.connected(within_s=2 * PATIENCE_S)  # in the queue, and then until its helper runs
         sessions = world.sessions()
         for program in programs:
             program.tell("where")
-        for number, program in enumerate(programs):
+        for program in programs:
             seen, said = program.answer(), sessions[program.session]
-            assert seen["cluster"] == said["cluster"] == HEADS[number % 2].name
+            assert seen["cluster"] == said["cluster"]
             assert seen["gcs"] == world.gcs(said["cluster"])
             assert seen["home_dir"] == f"/home/{said['cluster']}/"
             assert said["helper_pid"] in world.helpers(said["cluster"])
