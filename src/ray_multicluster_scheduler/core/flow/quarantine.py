@@ -65,6 +65,8 @@ def after_end(
     streak: Streak, job: Job, kind: FailureKind | None, *, now: float, rules: QuarantineRules
 ) -> Streak:
     """Count the end of an attempt; `kind` is why it ended badly, None when it ended well."""
+    if job.spec.is_session:
+        return streak  # its program runs elsewhere, and ends it when it likes
     if kind is None:
         return Streak()
     weight = _WEIGHTS.get(kind)

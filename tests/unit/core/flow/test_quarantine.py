@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job
+from tests.builders import NOW, a_job, a_spec
 
 from ray_multicluster_scheduler.core.flow.quarantine import (
     Allowance,
@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.core.flow.quarantine import (
     allowance,
 )
 from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -43,6 +44,13 @@ def allowed(streak: Streak, *live: Job, at: float = NOW, **others: Streak) -> Al
 
 def test_a_few_deaths_are_no_reason_to_hold_a_cluster_back() -> None:
     assert allowed(after(*[FailureKind.SUPERVISOR] * 2)) is None
+
+
+def test_sessions_say_nothing_about_their_cluster() -> None:
+    deaths = after(*[FailureKind.SUPERVISOR] * 3)
+    session = an_attempt(spec=a_spec(executor=RAY_CLIENT))
+    for kind in (FailureKind.USER, FailureKind.SUPERVISOR, None):
+        assert after_end(deaths, session, kind, now=NOW, rules=RULES) == deaths
 
 
 def test_after_three_quick_deaths_it_gets_one_job_at_a_time() -> None:
