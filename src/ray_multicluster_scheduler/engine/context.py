@@ -35,13 +35,16 @@ class EngineContext:
     job_token: Callable[[Job], str]
     #: Called with the name of each point at which a crash must lose nothing (docs/failures.md).
     crash_point: Callable[[str], None] = field(default=nothing_happens)
+    _sessions: dict[str, SessionExecutor] = field(default_factory=dict, init=False)
 
     def executor(self, cluster: str, name: str) -> Executor:
         """Return an executor of a cluster by its name."""
         connection = self.connections[cluster]
         if name == RAY_JOBS:
             return connection.executor
-        return SessionExecutor(cluster, connection.probe, self.store, self.offload, self.clock)
+        return self._sessions.setdefault(
+            cluster, SessionExecutor(cluster, connection.probe, self.store, self.offload, self.clock)
+        )
 
     @property
     def settings(self) -> Settings:

@@ -27,6 +27,9 @@ from ray_multicluster_scheduler.ports import Clock, ClusterProbe, JobStore
 
 #: A server says more often than this that the program of a session is still there.
 ABSENT_AFTER_S = 30.0
+#: A server writes down within this time how a session has ended.
+NOTED_WITHIN_S = 15.0
+HELPER_ENDED = "its helper process has ended, and its program did not disconnect"
 NEVER_CONNECTED = "its program was gone before it was connected"
 
 
@@ -43,6 +46,8 @@ class SessionExecutor:
         self._store = store
         self._offload = offload
         self._clock = clock
+        #: When drivers were first seen to be dead, by remote id; few, and gone with the leadership.
+        self._dead_since: dict[str, float] = {}
 
     async def start(self, request: StartRequest) -> None:
         """Do nothing: the server that has accepted the session waits for its placement, and connects it."""
@@ -69,12 +74,24 @@ class SessionExecutor:
         driver = await self._probe.driver(session.ray_job_id)
         if driver is None or any(driver.metadata.get(key) != value for key, value in metadata.items()):
             return None
-        status = AttemptStatus.RUNNING if driver.is_alive else AttemptStatus.SUCCEEDED
-        if not driver.is_alive and session.stop_requested:
+        if driver.is_alive:
+            self._dead_since.pop(remote_id, None)
+            return Sighting(remote_id=remote_id, status=AttemptStatus.RUNNING, metadata=driver.metadata)
+        return self._dead(remote_id, session, driver.metadata)
+
+    def _dead(self, remote_id: str, session: Session, metadata: Mapping[str, str]) -> Sighting:
+        """Say why the driver is dead. Its server may write that down a little later than Ray shows it."""
+        since = self._dead_since.setdefault(remote_id, self._clock.monotonic())
+        status = AttemptStatus.RUNNING
+        if session.stop_requested:
             status = AttemptStatus.STOPPED
-        elif not driver.is_alive and session.failure is not None:
-            return _failed(remote_id, session.failure, driver.metadata)
-        return Sighting(remote_id=remote_id, status=status, metadata=driver.metadata)
+        elif session.disconnected:
+            status = AttemptStatus.SUCCEEDED
+        elif session.failure is not None:
+            return _failed(remote_id, session.failure, metadata)
+        elif self._clock.monotonic() - since > NOTED_WITHIN_S:
+            return _failed(remote_id, HELPER_ENDED, metadata)
+        return Sighting(remote_id=remote_id, status=status, metadata=metadata)
 
     def _unconnected(self, remote_id: str, session: Session, metadata: Mapping[str, str]) -> Sighting:
         if session.failure is not None:

@@ -21,6 +21,8 @@ class Session:
     helper_address: str | None = None
     #: Why it broke off; None: it has not.
     failure: str | None = None
+    #: Its program has taken leave.
+    disconnected: bool = False
     #: The leader has asked for its end.
     stop_requested: bool = False
 

@@ -56,6 +56,12 @@ class Callers:
             raise NotAuthenticated(_INVALID)
         return replace(caller, address=address)
 
+    async def is_valid(self, authorization: str) -> bool:
+        """Tell whether a caller with this authorization may still call."""
+        if not (self._always or await self._required()):
+            return True
+        return await self._authenticate(authorization.removeprefix(BEARER)) is not None
+
     def at_once(self, metadata: Mapping[str, str]) -> Caller | None:
         """Return the caller if that needs no lookup; None: it does, or the call will be refused."""
         if not self._authenticator.ready():

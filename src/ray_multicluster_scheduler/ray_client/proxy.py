@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
+from typing import Any
 
 from ray_multicluster_scheduler.asyncio_tools import Background, within
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError, StoreError
@@ -44,6 +45,8 @@ MOST_REQUEST_BYTES = 32 * 2**20
 MOST_REFUSED_BYTES = 2**20
 #: A call that comes before the session of its client waits so long for it.
 SETTLED_WITHIN_S = 300.0
+#: So long is it known that a client was refused.
+REFUSED_S = 60.0
 NO_SESSION = "there is no such session, or it has ended; connect again with ray.init"
 #: A client sends the first message of its session within this time.
 BEGUN_WITHIN_S = 60.0
@@ -64,6 +67,8 @@ class RayClientProxy:
         self._queue = SessionQueue(scheduler)
         self._helpers = HelperStarter(scheduler)
         self._clients: dict[str, ConnectedClient] = {}
+        #: Why clients were refused a moment ago: calls of theirs may still come.
+        self._refused: dict[str, str] = {}
         #: Set, and replaced, when a session begins.
         self._begun = asyncio.Event()
         self._background = Background()
@@ -121,6 +126,8 @@ class RayClientProxy:
         if method == messages.DATAPATH and metadata.get("reconnecting") != "True":
             await self._begin(call, client_id, caller)
             return
+        if client is None and client_id in self._refused:
+            raise SessionRefused(self._refused[client_id])
         if client is None and method in messages.BEFORE_SESSIONS:
             await self._answer_early(call, method, caller)
             return
@@ -197,10 +204,10 @@ class RayClientProxy:
             reply, stream = await self._started(call, client, caller, init)
         except (SessionRefused, SchedulerError, TokenInTheClear, RelayError, ConnectionError) as problem:
             client.end(str(problem))
-            try:  # the client is known until then, so that its other calls are refused as well
-                await _answer_refused(call, init.refused(str(problem)))
-            finally:
-                self._clients.pop(client_id, None)
+            del self._clients[client_id]
+            self._refused[client_id] = str(problem)
+            asyncio.get_running_loop().call_later(REFUSED_S, self._refused.pop, client_id, None)
+            await _answer_refused(call, init.refused(str(problem)))
             return
         except BaseException:
             self._clients.pop(client_id, None)
@@ -236,8 +243,7 @@ class RayClientProxy:
     async def _failed(self, client: ConnectedClient, reason: str) -> None:
         """Write down why a session did not begin, so that its place is free at once."""
         client.close()
-        update = self._scheduler.store.sessions.update
-        await asyncio.to_thread(update, [client.submission_id], failure=reason)
+        await self._note(client, failure=reason)
 
     def _upstream(self, job: Job) -> Upstream:
         return Upstream(self._scheduler.config.cluster(job.cluster or ""), self._environ)
@@ -284,6 +290,8 @@ class RayClientProxy:
         return True
 
     async def _pass_on(self, call: Stream, client: ConnectedClient) -> None:
+        if call.path == messages.DATAPATH_PATH:  # the client is back
+            await self._note(client, failure=None)
         await self._spliced(call, await client.open(call.path, call.metadata), client)
 
     async def _spliced(self, call: Stream, stream: Stream, client: ConnectedClient) -> None:
@@ -294,16 +302,11 @@ class RayClientProxy:
         finally:
             client.remove(call)
         if call.path == messages.DATAPATH_PATH and client.is_connected:
-            await self._note_end(client, stream)
+            await self._note(client, **_end_of(stream))
 
-    async def _note_end(self, client: ConnectedClient, stream: Stream) -> None:
-        """Write down how a data path has ended. Ray itself does not tell a helper that was killed."""
-        if stream.trailers is None and not stream.is_lost:
-            return  # it was the client that broke off
-        is_good = dict(stream.trailers or ()).get("grpc-status") == "0"
-        failure = None if is_good else "its helper process, or the connection to it, has broken off"
+    async def _note(self, client: ConnectedClient, **values: Any) -> None:
         update = self._scheduler.store.sessions.update
-        await asyncio.to_thread(update, [client.submission_id], failure=failure)
+        await asyncio.to_thread(update, [client.submission_id], **values)
 
     # -- upkeep
 
@@ -333,7 +336,7 @@ class RayClientProxy:
             if job is not None and job.final:
                 self._clients.pop(client.client_id, None)
                 self._background.start(client.retire(job.reason, at_once=job.state is not JobState.SUCCEEDED))
-            elif job is not None and session is not None and session.stop_requested and not client.ended:
+            elif job is not None and session is not None and session.stop_requested and client.ended is None:
                 client.end(job.stopped_because)
                 self._background.start(client.clean_up())
         await self._end_without_token(by_id.values())
@@ -345,11 +348,20 @@ class RayClientProxy:
     async def _end_without_token(self, clients: Iterable[ConnectedClient]) -> None:
         """Stop the sessions of tokens that were revoked or have expired."""
         for client in clients:
-            try:
-                await self._callers.of({"authorization": client.credential}, "")
-            except NotAuthenticated:
-                ids, reason = [client.submission_id], "its token is not valid any more"
-                await asyncio.to_thread(self._scheduler.service.stop, ids, reason=reason)
+            if client.ended is None and not await self._callers.is_valid(client.credential):
+                client.end(reason := "its token is not valid any more")
+                stop = self._scheduler.service.stop
+                await asyncio.to_thread(stop, [client.submission_id], reason=reason)
+                self._background.start(client.clean_up())
+
+
+def _end_of(stream: Stream) -> dict[str, Any]:
+    """Return what to write down about the end of a data path: Ray tells only that its driver is dead."""
+    if stream.trailers is None and not stream.is_lost:
+        return {"failure": "its program broke off without disconnecting"}
+    if dict(stream.trailers or ()).get("grpc-status") == "0":
+        return {"disconnected": True, "failure": None}
+    return {"failure": "its helper process, or the connection to it, broke off"}
 
 
 async def _answer_refused(call: Stream, answer: bytes) -> None:

@@ -9,7 +9,9 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, ORIGIN
 from ray_multicluster_scheduler.engine.session_executor import (
     ABSENT_AFTER_S,
+    HELPER_ENDED,
     NEVER_CONNECTED,
+    NOTED_WITHIN_S,
     SessionExecutor,
 )
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
@@ -25,9 +27,13 @@ class Clock(SystemClock):
     """Stands until it is set."""
 
     time = NOW
+    passed = 0.0
 
     def now(self) -> float:
         return self.time
+
+    def monotonic(self) -> float:
+        return self.passed
 
 
 class Probe:
@@ -73,7 +79,20 @@ async def test_it_runs_as_long_as_its_driver_does(scene: Scene) -> None:
     scene.note(ray_job_id="02000000")
     assert await scene.status() is AttemptStatus.RUNNING
     scene.probe.found = replace(scene.driver, is_alive=False)
+    assert await scene.status() is AttemptStatus.RUNNING  # its server may be about to say how it ended
+    scene.note(disconnected=True)
     assert await scene.status() is AttemptStatus.SUCCEEDED
+
+
+async def test_a_dead_driver_that_nobody_has_let_go_is_a_failure(scene: Scene) -> None:
+    scene.note(ray_job_id="02000000")
+    scene.probe.found = replace(scene.driver, is_alive=False)
+    assert await scene.status() is AttemptStatus.RUNNING
+    scene.clock.passed += NOTED_WITHIN_S + 1
+    sighting = await scene.executor.get(ID)
+    assert (sighting.status, sighting.message) == (AttemptStatus.FAILED, HELPER_ENDED)
+    scene.note(failure="its program broke off without disconnecting")
+    assert (await scene.executor.get(ID)).message == "its program broke off without disconnecting"
 
 
 async def test_a_stop_is_left_to_its_server_and_shows_in_its_end(scene: Scene) -> None:

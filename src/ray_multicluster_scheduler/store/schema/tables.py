@@ -224,6 +224,7 @@ sessions = Table(
     Column("helper_pid", Integer),
     Column("helper_address", Text),
     Column("failure", Text),
+    Column("disconnected", Boolean, nullable=False),
     Column("stop_requested", Boolean, nullable=False),
 )
 

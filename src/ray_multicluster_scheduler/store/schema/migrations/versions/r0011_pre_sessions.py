@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("helper_pid", sa.Integer()),
         sa.Column("helper_address", sa.Text()),
         sa.Column("failure", sa.Text()),
+        sa.Column("disconnected", sa.Boolean(), nullable=False),
         sa.Column("stop_requested", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["submission_id"], ["jobs.submission_id"], name="fk_sessions_submission_id"),
         sa.PrimaryKeyConstraint("submission_id", name="pk_sessions"),
