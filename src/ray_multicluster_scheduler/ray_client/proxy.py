@@ -69,7 +69,7 @@ class RayClientProxy:
         self._clients: dict[str, ConnectedClient] = {}
         #: Why clients were refused a moment ago: calls of theirs may still come.
         self._refused: dict[str, str] = {}
-        #: Set, and replaced, when a session begins.
+        #: Set, and replaced, when a session begins or is refused.
         self._begun = asyncio.Event()
         self._background = Background()
         self._beat_at = 0.0
@@ -189,6 +189,7 @@ class RayClientProxy:
         try:
             init = messages.read_init(raw)
         except InvalidRequest as problem:
+            self._remember_refused(client_id, str(problem))
             await _answer_refused(call, messages.refused_unread(raw, str(problem)))
             return
         client = ConnectedClient(
@@ -198,15 +199,13 @@ class RayClientProxy:
             credential=dict(call.metadata).get("authorization", ""),
         )
         self._clients[client_id] = client
-        self._begun.set()
-        self._begun = asyncio.Event()
+        self._tell_begun()
         try:
             reply, stream = await self._started(call, client, caller, init)
         except (SessionRefused, SchedulerError, TokenInTheClear, RelayError, ConnectionError) as problem:
             client.end(str(problem))
             del self._clients[client_id]
-            self._refused[client_id] = str(problem)
-            asyncio.get_running_loop().call_later(REFUSED_S, self._refused.pop, client_id, None)
+            self._remember_refused(client_id, str(problem))
             await _answer_refused(call, init.refused(str(problem)))
             return
         except BaseException:
@@ -248,10 +247,21 @@ class RayClientProxy:
     def _upstream(self, job: Job) -> Upstream:
         return Upstream(self._scheduler.config.cluster(job.cluster or ""), self._environ)
 
+    def _remember_refused(self, client_id: str, reason: str) -> None:
+        self._refused[client_id] = reason
+        asyncio.get_running_loop().call_later(REFUSED_S, self._refused.pop, client_id, None)
+        self._tell_begun()
+
+    def _tell_begun(self) -> None:
+        self._begun.set()
+        self._begun = asyncio.Event()
+
     async def _until_begun(self, client_id: str) -> None:
         """Wait a while until a client has sent the first message of its session."""
         ends_at = time.monotonic() + BEGUN_WITHIN_S
-        while client_id not in self._clients and (left_s := ends_at - time.monotonic()) > 0:
+        while (left_s := ends_at - time.monotonic()) > 0:
+            if client_id in self._clients or client_id in self._refused:
+                return
             with suppress(asyncio.TimeoutError):
                 await within(left_s, self._begun.wait())
 
@@ -261,7 +271,7 @@ class RayClientProxy:
         """Return the client of a call as soon as its calls can be passed on."""
         client = self._clients.get(client_id)
         if client is None or client.user != caller.user:
-            raise SessionRefused(NO_SESSION)
+            raise SessionRefused(self._refused.get(client_id, NO_SESSION))
         with suppress(asyncio.TimeoutError):
             await within(SETTLED_WITHIN_S, client.settled.wait())
         if not client.is_connected:

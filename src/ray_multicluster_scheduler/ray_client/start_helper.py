@@ -31,8 +31,9 @@ from ray_multicluster_scheduler.tasks.wire.connect_retry import BAD_ENVIRONMENT
 
 log = logging.getLogger(__name__)
 
-#: A helper process that did not start blocks the id of its client until Ray looks after it, twice a minute.
-TRIES = 45
+#: A helper process that did not start blocks the id of its client until Ray looks after it, twice a minute,
+#: or for ever.
+TRIES = 20
 PAUSE_S = 2.0
 #: Ray's words for a helper process that did not start or is that of another cluster: its port was taken.
 NOT_STARTED = ("Starting Ray client server failed", "start_specific_server", "called ray.init twice")
@@ -76,7 +77,7 @@ class HelperStarter:
             except (_NotStarted, RelayError, ClusterError) as problem:
                 if not left:
                     raise SessionRefused(
-                        f"cluster {job.cluster!r} did not begin the session: {problem}"
+                        f"cluster {job.cluster!r} did not begin the session ({problem}); connect again"
                     ) from None
                 log.warning("session %s is begun again: %s", job.submission_id, problem)
             await asyncio.sleep(PAUSE_S)
