@@ -202,9 +202,11 @@ class RayClientProxy:
         self._tell_begun()
         try:
             reply, stream = await self._started(call, client, caller, init)
+            if client.ended is not None:
+                self._break_off(client, stream)
         except (SessionRefused, SchedulerError, TokenInTheClear, RelayError, ConnectionError) as problem:
             client.end(str(problem))
-            del self._clients[client_id]
+            self._clients.pop(client_id, None)
             self._remember_refused(client_id, str(problem))
             await _answer_refused(call, init.refused(str(problem)))
             return
@@ -238,6 +240,12 @@ class RayClientProxy:
             raise
         log.info("session %s of %s is on cluster %r", job.submission_id, client.user, job.cluster)
         return reply, stream
+
+    def _break_off(self, client: ConnectedClient, stream: Stream) -> None:
+        """Refuse a session that was stopped while it began."""
+        stream.reset()
+        self._background.start(client.clean_up())
+        raise SessionRefused(client.ended)
 
     async def _failed(self, client: ConnectedClient, reason: str) -> None:
         """Write down why a session did not begin, so that its place is free at once."""
