@@ -17,7 +17,7 @@ from tests.e2e.wiretap import Wiretap
 
 from ray_multicluster_scheduler.local import HeadSpec
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLUSTER_TOKEN = "a-token-of-the-right-cluster"
 HEADS = [HeadSpec(name="left", cpus=2), HeadSpec(name="right", cpus=2, token=CLUSTER_TOKEN)]
