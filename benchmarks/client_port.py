@@ -26,6 +26,7 @@ PIPELINED = {Size.SMOKE: 20, Size.QUICK: 500, Size.FULL: 1_000}
 BYTES = {Size.SMOKE: 10**6, Size.QUICK: 10**8, Size.FULL: 10**8}
 #: Programs that connect at the same time and stay.
 CLIENTS = {Size.SMOKE: 2, Size.QUICK: 10, Size.FULL: 50}
+AT_ONCE_S = 900.0
 #: Ray Client gives up its refs one message each, after its calls: that must not be counted.
 PAUSE_S = {Size.SMOKE: 0.0, Size.QUICK: 1.0, Size.FULL: 2.0}
 
@@ -103,31 +104,32 @@ def client_address(config: Path) -> Iterator[str]:
             yield address
 
 
-def at_once(address: str, clients: int) -> float:
-    """Connect so many programs at the same time; return how many seconds that takes, each with a call."""
-    done = threading.Barrier(clients + 1)
-    problems: list[Exception] = []
+def at_once(address: str, clients: int) -> tuple[float, int]:
+    """Connect programs at the same time, each with a call; return the seconds, and how many got in."""
+    settled = threading.Semaphore(0)
+    leave = threading.Event()
+    connected: list[None] = []
 
     def one() -> None:
         try:
             with running(address, **{"raymc.cpus": "0", "raymc.queue_timeout": "600"}):
-                done.wait(600)  # all of them are connected at the same time
-        except Exception as problem:  # noqa: BLE001 - told below
-            problems.append(problem)
-            done.abort()
+                connected.append(None)
+                settled.release()
+                leave.wait(AT_ONCE_S)  # all of them are connected at the same time
+        except RuntimeError:
+            settled.release()
 
     started = time.perf_counter()
     threads = [threading.Thread(target=one) for _ in range(clients)]
     for thread in threads:
         thread.start()
-    with contextlib.suppress(threading.BrokenBarrierError):
-        done.wait(600)
+    for _ in threads:
+        settled.acquire(timeout=AT_ONCE_S)
     took_s = time.perf_counter() - started
+    leave.set()
     for thread in threads:
         thread.join()
-    if problems:
-        raise RuntimeError(f"{len(problems)} of {clients} programs did not get through: {problems[0]}")
-    return took_s
+    return took_s, len(connected)
 
 
 def measure(size: Size) -> Report:
@@ -148,7 +150,7 @@ def measure(size: Size) -> Report:
                 for side in sides.values():
                     side()
                 found[what] = in_turns(sides, rounds=ROUNDS[size], pause_s=PAUSE_S[size])
-        took_s = at_once(ours, CLIENTS[size])
+        took_s, connected = at_once(ours, CLIENTS[size])
     sync, pipelined, put, get = (found[what] for what in ("sync", "pipelined", "put", "get"))
     megabytes = BYTES[size] // 10**6
     return Report(
@@ -172,7 +174,13 @@ def measure(size: Size) -> Report:
                 get["through"],
                 at_least=0.8,
             ),
-            summary(f"{CLIENTS[size]} programs connected at once", [took_s], unit="s"),
+            summary(
+                f"programs connected, of {CLIENTS[size]} that began at once",
+                [connected],
+                unit="",
+                at_least=CLIENTS[size],
+            ),
+            summary("until the last one was", [took_s], unit="s"),
             *(summary(f"one call, {side}", values, unit="ms") for side, values in sync.items()),
             *(summary(f"pipelined, {side}", values, unit="calls/s") for side, values in pipelined.items()),
             *(summary(f"{megabytes} MB put, {side}", values, unit="ms") for side, values in put.items()),

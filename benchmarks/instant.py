@@ -24,7 +24,8 @@ from ray_multicluster_scheduler.model.execution import (
     StartRequest,
 )
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import ClusterConnection, JobStore
+from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.store_ports import JobStore
 
 CPUS = 10_000.0
 

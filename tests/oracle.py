@@ -12,7 +12,7 @@ from itertools import pairwise
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import ORIGIN
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.runners import KILLED
 

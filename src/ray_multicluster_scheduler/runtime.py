@@ -37,7 +37,7 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.ports import AccessStore, ClusterConnection, Connections
+from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 from ray_multicluster_scheduler.ray_api.http_connection import open_connection
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry
 from ray_multicluster_scheduler.service.event_hub import EventHub
@@ -50,6 +50,7 @@ from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store_ports import AccessStore
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter

@@ -14,6 +14,8 @@ from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.client_port import serving_clients
 from ray_multicluster_scheduler.server.metrics import Metrics
 from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.caller import Caller
+from ray_multicluster_scheduler.service.callers import Callers
 from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
@@ -52,9 +54,10 @@ def known_metrics(directory: Path) -> list[Known]:
 async def _all_known(scheduler: Scheduler) -> list[Known]:
     """Return the metrics of a server with both of its ports."""
     metrics, logins = Metrics(scheduler), RefusedLogins(scheduler.access, scheduler.clock)
+    callers = Callers(scheduler.authenticator, logins, always=False, local=Caller(user="ann"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with serving_clients(
-            scheduler, ServerOptions(), listener, logins=logins, registry=metrics.registry
+            scheduler, ServerOptions(), listener, callers=callers, registry=metrics.registry
         ):
             return list(_known(metrics))
 

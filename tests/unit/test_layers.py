@@ -19,6 +19,7 @@ LAYERS = [
     "environment",
     "core",
     "ports",
+    "store_ports",
     "clock",
     "asyncio_tools",
     "config",

@@ -12,7 +12,8 @@ from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ports import Clock, Connections, Executor, JobStore
+from ray_multicluster_scheduler.ports import Clock, Connections, Executor
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 def nothing_happens(point: str) -> None:

@@ -17,10 +17,11 @@ from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.temporary_loop import Connect
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
 from ray_multicluster_scheduler.store import open_store
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ray_client.http2.dial import connect
 from ray_multicluster_scheduler.ray_client.http2.http2_connection import Connection
+from ray_multicluster_scheduler.service.option_keys import PREFIX
 from ray_multicluster_scheduler.tasks.wire.auth import Secret, auth_metadata
 
 CONNECT_TIMEOUT_S = 5.0
-#: Metadata of ours, or of the hop from the client to here.
-_OURS = ("raymc.", ":")
-_NOT_PASSED_ON = frozenset({"authorization"})
+#: Of the hop from the client to here, and for the server alone.
+_NOT_PASSED_ON = ("authorization", PREFIX)
 
 
 class Upstream:
@@ -35,11 +35,7 @@ class Upstream:
 
     def headers(self, path: str, metadata: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the headers of a call: what the client sent, with the cluster's token instead of its own."""
-        passed = [
-            (name, value)
-            for name, value in metadata
-            if name not in _NOT_PASSED_ON and not name.startswith(_OURS)
-        ]
+        passed = [(name, value) for name, value in metadata if not name.startswith(_NOT_PASSED_ON)]
         return [
             (":method", "POST"),
             (":scheme", "http" if self._ssl is None else "https"),

@@ -1,24 +1,19 @@
 """Authentication: every request is identified by its token, or refused, before it reaches a route.
 
-A server that only this machine can reach and that has no tokens takes every caller for the user who runs it,
-as the library does. Tokens come in the headers that Ray's own clients send, with Ray's order and Ray's words.
+Tokens come in the headers that Ray's own clients send, with Ray's order and Ray's words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 
-from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ray_multicluster_scheduler.server.allow_list import AllowList
 from ray_multicluster_scheduler.server.refusals import answer, is_ours, refused
-from ray_multicluster_scheduler.service.caller import Caller
-from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
-from ray_multicluster_scheduler.service.tokens import Authenticator
+from ray_multicluster_scheduler.service.callers import BEARER, Callers, Unknown
 
 #: What needs no token. A test holds every other route to refusing callers without one.
 PUBLIC = frozenset(
@@ -35,35 +30,18 @@ PUBLIC = frozenset(
 
 #: Ray's names and words: its SDK and its pages know them.
 COOKIE = "ray-authentication-token"
-BEARER = "Bearer "
 MISSING = "Unauthorized: Missing authentication token"
 INVALID = "Forbidden: Invalid authentication token"
-
-#: Lookups of tokens at once. A flood of wrong ones must not take the threads that answer requests.
-LOOKUPS = 4
+_WORDS = {Unknown.MISSING: MISSING, Unknown.INVALID: INVALID}
 
 
 class Authentication:
     """ASGI middleware for HTTP and websockets; `scope["state"]["caller"]` is the caller."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        authenticator: Authenticator,
-        allow_list: AllowList,
-        always: bool,
-        local: Caller,
-        logins: RefusedLogins,
-    ) -> None:
-        """`always`: other machines can reach this server. `local`: the caller without a token."""
+    def __init__(self, app: ASGIApp, *, callers: Callers, allow_list: AllowList) -> None:
         self._app = app
-        self._authenticator = authenticator
+        self._callers = callers
         self._allow_list = allow_list
-        self._always = always
-        self._local = local
-        self._logins = logins
-        self._lookups = CapacityLimiter(LOOKUPS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its caller, or refuse it."""
@@ -74,37 +52,14 @@ class Authentication:
             await answer(refused(scope, wrong[0], "Forbidden", wrong[1]), scope, receive, send)
             return
         if scope["path"] not in PUBLIC:
-            caller = await self._caller(scope)
-            if isinstance(caller, str):
-                await self._refuse(caller, scope, receive, send)
+            caller = await self._callers.of(shown_credential(Headers(scope=scope)), address_of(scope))
+            if isinstance(caller, Unknown):
+                await self._refuse(_WORDS[caller], scope, receive, send)
                 return
-            scope.setdefault("state", {})["caller"] = replace(caller, address=address_of(scope))
+            scope.setdefault("state", {})["caller"] = caller
         await self._app(scope, receive, send)
 
-    async def _caller(self, scope: Scope) -> Caller | str:
-        """Return the caller, or Ray's words for the refusal of the request."""
-        if not (self._always or await self._required()):
-            return self._local
-        shown = shown_credential(Headers(scope=scope))
-        if not shown:
-            return MISSING
-        if not shown.startswith(BEARER):
-            return INVALID
-        return await self._authenticate(shown.removeprefix(BEARER)) or INVALID
-
-    async def _required(self) -> bool:
-        if self._authenticator.ready():
-            return self._authenticator.required()
-        return await to_thread.run_sync(self._authenticator.required, limiter=self._lookups)
-
-    async def _authenticate(self, credential: str) -> Caller | None:
-        if self._authenticator.ready(credential):
-            return self._authenticator.authenticate(credential)
-        return await to_thread.run_sync(self._authenticator.authenticate, credential, limiter=self._lookups)
-
     async def _refuse(self, words: str, scope: Scope, receive: Receive, send: Send) -> None:
-        if words == INVALID and self._logins.count(address_of(scope)):
-            await to_thread.run_sync(self._logins.record, address_of(scope), limiter=self._lookups)
         if is_ours(scope["path"]):
             headers = {"WWW-Authenticate": "Bearer"}
             response = refused(scope, 401, "NotAuthenticated", _advice(words), headers)

@@ -12,14 +12,11 @@ from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.ray_client.client_caller import Callers
 from ray_multicluster_scheduler.ray_client.http2.listener import listen
 from ray_multicluster_scheduler.ray_client.proxy import RayClientProxy
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.server_options import ServerOptions
-from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
+from ray_multicluster_scheduler.service.callers import Callers
 
 log = logging.getLogger(__name__)
 
@@ -30,23 +27,17 @@ async def serving_clients(
     options: ServerOptions,
     listener: socket.socket,
     *,
-    logins: RefusedLogins,
+    callers: Callers,
     registry: CollectorRegistry,
 ) -> AsyncIterator[None]:
     """Serve Ray Client programs while the block runs. Sessions go on: another server takes them over."""
-    callers = Callers(
-        scheduler.authenticator,
-        always=not options.loopback,
-        local=Caller(user=this_user(), role=Role.ADMIN),
-        logins=logins,
-    )
     proxy = RayClientProxy(scheduler, callers, os.environ)
     gauge = Gauge(
         "raymc_client_sessions", "Ray Client sessions that are connected through here.", registry=registry
     )
     gauge.set_function(lambda: proxy.connected)
     listening = await listen(proxy.handle, sock=listener, ssl=_tls(options), at_once=proxy.handle_at_once)
-    keeping = asyncio.create_task(proxy.run())
+    keeping = asyncio.create_task(proxy.upkeep.run())
     try:
         yield
     finally:

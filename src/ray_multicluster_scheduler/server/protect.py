@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.server.authentication import Authentication
 from ray_multicluster_scheduler.server.limits import Limits
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.callers import Callers
 from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 
@@ -19,17 +20,20 @@ def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
     """Add the middleware; what is added after it sees requests before it, those that it refuses as well."""
     settings = scheduler.config.server
     logins = app.state.refused_logins = RefusedLogins(scheduler.access, scheduler.clock)
+    callers = app.state.callers = Callers(
+        scheduler.authenticator,
+        logins,
+        always=not options.loopback,
+        local=Caller(user=this_user(), role=Role.ADMIN),
+    )
     origins = (*settings.allowed_origins, *options.allowed_origins)
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(
         Authentication,
-        authenticator=scheduler.authenticator,
+        callers=callers,
         allow_list=AllowList(
             bind=options.host, hosts=(*settings.allowed_hosts, *options.names), origins=origins
         ),
-        always=not options.loopback,
-        local=Caller(user=this_user(), role=Role.ADMIN),
-        logins=logins,
     )
     if origins:  # before authentication: a browser asks beforehand, without credentials
         app.add_middleware(

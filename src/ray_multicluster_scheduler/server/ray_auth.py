@@ -9,10 +9,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from ray_multicluster_scheduler.server.authentication import BEARER, COOKIE, INVALID, MISSING, address_of
+from ray_multicluster_scheduler.server.authentication import COOKIE, INVALID, MISSING, address_of
 from ray_multicluster_scheduler.server.ray_route import RayJSON
 from ray_multicluster_scheduler.server.request_caller import scheduler_of
 from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.callers import BEARER
 from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 #: As Ray has it.

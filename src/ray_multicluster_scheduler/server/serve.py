@@ -132,7 +132,7 @@ class _Server:
             self._scheduler,
             self._options,
             listeners[0],
-            logins=state.refused_logins,
+            callers=state.callers,
             registry=state.metrics.registry,
         )
 

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
 from ray_multicluster_scheduler.model.access import Token
-from ray_multicluster_scheduler.ports import AccessStore
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.views import AuditPage, AuditView, NewTokenView, TokenView
+from ray_multicluster_scheduler.store_ports import AccessStore
 
 #: Entries per page: the default and the maximum.
 PAGE_ENTRIES = 100

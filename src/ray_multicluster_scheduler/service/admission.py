@@ -15,7 +15,8 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health
 from ray_multicluster_scheduler.model.decision import ClusterView
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.store_ports import JobStore
 
 #: Poll interval for the first snapshots after the start: writing a snapshot sends no notification.
 FIRST_LOOK_S = 0.05

@@ -11,8 +11,9 @@ from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.access import AuditEntry
 from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.job import Attempt, Job
-from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
+from ray_multicluster_scheduler.ports import Connections, Executor
 from ray_multicluster_scheduler.service.tail import Reach
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 def delete(reach: Reach, store: JobStore, submission_ids: Sequence[str], *, audit: AuditEntry) -> None:

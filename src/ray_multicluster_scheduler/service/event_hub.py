@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy, StoreError
 from ray_multicluster_scheduler.model.job import Event, Job
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.subscription import (
     AsyncSubscription,
     Changed,
@@ -26,6 +26,7 @@ from ray_multicluster_scheduler.service.subscription import (
     Subscriber,
     Subscription,
 )
+from ray_multicluster_scheduler.store_ports import JobStore
 
 #: Events per query.
 PAGE = 1000

@@ -25,10 +25,11 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.make_views import Secrets, show_decision
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.views import DecisionView, EnvironmentView, Explanation, PlanView
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

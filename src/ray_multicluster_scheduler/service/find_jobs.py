@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 from ray_multicluster_scheduler.text.spelling import nearest
 
 #: Spelling suggestions come from the newest jobs only: a history may hold a million.

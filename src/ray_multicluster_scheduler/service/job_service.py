@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.model.access import Terms, named_ids
 from ray_multicluster_scheduler.model.client_session import SessionClient
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.job import Job, JobSpec
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.admission import Admission
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry
@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.service.find_jobs import find_each
 from ray_multicluster_scheduler.service.repeat import repeats, to_repeat
 from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.waiting import Waiting, changes, changes_async
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 class JobService:

@@ -15,9 +15,10 @@ import threading
 
 from ray_multicluster_scheduler.environment.redact import JOB_TOKEN_PREFIX
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.tokens import BELIEVED_S, MOST_REMEMBERED, Authenticator
+from ray_multicluster_scheduler.store_ports import JobStore
 
 _TOKEN = re.compile(rf"{JOB_TOKEN_PREFIX}(?P<seq>[1-9][0-9]{{0,17}})_[A-Za-z0-9_-]{{43}}")
 

@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.ports import Clock, JobStore
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry, check_may_act_for
@@ -49,6 +49,7 @@ from ray_multicluster_scheduler.service.query import (
     events_limit,
 )
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.shown_jobs import ShownJobs
 from ray_multicluster_scheduler.service.tail import Reach, Tails
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
@@ -66,6 +67,7 @@ from ray_multicluster_scheduler.service.views import (
     SessionView,
 )
 from ray_multicluster_scheduler.service.whole_log import whole_log
+from ray_multicluster_scheduler.store_ports import JobStore
 
 _ALL = JobQuery()
 
@@ -275,7 +277,7 @@ class LocalService:
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> Iterator[Mapping[str, JobView]]:
         """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended."""
-        shown = _Shown(self._caller, self._show_one)
+        shown = ShownJobs(self._caller, self._show_one)
         for jobs in self._jobs.changes(submission_ids, timeout_s=timeout_s, tick_s=tick_s):
             yield shown.of(jobs)
 
@@ -283,7 +285,7 @@ class LocalService:
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
         """Like the blocking version, for asyncio: no thread waits."""
-        shown = _Shown(self._caller, self._show_one)
+        shown = ShownJobs(self._caller, self._show_one)
         found = self._jobs.changes_async(submission_ids, timeout_s=timeout_s, tick_s=tick_s)
         async with aclosing(found):
             async for jobs in found:
@@ -392,23 +394,3 @@ class LocalService:
             lambda connections: connections[cluster].executor.log(remote_id)
         ).result()
         return read
-
-
-class _Shown:
-    """The views of the jobs that a caller waits for. A view is rebuilt only when its job has changed."""
-
-    def __init__(self, caller: Caller, show: Callable[[Job], JobView]) -> None:
-        self._caller = caller
-        self._show = show
-        self._jobs: Mapping[str, Job] = {}
-        self._views: Mapping[str, JobView] = {}
-
-    def of(self, jobs: Mapping[str, Job]) -> Mapping[str, JobView]:
-        """Return the views of all jobs; raises `JobNotFound` for one that this caller may not see."""
-        moved = {name: job for name, job in jobs.items() if self._jobs.get(name) is not job}
-        for name, job in moved.items():
-            if not self._caller.sees(job.spec.user):
-                raise JobNotFound(name)
-        self._views = {**self._views, **{name: self._show(job) for name, job in moved.items()}}
-        self._jobs = jobs
-        return self._views

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ray_multicluster_scheduler.errors import StoreBusy, StoreError
 from ray_multicluster_scheduler.model.past_move import PastMove
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
-from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.views import PruneView
+from ray_multicluster_scheduler.store_ports import JobStore
 
 DAY_S = 86400.0
 MIB = 2**20

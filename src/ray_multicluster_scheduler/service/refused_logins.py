@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.access import AuditEntry
-from ray_multicluster_scheduler.ports import AccessStore, Clock
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.store_ports import AccessStore
 
 #: One entry per address in this time.
 EVERY_S = 60.0

@@ -13,10 +13,11 @@ from ray_multicluster_scheduler.errors import ClusterError, JobNotFound
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.kept_log import missing_bytes, without_note
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import Connections, Executor, JobStore
+from ray_multicluster_scheduler.ports import Connections, Executor
 from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.log_pipe import LogPipe
 from ray_multicluster_scheduler.service.shared_log import SharedLogs
+from ray_multicluster_scheduler.store_ports import JobStore
 
 #: Pause before a broken tail is resumed.
 PAUSE_S = 0.5

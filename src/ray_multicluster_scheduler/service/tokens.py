@@ -18,9 +18,10 @@ from typing import Protocol
 from ray_multicluster_scheduler.environment.redact import TOKEN_PREFIX
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.model.access import Token
-from ray_multicluster_scheduler.ports import AccessStore, Clock
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.caller import Caller, Role, audit_entry
+from ray_multicluster_scheduler.store_ports import AccessStore
 
 #: How long a lookup in the store is cached, and so how long a token revoked elsewhere may still work here.
 BELIEVED_S = 1.0

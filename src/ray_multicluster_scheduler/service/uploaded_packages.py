@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.store_ports import JobStore
 
 _OPEN = tuple(state for state in JobState if state not in FINAL)
 

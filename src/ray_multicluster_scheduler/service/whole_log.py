@@ -6,8 +6,9 @@ import asyncio
 
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import Connections, JobStore
+from ray_multicluster_scheduler.ports import Connections
 from ray_multicluster_scheduler.service.tail import ON_CLUSTER, Reach, next_attempt
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 async def whole_log(reach: Reach, store: JobStore, job: Job) -> str:

@@ -10,7 +10,7 @@ from ray_multicluster_scheduler.store.transactions import Transactions
 
 
 class SqlAccess:
-    """`ports.AccessStore` on the database of a job store."""
+    """`store_ports.AccessStore` on the database of a job store."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.store.transactions import Transactions
 
 
 class SqlSessions:
-    """`ports.SessionStore` on the database of a job store."""
+    """`store_ports.SessionStore` on the database of a job store."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -43,7 +43,7 @@ SHRINK_BYTES = 8 * 2**20
 
 
 class SqlStore:
-    """`ports.JobStore` on a SQL database; open it with `open_store` or `open_memory_store`."""
+    """`store_ports.JobStore` on a SQL database; open it with `open_store` or `open_memory_store`."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from tests.builders import NOW, a_spec
 
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 #: From QUEUED to each other state.

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 def add(store: JobStore, submission_id: str = "job", **spec: object) -> None:

@@ -19,9 +19,9 @@ from ray_multicluster_scheduler.errors import (
 )
 from ray_multicluster_scheduler.model.access import AuditEntry, Quota, Terms, Token
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.prune import prune_all
 from ray_multicluster_scheduler.store import open_memory_store
+from ray_multicluster_scheduler.store_ports import JobStore
 
 DAY = 86400.0
 TOKEN = Token(id="t1", user="ann", role="submit", digest="d", created_at=NOW, expires_at=NOW + 5)

@@ -5,7 +5,7 @@ from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 
 def stopping(store: JobStore, *names: str) -> set[str]:

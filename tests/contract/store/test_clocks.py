@@ -7,7 +7,7 @@ from tests.builders import NOW, a_spec
 from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 BOOT_AT = NOW - 1000.0  # the machine has run for 1000 s

@@ -7,7 +7,7 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 

@@ -11,7 +11,7 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Lease
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 

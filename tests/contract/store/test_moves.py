@@ -11,7 +11,7 @@ from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, TRANSITIONS, JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 MOVING = [old for old, moves in TRANSITIONS.items() if moves]

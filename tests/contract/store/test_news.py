@@ -10,8 +10,8 @@ from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.store import SqlStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 #: Long enough that a test which would use it up fails by its own time limit.

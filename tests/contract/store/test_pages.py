@@ -8,7 +8,7 @@ from tests.builders import NOW, a_spec
 from tests.contract.store.leader import WAY, Leader
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 STATES = (S.QUEUED, S.PLACED, S.RUNNING, S.SUCCEEDED, S.FAILED)

@@ -7,8 +7,8 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
-from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.store.operations.blocked_jobs import MAX_REASON
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 

@@ -11,8 +11,8 @@ from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound, LeaseLost
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.ports import JobStore
 from ray_multicluster_scheduler.service.prune import prune_all
+from ray_multicluster_scheduler.store_ports import JobStore
 
 S = JobState
 DAY = 86400.0

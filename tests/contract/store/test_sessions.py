@@ -8,7 +8,7 @@ from tests.contract.store.leader import Leader
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ports import JobStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 SESSION = replace(a_spec(), executor=RAY_CLIENT, client_address="10.0.0.5", client_python="3.11.7")
 

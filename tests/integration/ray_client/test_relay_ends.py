@@ -62,7 +62,7 @@ async def test_a_server_that_vanishes_makes_its_calls_unavailable() -> None:
         peer.writer.transport.abort()
 
     async def handle(stream: Stream, connection: Connection) -> None:
-        splice(stream, connection.open(stream.headers), lost_message="the cluster has gone")
+        splice(stream, connection.open(stream.headers))
 
     async with (
         raw_server(serve) as port,
@@ -76,7 +76,7 @@ async def test_a_server_that_vanishes_makes_its_calls_unavailable() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await asyncio.wait_for(call.read(), WAIT_S)
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert error.value.details() == "the cluster has gone"
+        assert error.value.details()
         assert not next(iter(relay.connections.values())).is_open
 
 

@@ -39,18 +39,16 @@ async def test_the_first_reply_can_be_looked_at(upstream: Upstream) -> None:
         first = await stream.read_message()
         assert first is not None
         await there.send_message(first)
-        headers = await there.read_headers()
         reply = await there.read_message()
         assert reply is not None
-        seen.extend([dict(headers)[":status"], reply])
-        stream.send_headers(headers)
+        seen.append(reply)
         await stream.send_message(b"seen " + reply)
         splice(stream, there)
 
     async with relay_to(upstream.port, handle=handle) as relay, channel(relay.address) as client:
         call = client.stream_stream("/echo.Echo/Bidi")(iter([b"first", b"second"]))
         assert [answer async for answer in call] == [b"seen first", b"second"]
-    assert seen == ["200", b"first"]
+    assert seen == [b"first"]
 
 
 async def test_a_whole_answer_can_be_there_before_the_splice(upstream: Upstream) -> None:

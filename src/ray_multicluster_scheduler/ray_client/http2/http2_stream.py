@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.ray_client.http2 import frames
@@ -71,13 +70,6 @@ class Stream(StreamFlow):
         """Bytes that wait here, to be read or to be sent."""
         return self._unread.size + self._queue.size + len(self._half_read)
 
-    async def read_headers(self) -> Headers:
-        """Return the first headers of the answer (client)."""
-        while self.response is None:
-            self._raise_error()
-            await self._changed()
-        return self.response
-
     async def read_message(self, most_bytes: int = MOST_MESSAGE_BYTES) -> bytes | None:
         """Return the next message, or None after the last one.
 
@@ -116,20 +108,15 @@ class Stream(StreamFlow):
             message += chunk
             self.credit(len(chunk))
 
-    def send_headers(self, headers: Iterable[tuple[str, str]] = RESPONSE) -> None:
-        """Send the first headers of the answer (server); without this call, the first message does it."""
-        self._raise_error()
-        if not self._headers_sent and not self.is_over:
-            self._headers_sent = True
-            self.out.headers(self.id, encode(headers), end_stream=False)
-
     async def send_message(self, message: bytes) -> None:
         """Send one message, and wait until it has gone to the socket."""
         assert not self.is_spliced, "a spliced stream sends by itself"
         self._raise_error()
         if self.is_over or self._end is not None:
             raise StreamReset(frames.STREAM_CLOSED, "this side of the stream has ended")
-        self.send_headers()
+        if not self._headers_sent:
+            self._headers_sent = True
+            self.out.headers(self.id, encode(RESPONSE), end_stream=False)
         self._queue.push(frames.message_prefix(len(message)))
         self._queue.push(message)
         self._send_queue()

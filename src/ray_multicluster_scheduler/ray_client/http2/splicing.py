@@ -8,25 +8,24 @@ from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
 from ray_multicluster_scheduler.ray_client.http2.stream_flow import PLAIN_END, UNAVAILABLE
 
 
-def splice(downstream: Stream, upstream: Stream, *, lost_message: str | None = None) -> None:
+def splice(downstream: Stream, upstream: Stream) -> None:
     """Pass everything on between a client's call here and a call to a server; no task wakes up for it.
 
     What was received and not read goes first, a message that was read in part included. A reset of one is a
     reset of the other. When the connection of `upstream` is lost, the client gets the status UNAVAILABLE with
-    `lost_message`, or with the reason; when that of `downstream` is lost, the other call is cancelled.
+    the reason; when that of `downstream` is lost, the other call is cancelled.
     """
     assert (downstream.is_server, upstream.is_server) == (True, False), "first the client's call, then ours"
     assert not downstream.is_spliced, "a stream is spliced once"
     assert not upstream.is_spliced, "a stream is spliced once"
     downstream.is_spliced = upstream.is_spliced = True
-    downstream.lost_message = lost_message
     error = upstream._error
     if downstream.is_over:
         upstream.reset(CANCEL)
     elif isinstance(error, StreamReset):
         downstream.reset(error.code)
     elif error is not None:
-        downstream.finish(UNAVAILABLE, lost_message or str(error))
+        downstream.finish(UNAVAILABLE, str(error))
     else:
         if not upstream.is_over:
             downstream._other, upstream._other = upstream, downstream

@@ -58,7 +58,6 @@ class StreamFlow:
         "is_over",
         "is_server",
         "is_spliced",
-        "lost_message",
         "out",
         "received",
         "remote_ended",
@@ -80,8 +79,6 @@ class StreamFlow:
         self.is_server = is_server
         self.is_over = False
         self.is_spliced = False
-        #: What a spliced client is told when the server is lost.
-        self.lost_message: str | None = None
         #: The task that answers the call.
         self.handler: asyncio.Task[None] | None = None
         self._error: RelayError | None = None
@@ -162,7 +159,7 @@ class StreamFlow:
         if other is None:
             return
         if other.is_server:
-            other.finish(UNAVAILABLE, other.lost_message or reason)
+            other.finish(UNAVAILABLE, reason)
         else:
             other.reset(CANCEL)
 
