@@ -90,6 +90,16 @@ async def within(timeout_s: float, work: Coroutine[Any, Any, A]) -> A:
         await cancel_all([task])
 
 
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, A]) -> A | None:
+    """Return the result of the work, or None as soon as the event is set; then the work is cancelled."""
+    working, waiting = asyncio.create_task(work), asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        await cancel_all([working, waiting])
+
+
 async def wait_for(event: asyncio.Event, timeout_s: float) -> bool:
     """Wait until the event is set or the time is over; tell whether the event is set."""
     with suppress(asyncio.TimeoutError):

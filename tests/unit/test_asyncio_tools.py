@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ray_multicluster_scheduler.asyncio_tools import Background, repeat, wait_for
+from ray_multicluster_scheduler.asyncio_tools import Background, repeat, unless, wait_for
 
 
 async def test_an_event_and_the_end_of_the_time_are_told_apart() -> None:
@@ -12,6 +12,22 @@ async def test_an_event_and_the_end_of_the_time_are_told_apart() -> None:
     assert not await wait_for(event, 0.0)
     event.set()
     assert await wait_for(event, 60.0)
+
+
+async def test_work_goes_on_unless_an_event_is_set() -> None:
+    event, ended = asyncio.Event(), []
+
+    async def work(duration_s: float) -> str:
+        try:
+            await asyncio.sleep(duration_s)
+        finally:
+            ended.append(duration_s)
+        return "done"
+
+    assert await unless(event, work(0.0)) == "done"
+    event.set()
+    assert await unless(event, work(60.0)) is None
+    assert ended == [0.0, 60.0]
 
 
 async def test_a_loop_that_is_woken_and_cancelled_in_the_same_moment_ends() -> None:

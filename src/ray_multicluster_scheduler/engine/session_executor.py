@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, ORIGIN
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
-from ray_multicluster_scheduler.model.client_session import Session, session_of
+from ray_multicluster_scheduler.model.client_session import Session, attempt_of
 from ray_multicluster_scheduler.model.execution import (
     RAY_CLIENT,
     AttemptStatus,
@@ -23,7 +23,8 @@ from ray_multicluster_scheduler.model.execution import (
     StartRequest,
 )
 from ray_multicluster_scheduler.model.failure import FailureKind
-from ray_multicluster_scheduler.ports import Clock, ClusterProbe, JobStore
+from ray_multicluster_scheduler.ports import Clock, ClusterProbe
+from ray_multicluster_scheduler.store_ports import JobStore
 
 #: A server says more often than this that the program of a session is still there.
 ABSENT_AFTER_S = 30.0
@@ -61,7 +62,7 @@ class SessionExecutor:
 
     async def observe(self, remote_ids: Collection[str]) -> Mapping[str, Sighting]:
         """See `ports.Executor`."""
-        ids = {session_of(remote_id): remote_id for remote_id in remote_ids}
+        ids = {attempt_of(remote_id)[0]: remote_id for remote_id in remote_ids}
         sessions = await self._offload(self._store.sessions.get_many, list(ids))
         found = await together(self._look(ids[name], session) for name, session in sessions.items())
         return {sighting.remote_id: sighting for sighting in found if sighting is not None}
@@ -94,14 +95,17 @@ class SessionExecutor:
         return Sighting(remote_id=remote_id, status=status, metadata=metadata)
 
     def _unconnected(self, remote_id: str, session: Session, metadata: Mapping[str, str]) -> Sighting:
-        if session.failure is not None:
-            return _failed(remote_id, session.failure, metadata)
-        is_there = self._clock.now() - session.alive_at < ABSENT_AFTER_S
-        if session.stop_requested and not is_there:
+        attempt = attempt_of(remote_id)[1]
+        if session.failure is not None and session.refused_attempt in {None, attempt}:
+            kind = FailureKind.USER if session.refused_attempt is None else FailureKind.REFUSED
+            failed = _failed(remote_id, session.failure, metadata, kind)
+        elif self._clock.now() - session.alive_at >= ABSENT_AFTER_S:
+            failed = _failed(remote_id, NEVER_CONNECTED, metadata)
+        else:
+            return Sighting(remote_id=remote_id, status=AttemptStatus.PENDING, metadata=metadata)
+        if session.stop_requested:
             return Sighting(remote_id=remote_id, status=AttemptStatus.STOPPED, metadata=metadata)
-        if not is_there:
-            return _failed(remote_id, NEVER_CONNECTED, metadata)
-        return Sighting(remote_id=remote_id, status=AttemptStatus.PENDING, metadata=metadata)
+        return failed
 
     async def inventory(self, keep: Callable[[InventoryRow], bool] = lambda _: True) -> Inventory:  # noqa: ARG002
         """Return nothing: a session that nobody knows ends by itself, because its program is gone."""
@@ -109,7 +113,7 @@ class SessionExecutor:
 
     async def stop(self, remote_id: str) -> bool:
         """Ask the server of a session to end it. Without a server, Ray ends it soon."""
-        await self._offload(self._store.sessions.update, [session_of(remote_id)], stop_requested=True)
+        await self._offload(self._store.sessions.update, [attempt_of(remote_id)[0]], stop_requested=True)
         return True
 
     async def delete(self, remote_id: str) -> None:
@@ -125,11 +129,13 @@ class SessionExecutor:
         yield
 
 
-def _failed(remote_id: str, message: str, metadata: Mapping[str, str]) -> Sighting:
+def _failed(
+    remote_id: str, message: str, metadata: Mapping[str, str], kind: FailureKind = FailureKind.USER
+) -> Sighting:
     return Sighting(
         remote_id=remote_id,
         status=AttemptStatus.FAILED,
-        failure=FailureKind.USER,
+        failure=kind,
         message=message,
         metadata=metadata,
     )

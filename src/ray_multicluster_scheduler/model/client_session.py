@@ -21,6 +21,8 @@ class Session:
     helper_address: str | None = None
     #: Why it broke off; None: it has not.
     failure: str | None = None
+    #: The attempt whose cluster could not begin it, as `failure` says; another cluster may.
+    refused_attempt: int | None = None
     #: Its program has taken leave.
     disconnected: bool = False
     #: The leader has asked for its end.
@@ -51,6 +53,7 @@ def session_id(client_id: str) -> str:
     return f"{SESSION_PREFIX}{client_id}"
 
 
-def session_of(remote_id: str) -> str:
-    """Return the submission id from the id of an attempt: see `remote_id_for`."""
-    return remote_id.partition("--r")[0]
+def attempt_of(remote_id: str) -> tuple[str, int]:
+    """Return the submission id and the number of an attempt from its id: see `remote_id_for`."""
+    submission_id, _, number = remote_id.partition("--r")
+    return submission_id, int(number or 1)

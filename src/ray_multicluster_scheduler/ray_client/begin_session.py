@@ -59,15 +59,20 @@ class SessionQueue:
 
     async def placed(self, service: LocalService, request: JobRequest, client: SessionClient) -> Job:
         """Let a session wait in the queue until it has a cluster; raises `SessionRefused`."""
-        wait_s = WAIT_S if request.queue_timeout_s is None else request.queue_timeout_s
-        backstop = request.replaced(queue_timeout_s=wait_s + SPARE_S)
+        backstop = request.replaced(queue_timeout_s=_wait_s(request) + SPARE_S)
         try:
             view = await asyncio.to_thread(service.open_session, backstop, client)
-            return await self._wait(service, view.submission_id, wait_s)
+            return await self._wait(service, view.submission_id, _wait_s(request), after=0)
         except SchedulerError as problem:
             raise SessionRefused(str(problem)) from None
 
-    async def _wait(self, service: LocalService, submission_id: str, wait_s: float) -> Job:
+    async def placed_again(self, service: LocalService, request: JobRequest, job: Job, reason: str) -> Job:
+        """Let a session wait for another cluster, because its own cannot begin it; as `placed`."""
+        update = self._scheduler.store.sessions.update
+        await asyncio.to_thread(update, [job.submission_id], failure=reason, refused_attempt=job.attempt)
+        return await self._wait(service, job.submission_id, _wait_s(request), after=job.attempt)
+
+    async def _wait(self, service: LocalService, submission_id: str, wait_s: float, *, after: int) -> Job:
         changes = service.changes_async([submission_id], timeout_s=wait_s, tick_s=wait_s)
         try:
             async with aclosing(changes):
@@ -75,7 +80,7 @@ class SessionQueue:
                     view = views[submission_id]
                     if view.final:
                         raise SessionRefused(view.message)
-                    if view.state in {JobState.SUBMITTED, JobState.RUNNING}:
+                    if view.state in {JobState.SUBMITTED, JobState.RUNNING} and view.attempt > after:
                         break
         except WaitTimeout:
             why = await asyncio.to_thread(service.explain, submission_id)
@@ -92,3 +97,7 @@ class SessionQueue:
     async def give_up(self, service: LocalService, submission_id: str, reason: str) -> None:
         """End a session that waits."""
         await asyncio.shield(asyncio.to_thread(service.stop, [submission_id], reason=reason))
+
+
+def _wait_s(request: JobRequest) -> float:
+    return WAIT_S if request.queue_timeout_s is None else request.queue_timeout_s

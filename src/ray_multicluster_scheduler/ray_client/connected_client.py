@@ -50,7 +50,8 @@ class ConnectedClient:
 
     def go_to(self, upstream: Upstream) -> None:
         """Choose the cluster of this client."""
-        self._upstream = upstream
+        self.close()
+        self._upstream, self._connection = upstream, None
 
     async def open(self, path: str, metadata: list[tuple[str, str]]) -> Stream:
         """Open a call on the cluster; raises `ConnectionError`."""

@@ -6,19 +6,17 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from ray_multicluster_scheduler.asyncio_tools import Background, within
-from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError, StoreError
+from ray_multicluster_scheduler.asyncio_tools import Background, unless, within
+from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.model.client_session import session_id
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.ray_client import messages
 from ray_multicluster_scheduler.ray_client.begin_session import SessionQueue, SessionRefused, session_request
-from ray_multicluster_scheduler.ray_client.client_caller import Callers, NotAuthenticated
 from ray_multicluster_scheduler.ray_client.connected_client import (
     FAILED_PRECONDITION,
     UNAVAILABLE,
@@ -28,10 +26,12 @@ from ray_multicluster_scheduler.ray_client.http2.http2_errors import RelayError
 from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
 from ray_multicluster_scheduler.ray_client.http2.splicing import splice
 from ray_multicluster_scheduler.ray_client.messages import Init, Unreadable
-from ray_multicluster_scheduler.ray_client.start_helper import HelperStarter
+from ray_multicluster_scheduler.ray_client.session_upkeep import SessionUpkeep, stored_sessions
+from ray_multicluster_scheduler.ray_client.start_helper import HelperStarter, NotBegun
 from ray_multicluster_scheduler.ray_client.upstream import Upstream
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.callers import Callers, Unknown
 from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
 from ray_multicluster_scheduler.tasks.wire.auth import TokenInTheClear
 
@@ -43,8 +43,6 @@ CLIENT_ID = re.compile(r"[A-Za-z0-9]{8,64}")
 MOST_REQUEST_BYTES = 32 * 2**20
 #: As much is read of a stranger before the refusal.
 MOST_REFUSED_BYTES = 2**20
-#: A call that comes before the session of its client waits so long for it.
-SETTLED_WITHIN_S = 300.0
 #: So long is it known that a client was refused.
 REFUSED_S = 60.0
 NO_SESSION = "there is no such session, or it has ended; connect again with ray.init"
@@ -52,9 +50,17 @@ NO_SESSION = "there is no such session, or it has ended; connect again with ray.
 BEGUN_WITHIN_S = 60.0
 #: A program reads within this time why it was refused.
 READ_WITHIN_S = 30.0
-#: How often sessions are compared with the store, and how often it is told that programs still wait.
-KEEP_S = 1.0
-BEAT_S = 10.0
+#: By what a refused caller has shown.
+ADVICE = {
+    Unknown.MISSING: "this server wants a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, or pass "
+    "_metadata=[('authorization', 'Bearer TOKEN')] to ray.init; whoever runs the server makes one with "
+    "`raymc token create`",
+    Unknown.INVALID: "this token is not valid, or not any more; ask whoever runs this server for another one",
+}
+
+
+class NotAuthenticated(Exception):
+    """The call shows no valid token. The message is for the program."""
 
 
 class RayClientProxy:
@@ -72,7 +78,7 @@ class RayClientProxy:
         #: Set, and replaced, when a session begins or is refused.
         self._begun = asyncio.Event()
         self._background = Background()
-        self._beat_at = 0.0
+        self.upkeep = SessionUpkeep(scheduler, callers, self._clients, self._background)
 
     @property
     def connected(self) -> int:
@@ -85,7 +91,7 @@ class RayClientProxy:
         client = self._clients.get(metadata.get("client_id", ""))
         if client is None or not client.is_connected or call.path.endswith(messages.LASTING):
             return False
-        caller = self._callers.at_once(metadata)
+        caller = self._callers.at_once(metadata.get("authorization", ""))
         if caller is None or caller.user != client.user:
             return False
         stream = client.open_at_once(call.path, call.metadata)
@@ -122,7 +128,7 @@ class RayClientProxy:
         if method == messages.CLUSTER_INFO and (client is None or not client.is_connected):
             await self._pong(call)
             return
-        caller = await self._callers.of(metadata, call.peer[0])
+        caller = await self._authenticated(metadata, call.peer[0])
         if method == messages.DATAPATH and metadata.get("reconnecting") != "True":
             await self._begin(call, client_id, caller)
             return
@@ -136,6 +142,13 @@ class RayClientProxy:
                 raise SessionRefused(NO_SESSION)
             await self._until_begun(client_id)  # this call comes together with that one, or before it
         await self._pass_on(call, await self._ready(client_id, caller))
+
+    async def _authenticated(self, metadata: Mapping[str, str], address: str) -> Caller:
+        caller = await self._callers.of(metadata.get("authorization", ""), address)
+        if isinstance(caller, Unknown):
+            log.warning("a Ray Client from %s shows %s and is refused", address, caller.value)
+            raise NotAuthenticated(ADVICE[caller])
+        return caller
 
     # -- before a session
 
@@ -201,7 +214,7 @@ class RayClientProxy:
         self._clients[client_id] = client
         self._tell_begun()
         try:
-            reply, stream = await self._started(call, client, caller, init)
+            stream, reply = await self._started(call, client, caller, init)
             if client.ended is not None:
                 self._break_off(client, stream)
         except (SessionRefused, SchedulerError, TokenInTheClear, RelayError, ConnectionError) as problem:
@@ -222,7 +235,7 @@ class RayClientProxy:
 
     async def _started(
         self, call: Stream, client: ConnectedClient, caller: Caller, init: Init
-    ) -> tuple[bytes, Stream]:
+    ) -> tuple[Stream, bytes]:
         """Wait for a cluster and begin the session there, as long as the client waits."""
         if not caller.may(Role.SUBMIT):
             raise SessionRefused("your token may only read; a session needs the role 'submit'")
@@ -231,15 +244,28 @@ class RayClientProxy:
             metadata, init, user=caller.user, submission_id=client.submission_id, address=call.peer[0]
         )
         job = await self._queue.placed(service, request, program)
-        client.go_to(self._upstream(job))
-        try:
-            stream, reply = await self._helpers.start(client, job, init, call)
-        except BaseException as problem:
-            reason = str(problem) or "its program went away"
-            await asyncio.shield(self._failed(client, reason))
-            raise
+        while True:  # the leader ends it after a few attempts
+            client.go_to(self._upstream(job))
+            try:
+                begun = await self._begun_on(job, call, client, init)
+                break
+            except NotBegun as problem:
+                log.warning("session %s waits for another cluster: %s", job.submission_id, problem)
+                job = await self._queue.placed_again(service, request, job, str(problem))
+            except BaseException as problem:
+                reason = str(problem) or "its program went away"
+                await asyncio.shield(self._failed(client, reason))
+                raise
         log.info("session %s of %s is on cluster %r", job.submission_id, client.user, job.cluster)
-        return reply, stream
+        return begun
+
+    async def _begun_on(
+        self, job: Job, call: Stream, client: ConnectedClient, init: Init
+    ) -> tuple[Stream, bytes]:
+        begun = await unless(client.settled, self._helpers.start(client, job, init, call))
+        if begun is None:  # it was stopped meanwhile
+            raise SessionRefused(client.ended)
+        return begun
 
     def _break_off(self, client: ConnectedClient, stream: Stream) -> None:
         """Refuse a session that was stopped while it began."""
@@ -250,7 +276,7 @@ class RayClientProxy:
     async def _failed(self, client: ConnectedClient, reason: str) -> None:
         """Write down why a session did not begin, so that its place is free at once."""
         client.close()
-        await self._note(client, failure=reason)
+        await self._note(client, failure=reason, refused_attempt=None)
 
     def _upstream(self, job: Job) -> Upstream:
         return Upstream(self._scheduler.config.cluster(job.cluster or ""), self._environ)
@@ -280,23 +306,21 @@ class RayClientProxy:
         client = self._clients.get(client_id)
         if client is None or client.user != caller.user:
             raise SessionRefused(self._refused.get(client_id, NO_SESSION))
-        with suppress(asyncio.TimeoutError):
-            await within(SETTLED_WITHIN_S, client.settled.wait())
+        await client.settled.wait()
         if not client.is_connected:
             raise SessionRefused(client.ended or "its session has not begun")
         return client
 
     async def _resumed(self, client_id: str, caller: Caller, authorization: str) -> bool:
         """Take over a session whose server is gone. Ray keeps it for a while, and the store its cluster."""
-        submission_id, store = session_id(client_id), self._scheduler.store
-        jobs, sessions = await asyncio.gather(
-            asyncio.to_thread(store.get_many, [submission_id]),
-            asyncio.to_thread(store.sessions.get_many, [submission_id]),
-        )
-        job, session = jobs.get(submission_id), sessions.get(submission_id)
-        if job is None or session is None or session.ray_job_id is None or client_id in self._clients:
-            return client_id in self._clients  # another call was faster
-        if job.final or job.spec.user != caller.user:
+        submission_id = session_id(client_id)
+        found = await stored_sessions(self._scheduler.store, [submission_id])
+        if client_id in self._clients:  # another call was faster
+            return True
+        if submission_id not in found:
+            return False
+        job, session = found[submission_id]
+        if session.ray_job_id is None or job.final or job.spec.user != caller.user:
             return False
         client = ConnectedClient(
             client_id, submission_id=submission_id, user=caller.user, credential=authorization
@@ -325,52 +349,6 @@ class RayClientProxy:
     async def _note(self, client: ConnectedClient, **values: Any) -> None:
         update = self._scheduler.store.sessions.update
         await asyncio.to_thread(update, [client.submission_id], **values)
-
-    # -- upkeep
-
-    async def run(self) -> None:
-        """Follow the store until cancelled: which sessions have ended, and which ones should."""
-        try:
-            while True:
-                await asyncio.sleep(KEEP_S)
-                try:
-                    await self._keep()
-                except StoreError as problem:
-                    log.warning("the sessions cannot be compared with the store: %s", problem)
-        finally:
-            for client in self._clients.values():
-                client.close()
-
-    async def _keep(self) -> None:
-        by_id = {client.submission_id: client for client in self._clients.values()}
-        if not by_id:
-            return
-        store, ids = self._scheduler.store, list(by_id)
-        jobs, sessions = await asyncio.gather(
-            asyncio.to_thread(store.get_many, ids), asyncio.to_thread(store.sessions.get_many, ids)
-        )
-        for name, client in by_id.items():
-            job, session = jobs.get(name), sessions.get(name)
-            if job is not None and job.final:
-                self._clients.pop(client.client_id, None)
-                self._background.start(client.retire(job.reason, at_once=job.state is not JobState.SUCCEEDED))
-            elif job is not None and session is not None and session.stop_requested and client.ended is None:
-                client.end(job.stopped_because)
-                self._background.start(client.clean_up())
-        await self._end_without_token(by_id.values())
-        waiting = [name for name, client in by_id.items() if not client.settled.is_set()]
-        if waiting and time.monotonic() >= self._beat_at:
-            self._beat_at = time.monotonic() + BEAT_S
-            await asyncio.to_thread(store.sessions.update, waiting, alive_at=self._scheduler.clock.now())
-
-    async def _end_without_token(self, clients: Iterable[ConnectedClient]) -> None:
-        """Stop the sessions of tokens that were revoked or have expired."""
-        for client in clients:
-            if client.ended is None and not await self._callers.is_valid(client.credential):
-                client.end(reason := "its token is not valid any more")
-                stop = self._scheduler.service.stop
-                await asyncio.to_thread(stop, [client.submission_id], reason=reason)
-                self._background.start(client.clean_up())
 
 
 def _end_of(stream: Stream) -> dict[str, Any]:

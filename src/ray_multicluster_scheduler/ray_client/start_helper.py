@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.asyncio_tools import within
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import ATTEMPT, JOB, ORIGIN, SEQ, USER
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.ports import ClusterProbe
 from ray_multicluster_scheduler.ray_client import messages
 from ray_multicluster_scheduler.ray_client.begin_session import SessionRefused
 from ray_multicluster_scheduler.ray_client.connected_client import CLEANUP_S, ConnectedClient
@@ -31,13 +31,19 @@ from ray_multicluster_scheduler.tasks.wire.connect_retry import BAD_ENVIRONMENT
 
 log = logging.getLogger(__name__)
 
-#: A helper process that did not start blocks the id of its client until Ray looks after it, twice a minute,
-#: or for ever.
-TRIES = 20
+T = TypeVar("T")
+
+#: On one cluster. A helper process that did not start blocks the id of its client there until Ray looks after
+#: it, twice a minute, or for ever: then only another cluster can begin the session.
+TRIES = 5
 PAUSE_S = 2.0
 #: Ray's words for a helper process that did not start or is that of another cluster: its port was taken.
 NOT_STARTED = ("Starting Ray client server failed", "start_specific_server", "called ray.init twice")
 MOST_REPLY_BYTES = 2**20
+
+
+class NotBegun(Exception):
+    """This cluster cannot begin the session; another one may."""
 
 
 class _NotStarted(Exception):
@@ -49,15 +55,15 @@ class HelperStarter:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        #: The Ray sessions in which a helper process was started before.
-        self._warm: set[str | None] = set()
+        #: The clusters where a helper process was started before, with their Ray sessions.
+        self._warm: set[tuple[str, str | None]] = set()
         self._warming = asyncio.Lock()
         self._hosts: dict[str, asyncio.Lock] = {}
 
     async def start(
         self, client: ConnectedClient, job: Job, init: Init, call: Stream
     ) -> tuple[Stream, bytes]:
-        """Return the open data path and the answer to Init; raises `SessionRefused`."""
+        """Return the open data path and the answer to Init; raises `NotBegun` or `SessionRefused`."""
         attempts = await asyncio.to_thread(self._scheduler.store.attempts, job.submission_id, last=1)
         marks = {
             ORIGIN: self._scheduler.store_id,
@@ -70,15 +76,13 @@ class HelperStarter:
         for left in reversed(range(TRIES)):
             try:
                 async with self._alone(job.cluster or ""):
-                    await self._warm_up(client, job)
+                    await self._warm_up(client, job.cluster or "")
                     return await self._start_once(client, job, message, marks, call)
             except ConnectionFailed as problem:
-                raise SessionRefused(f"cluster {job.cluster!r} cannot be reached: {problem}") from None
+                raise NotBegun(f"cluster {job.cluster!r} cannot be reached: {problem}") from None
             except (_NotStarted, RelayError, ClusterError) as problem:
                 if not left:
-                    raise SessionRefused(
-                        f"cluster {job.cluster!r} did not begin the session ({problem}); connect again"
-                    ) from None
+                    raise NotBegun(f"cluster {job.cluster!r} did not begin it: {problem}") from None
                 log.warning("session %s is begun again: %s", job.submission_id, problem)
             await asyncio.sleep(PAUSE_S)
         raise AssertionError("the last try returns or raises")
@@ -115,9 +119,7 @@ class HelperStarter:
         if answer is None:
             raise _NotStarted("its helper process does not answer")
         ray_job_id, cluster = messages.ray_job_id(answer), job.cluster or ""
-        driver: SessionDriver | None = await asyncio.wrap_future(
-            self._scheduler.begin(lambda connections: connections[cluster].probe.driver(ray_job_id))
-        )
+        driver = await self._asked(cluster, lambda probe: probe.driver(ray_job_id))
         if driver is None or not marks.items() <= driver.metadata.items():
             return False
         await asyncio.to_thread(
@@ -126,15 +128,22 @@ class HelperStarter:
             ray_job_id=ray_job_id,
             helper_pid=driver.pid,
             helper_address=driver.address,
+            failure=None,
+            refused_attempt=None,
         )
         return True
 
-    async def _warm_up(self, client: ConnectedClient, job: Job) -> None:
+    async def _asked(self, cluster: str, question: Callable[[ClusterProbe], Coroutine[Any, Any, T]]) -> T:
+        asking = self._scheduler.begin(lambda connections: question(connections[cluster].probe))
+        return await asyncio.wrap_future(asking)
+
+    async def _warm_up(self, client: ConnectedClient, cluster: str) -> None:
         """Let a head start a first helper process: that one often fails, and blocks the id of its client."""
+        version = await self._asked(cluster, lambda probe: probe.version())
         async with self._warming:
-            if job.session_name in self._warm:
+            if (cluster, version.session_name) in self._warm:
                 return
-            self._warm.add(job.session_name)
+            self._warm.add((cluster, version.session_name))
             metadata = [("client_id", uuid.uuid4().hex), ("reconnecting", "False")]
             with suppress(RelayError):
                 stream = await client.open(messages.DATAPATH_PATH, metadata)

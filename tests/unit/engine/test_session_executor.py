@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
 from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT, AttemptStatus
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 
 ID = "session-0123456789abcdef"
@@ -123,3 +124,21 @@ async def test_the_driver_of_somebody_else_with_the_same_number_is_not_ours(scen
 
 async def test_a_later_attempt_is_found_by_the_same_session(scene: Scene) -> None:
     assert set(await scene.executor.observe([f"{ID}--r2"])) == {f"{ID}--r2"}
+
+
+async def test_an_attempt_that_its_cluster_could_not_begin_is_refused_and_the_next_one_is_not(
+    scene: Scene,
+) -> None:
+    scene.note(failure="cluster 'a' cannot be reached", refused_attempt=1)
+    first, second = await scene.executor.get(ID), await scene.executor.get(f"{ID}--r2")
+    assert (first.status, first.failure) == (AttemptStatus.FAILED, FailureKind.REFUSED)
+    assert second.status is AttemptStatus.PENDING
+
+
+async def test_a_session_that_is_stopped_before_it_has_begun_is_stopped_when_its_server_gives_up(
+    scene: Scene,
+) -> None:
+    await scene.executor.stop(ID)
+    assert await scene.status() is AttemptStatus.PENDING
+    scene.note(failure="stopped by ann")
+    assert await scene.status() is AttemptStatus.STOPPED

@@ -21,6 +21,8 @@ _ELSEWHERE = frozenset(
 )
 _NOWHERE_ELSE = "not tried again, because no other cluster can take this environment"
 _SESSION = "its program has to connect again"
+#: The program of a session still waits after these: its session has not begun.
+_SESSION_AGAIN = frozenset({FailureKind.REFUSED})
 #: More doublings than this exceed every limit.
 _MAX_DOUBLINGS = 16
 #: A retry after these could repeat finished work.
@@ -71,7 +73,8 @@ def decide_retry(
         else (infra_failures, rules.max_infra_retries, "max_infra_retries")
     )
     stuck = kind is FailureKind.NO_ENVIRONMENT and not elsewhere
-    again = used <= budget and kind not in _NEVER_AGAIN and not stuck and not job.spec.is_session
+    is_over = job.spec.is_session and kind not in _SESSION_AGAIN
+    again = used <= budget and kind not in _NEVER_AGAIN and not stuck and not is_over
     delay = min(rules.max_delay_s, rules.delay_s * 2.0 ** min(used - 1, _MAX_DOUBLINGS))
     delay = max(least_delay_s, delay * (0.5 + jitter / 2)) if again else 0.0
     avoid = job.avoid
@@ -84,7 +87,7 @@ def decide_retry(
         user_failures=user_failures,
         avoid=avoid,
         sentence=_SESSION
-        if job.spec.is_session
+        if is_over
         else _NOWHERE_ELSE
         if stuck
         else _sentence(kind, again=again, used=used, budget=budget, whose=whose, delay=delay),

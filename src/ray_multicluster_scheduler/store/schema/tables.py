@@ -28,7 +28,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0011_pre"
+REVISION = "0012_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -224,6 +224,7 @@ sessions = Table(
     Column("helper_pid", Integer),
     Column("helper_address", Text),
     Column("failure", Text),
+    Column("refused_attempt", Integer),
     Column("disconnected", Boolean, nullable=False),
     Column("stop_requested", Boolean, nullable=False),
 )

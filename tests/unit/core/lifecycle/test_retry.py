@@ -25,11 +25,17 @@ def test_a_users_failure_is_not_retried_unless_asked_for() -> None:
     assert decide_retry(asked, FailureKind.USER, rules=RULES, jitter=0).again
 
 
-@pytest.mark.parametrize("kind", FailureKind)
+@pytest.mark.parametrize("kind", set(FailureKind) - {FailureKind.REFUSED})
 def test_a_session_is_never_begun_again_without_its_program(kind: FailureKind) -> None:
     session = a_failed_attempt(spec=a_spec(executor=RAY_CLIENT, max_retries=5))
     decision = decide_retry(session, kind, rules=RULES, jitter=0)
     assert (decision.again, decision.sentence) == (False, "its program has to connect again")
+
+
+def test_a_session_that_its_cluster_could_not_begin_is_placed_elsewhere_while_its_program_waits() -> None:
+    session = a_failed_attempt(spec=a_spec(executor=RAY_CLIENT))
+    decision = decide_retry(session, FailureKind.REFUSED, rules=RULES, jitter=0)
+    assert (decision.again, decision.avoid) == (True, ("a",))
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.sampled_from(FailureKind))
