@@ -110,6 +110,8 @@ def environment(
         "PATH": f"{python_dir}:{environ.get('PATH', '/usr/bin:/bin')}",
         "TMPDIR": str(head.temp_dir),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # With it, one in some ten helper processes of Ray Client dies when it is forked (Ray's issue 63202).
+        "GRPC_ENABLE_FORK_SUPPORT": "0",
         **(spec.env or {}),
         **auth,
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

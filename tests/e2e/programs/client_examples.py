@@ -137,6 +137,7 @@ def asyncio_actors() -> Any:
 
 def cancelling() -> Any:
     asleep = slow.remote(60)
+    ray.wait([asleep], timeout=3)  # Ray may lose the cancellation of a task that is about to begin
     ray.cancel(asleep)
     return raised(lambda: ray.get(asleep, timeout=50))
 
