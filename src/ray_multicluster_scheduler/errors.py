@@ -33,6 +33,7 @@
     ├── PipelineFailed        (RuntimeError)  an operator could not do its work on the data
     ├── StoreError            (RuntimeError)
     │   ├── StoreBusy            locked by another process, or the disk is full: it may work again soon
+    │   │   └── StoreOutcomeUnknown  the connection broke during a commit: repeat it with the same id
     │   ├── StaleTransition      somebody else moved the job first
     │   ├── LeaseLost            another scheduler leads now; this one must stop writing
     │   └── ForeignStore         the store is not the one this configuration belongs to
@@ -271,6 +272,13 @@ class StoreError(SchedulerError, RuntimeError):
 
 class StoreBusy(StoreError):
     """The store cannot be written now, and nothing was written. Try again when the reason is gone."""
+
+
+class StoreOutcomeUnknown(StoreBusy):
+    """The connection to the store broke off during a commit: it may or may not have been written.
+
+    Repeat the call with the same submission id or idempotency key; nothing is then done twice.
+    """
 
 
 class StaleTransition(StoreError):

@@ -1,6 +1,6 @@
 """What a database has to provide for a store. The operations are the same for every database.
 
-`store/sqlite` implements these protocols with files on a local disk.
+`store/sqlite` implements these protocols with files on a local disk, `store/postgres` with a server.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ray_multicluster_scheduler.model.retention import Space
 class Database(Protocol):
     """Connections, transactions and disk space. Safe for several threads; errors are `SchedulerError`s."""
 
+    #: Seconds to add to the time of this machine to get that of the store, as far as is known.
+    ahead_s: float
     #: Called with the duration of each "read", "write" (including the wait for other writers) and "commit".
     took: Callable[[str, float], None]
 
@@ -25,6 +27,9 @@ class Database(Protocol):
 
     def write(self) -> AbstractContextManager[Connection]:
         """Open a transaction that is serialized with all other writers and durable when it ends."""
+
+    def time(self, tx: Connection, own: float) -> float:
+        """Return the time by which leases are measured. `own` is that of this machine."""
 
     def used_bytes(self, tx: Connection) -> int:
         """Return how many bytes of the database hold data."""
@@ -62,6 +67,9 @@ class ChangeNotifier(Protocol):
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` for each notification, from any thread; returns a function that ends this."""
+
+    def notify_in(self, tx: Connection) -> None:
+        """Prepare a notification in the transaction that changes something."""
 
     def notify(self) -> None:
         """Notify all threads and processes: this process has committed a change."""

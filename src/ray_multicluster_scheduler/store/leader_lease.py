@@ -21,7 +21,13 @@ class LeaderLease:
         lease = None
         try:
             with self._transactions.write(notify=False) as tx:
-                lease = leases.acquire(tx, holder, ttl_s=ttl_s, now=now, is_dead=self._liveness.is_dead)
+                lease = leases.acquire(
+                    tx,
+                    holder,
+                    ttl_s=ttl_s,
+                    now=self._transactions.time(tx, now),
+                    is_dead=self._liveness.is_dead,
+                )
         finally:
             if lease is None:
                 self._liveness.withdraw(holder)
@@ -32,7 +38,7 @@ class LeaderLease:
     def renew(self, lease: Lease, *, ttl_s: float, now: float) -> Lease:
         """Extend the lease, or raise `LeaseLost`."""
         with self._transactions.write(notify=False) as tx:
-            return leases.renew(tx, lease, ttl_s=ttl_s, now=now)
+            return leases.renew(tx, lease, ttl_s=ttl_s, now=self._transactions.time(tx, now))
 
     def release(self, lease: Lease) -> None:
         """Give the lease up if it is still ours, and wake the processes that wait for it."""
@@ -45,6 +51,7 @@ class LeaderLease:
     def current(self, *, now: float) -> Lease | None:
         """Return the lease of the current leader, if there is one."""
         with self._transactions.read() as tx:
+            now = self._transactions.time(tx, now)
             return leases.leader(tx, now=now, is_dead=self._liveness.is_dead)
 
     def close(self) -> None:

@@ -22,7 +22,6 @@ from ray_multicluster_scheduler.store.operations import (
     accept_jobs,
     attempt_logs,
     blocked_jobs,
-    change_counter,
     clock_steps,
     cluster_records,
     job_attempts,
@@ -55,7 +54,6 @@ class SqlStore:
     ) -> None:
         """`closing` is the context in which the database is closed."""
         self._database = database
-        self._notifier = notifier
         self._closing = closing
         self._transactions = Transactions(database, notifier)
         self._lease = LeaderLease(self._transactions, liveness)
@@ -72,6 +70,11 @@ class SqlStore:
     def store_id(self) -> str:
         """Identity of this store, made once when it was created."""
         return self._store_id
+
+    @property
+    def ahead_s(self) -> float:
+        """Seconds to add to the time of this machine to get that of the store, as far as is known."""
+        return self._database.ahead_s
 
     def tell_times(self, took: Callable[[str, float], None]) -> None:
         """Call `took` with the duration of each "read", "write" and "commit", in the thread that did it."""
@@ -341,7 +344,7 @@ class SqlStore:
             outcomes = accept_jobs.add_calls(tx, calls)
             accepted = any(isinstance(outcome, tuple) for outcome in outcomes)
             if accepted:
-                change_counter.count_change(tx)
+                self._transactions.count_change(tx)
         if accepted:
-            self._notifier.notify()
+            self._transactions.notify()
         return outcomes

@@ -40,6 +40,19 @@ class Transactions:
             if audit is not None:
                 audit_trail.write_audit(tx, [audit])
             if notify:
-                change_counter.count_change(tx)
+                self.count_change(tx)
         if notify:
-            self._notifier.notify()
+            self.notify()
+
+    def count_change(self, tx: Connection) -> None:
+        """Count a transaction as a change that others wait for."""
+        change_counter.count_change(tx)
+        self._notifier.notify_in(tx)
+
+    def notify(self) -> None:
+        """Wake waiting threads and processes after the commit of a change."""
+        self._notifier.notify()
+
+    def time(self, tx: Connection, own: float) -> float:
+        """Return the time by which leases are measured. `own` is that of this machine."""
+        return self._database.time(tx, own)

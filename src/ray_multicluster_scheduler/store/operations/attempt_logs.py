@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.store.operations.job_reads import (
 )
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.schema.tables import attempts, jobs, logs
+from ray_multicluster_scheduler.text.storable import storable
 
 _FORGET_LOG = Prepared(
     delete(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))
@@ -40,7 +41,7 @@ def save_logs(tx: Connection, texts: Sequence[tuple[str, int, str]]) -> None:
     require(tx, sorted({submission_id for submission_id, _, _ in texts}))
     _FORGET_LOG.run(tx, [{"of_job": job, "of_attempt": number} for job, number, _ in texts])
     _KEEP_LOG.run(
-        tx, [{"submission_id": job, "attempt": number, "text": text} for job, number, text in texts]
+        tx, [{"submission_id": job, "attempt": number, "text": storable(text)} for job, number, text in texts]
     )
 
 

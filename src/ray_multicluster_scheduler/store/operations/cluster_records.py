@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, insert, select
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import snapshot_from
 from ray_multicluster_scheduler.store.schema.tables import drained_clusters, snapshots
 
 _DRAINED = select(drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
+_SAVE_SNAPSHOTS = Prepared(insert(snapshots))
 
 
 def set_drained(tx: Connection, cluster: str, *, drained: bool, reason: str, now: float) -> None:
@@ -29,7 +31,7 @@ def save_snapshots(tx: Connection, new_snapshots: Sequence[ClusterSnapshot]) -> 
     rows = [{"cluster": snapshot.name, "snapshot": snapshot} for snapshot in new_snapshots]
     if rows:
         tx.execute(delete(snapshots).where(snapshots.c.cluster.in_([row["cluster"] for row in rows])))
-        tx.execute(insert(snapshots), rows)
+        _SAVE_SNAPSHOTS.run(tx, rows)
 
 
 def load_snapshots(tx: Connection, names: Sequence[str] | None) -> dict[str, ClusterSnapshot]:

@@ -13,12 +13,12 @@ from sqlalchemy import (
     Connection,
     Select,
     Text,
+    cast,
     func,
     literal_column,
     or_,
     select,
     text,
-    type_coerce,
 )
 
 from ray_multicluster_scheduler.errors import JobNotFound
@@ -38,7 +38,7 @@ TARGET_STOPPED = jobs.c.target == literal_column("'STOPPED'")
 DEPENDENCY_FAILED = text("dependencies.failed")
 #: All columns of a job. JSON is read as text, because `rows.job_from` has parsed most of it before.
 JOB_COLUMNS = tuple(
-    type_coerce(column, Text).label(column.name) if isinstance(column.type, JSON) else column
+    cast(column, Text).label(column.name) if isinstance(column.type, JSON) else column
     for column in (jobs.c[name] for name in JOB_FIELDS)
 )
 _JOBS = ForIds(lambda ids: select(*JOB_COLUMNS).where(jobs.c.submission_id.in_(ids)))
@@ -164,7 +164,7 @@ def open_jobs(tx: Connection, user: str, *, claims: bool) -> OpenJobs:
         return OpenJobs(
             count=tx.scalar(select(func.count()).select_from(jobs).where(*is_open)) or 0, claim={}
         )
-    specs = tx.scalars(select(type_coerce(jobs.c.spec, Text)).where(*is_open)).all()
+    specs = tx.scalars(select(cast(jobs.c.spec, Text)).where(*is_open)).all()
     claim: dict[str, float] = {}
     for spec in specs:
         for name, amount in claim_from(spec):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.tables import jobs, sessions
+from ray_multicluster_scheduler.text.storable import storable
 
 _COLUMNS = tuple(sessions.c[field.name] for field in fields(Session))
 _READ = ForIds(lambda ids: select(*_COLUMNS).where(sessions.c.submission_id.in_(ids)))
@@ -24,7 +25,8 @@ def add_sessions(tx: Connection, new: Sequence[Session]) -> None:
 
 def update_sessions(tx: Connection, submission_ids: Sequence[str], values: dict[str, Any]) -> None:
     """Set fields of sessions; unknown ids are ignored."""
-    tx.execute(update(sessions).where(sessions.c.submission_id.in_(submission_ids)).values(values))
+    kept = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
+    tx.execute(update(sessions).where(sessions.c.submission_id.in_(submission_ids)).values(kept))
 
 
 def open_sessions(tx: Connection) -> tuple[Session, ...]:

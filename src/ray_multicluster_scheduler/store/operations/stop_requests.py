@@ -25,6 +25,7 @@ from ray_multicluster_scheduler.store.schema.rows import (
     note,
 )
 from ray_multicluster_scheduler.store.schema.tables import jobs
+from ray_multicluster_scheduler.text.storable import storable
 
 _CHILDREN = ForIds(lambda ids: select(*JOB_COLUMNS).where(jobs.c.parent.in_(ids)))
 _STOP = Prepared(update(jobs).where(jobs.c.submission_id == bindparam("of_job")))
@@ -37,6 +38,7 @@ def request_stop(
 
     The children of a job with `stop_children` are stopped in the same transaction.
     """
+    reason = storable(reason)
     requested = get_many(tx, submission_ids)
     for submission_id in submission_ids:
         if submission_id not in requested:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, true, update
@@ -16,6 +17,7 @@ from ray_multicluster_scheduler.store.operations.job_reads import get_changed
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.schema.rows import attempt_row, changed_values, move_event_row
 from ray_multicluster_scheduler.store.schema.tables import attempts, dependencies, jobs
+from ray_multicluster_scheduler.text.storable import storable
 
 _MOVE_JOB = Prepared(
     update(jobs).where(
@@ -41,6 +43,7 @@ def apply(
     tx: Connection, transitions: Sequence[Transition], *, now: float, known: Mapping[str, Job]
 ) -> tuple[Job, ...]:
     """Make the moves that still hold; return each moved job once, as it is after its last move."""
+    transitions = [_storable(transition) for transition in transitions]
     current = get_changed(tx, {transition.submission_id for transition in transitions}, known)
     moves: list[Move] = []
     for transition in transitions:
@@ -56,6 +59,20 @@ def apply(
         )
         _settle_dependencies(tx, [move.after for move in moves if move.after.final])
     return tuple({move.after.submission_id: move.after for move in moves}.values())
+
+
+def _storable(transition: Transition) -> Transition:
+    """Replace what no database can keep: a reason may hold whatever a program has written."""
+    return replace(
+        transition,
+        reason=storable(transition.reason),
+        changes=_storable_values(transition.changes),
+        attempt_changes=_storable_values(transition.attempt_changes),
+    )
+
+
+def _storable_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def _write_jobs(tx: Connection, moves: Sequence[Move]) -> None:

@@ -10,6 +10,7 @@ from enum import Enum
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -41,29 +42,35 @@ metadata = MetaData(
 )
 
 
+#: PostgreSQL has 64 bits only if asked for them.
+Number = Integer().with_variant(BigInteger(), "postgresql")
+#: Ids are compared byte by byte, so that those with a common prefix stand together in an index.
+_Id = Text().with_variant(Text(collation="C"), "postgresql")
+
+
 def _one_of(column: str, words: type[Enum]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({', '.join(repr(w.value) for w in words)})", name=column)
 
 
 def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    # `postgresql_where` is left to the migrations: here it would import that dialect into every command.
+    # `postgres/open_postgres.py` adds `postgresql_where`: here it would import that dialect everywhere.
     return Index(name, *columns, unique=unique, sqlite_where=text(where))
 
 
 def _job_id(*, primary_key: bool = False) -> Column[str]:
     return Column(
-        "submission_id", Text, ForeignKey("jobs.submission_id"), primary_key=primary_key, nullable=False
+        "submission_id", _Id, ForeignKey("jobs.submission_id"), primary_key=primary_key, nullable=False
     )
 
 
 meta = Table(
     "meta",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("id", Number, primary_key=True, autoincrement=False),
     Column("store_id", Text, nullable=False),
     Column("created_at", Float, nullable=False),
     # Grows with each commit that may be waited for; see `SqlStore.wait_for_change`.
-    Column("changes", Integer, nullable=False),
+    Column("changes", Number, nullable=False),
     # Proves the tokens of jobs: 32 bytes as hexadecimal digits, made when the store is created.
     Column("job_key", Text),
     CheckConstraint("id = 1", name="one_row"),
@@ -72,9 +79,9 @@ meta = Table(
 lease = Table(
     "lease",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("id", Number, primary_key=True, autoincrement=False),
     Column("holder", Text),  # NULL: nobody
-    Column("epoch", Integer, nullable=False),
+    Column("epoch", Number, nullable=False),
     Column("expires_at", Float, nullable=False),
     CheckConstraint("id = 1", name="one_row"),
 )
@@ -83,7 +90,7 @@ lease = Table(
 upkeep = Table(
     "upkeep",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("id", Number, primary_key=True, autoincrement=False),
     # The last boot of the machine, and the difference between the time and its uptime.
     Column("clock_boot", Text),
     Column("clock_offset", Float),
@@ -96,19 +103,19 @@ upkeep = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("seq", Integer, primary_key=True),
-    Column("submission_id", Text, nullable=False, unique=True),
+    Column("seq", Number, primary_key=True),
+    Column("submission_id", _Id, nullable=False, unique=True),
     Column("spec", JSON, nullable=False),
     # Copies of fields of the spec that queries need. A spec never changes.
     Column("user", Text, nullable=False),
-    Column("priority", Integer, nullable=False),
+    Column("priority", Number, nullable=False),
     Column("group", Text),
     Column("idempotency_key", Text),
     # The progress of the job.
     Column("state", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("stop_reason", Text),
-    Column("attempt", Integer, nullable=False),
+    Column("attempt", Number, nullable=False),
     Column("cluster", Text),
     Column("remote_id", Text),
     Column("session_name", Text),
@@ -123,9 +130,9 @@ jobs = Table(
     Column("queue_deadline", Float),
     Column("reason", Text, nullable=False),
     Column("error_type", Text),
-    Column("exit_code", Integer),
-    Column("infra_failures", Integer, nullable=False),
-    Column("user_failures", Integer, nullable=False),
+    Column("exit_code", Number),
+    Column("infra_failures", Number, nullable=False),
+    Column("user_failures", Number, nullable=False),
     Column("avoid", JSON, nullable=False),
     # Copies of the spec too. Migrations can add columns only at the end of a table. `name` is the `job_id`.
     Column("name", Text),
@@ -156,7 +163,7 @@ dependencies = Table(
     "dependencies",
     metadata,
     _job_id(primary_key=True),
-    Column("needs", Text, ForeignKey("jobs.submission_id"), primary_key=True),
+    Column("needs", _Id, ForeignKey("jobs.submission_id"), primary_key=True),
     Column("failed", Boolean, nullable=False),  # the needed job ended without success
     Index("ix_dependencies_needs", "needs"),
     _partial_index("ix_dependencies_failed", "submission_id", where="failed"),
@@ -174,7 +181,7 @@ attempts = Table(
     "attempts",
     metadata,
     _job_id(primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("number", Number, primary_key=True, autoincrement=False),
     Column("cluster", Text, nullable=False),
     Column("remote_id", Text, nullable=False),
     Column("session_name", Text),
@@ -194,12 +201,12 @@ attempts = Table(
 events = Table(
     "events",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Number, primary_key=True),
     _job_id(),
     Column("at", Float, nullable=False),
     Column("old", Text),
     Column("new", Text, nullable=False),
-    Column("attempt", Integer, nullable=False),
+    Column("attempt", Number, nullable=False),
     Column("cluster", Text),
     Column("reason", Text, nullable=False),
     Index("ix_events_job", "submission_id", "id"),
@@ -210,7 +217,7 @@ logs = Table(
     "logs",
     metadata,
     _job_id(primary_key=True),
-    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Number, primary_key=True, autoincrement=False),
     Column("text", Text, nullable=False),
 )
 
@@ -221,10 +228,10 @@ sessions = Table(
     _job_id(primary_key=True),
     Column("alive_at", Float, nullable=False),
     Column("ray_job_id", Text),
-    Column("helper_pid", Integer),
+    Column("helper_pid", Number),
     Column("helper_address", Text),
     Column("failure", Text),
-    Column("refused_attempt", Integer),
+    Column("refused_attempt", Number),
     Column("disconnected", Boolean, nullable=False),
     Column("stop_requested", Boolean, nullable=False),
 )
@@ -262,7 +269,7 @@ tokens = Table(
 audit_trail = Table(
     "audit",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Number, primary_key=True),
     Column("at", Float, nullable=False),
     Column("user", Text),  # NULL: nobody was recognised
     Column("token_id", Text),

@@ -67,6 +67,7 @@ class SqliteDatabase:
         #: Set after a failed fsync: the disk may hold anything, so nothing may be written any more.
         self._broken: StoreError | None = None
         self._closed = False
+        self.ahead_s = 0.0
         #: Called with the duration of each read, write (including the wait for other writers) and commit.
         self.took: Callable[[str, float], None] = _measure_nothing
         self._engine = _new_engine(path)
@@ -164,6 +165,10 @@ class SqliteDatabase:
             self._check_may_write()
             with contextlib.closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def time(self, tx: Connection, own: float) -> float:  # noqa: ARG002
+        """Return the time of this machine: all processes of this store run on it."""
+        return own
 
     def used_bytes(self, tx: Connection) -> int:
         """Return how many bytes of the database hold data."""

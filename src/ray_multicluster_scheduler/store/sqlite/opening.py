@@ -6,17 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, insert, inspect
+from sqlalchemy import Connection, inspect
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.store.local_notifier import FALLBACK_POLL_S
 from ray_multicluster_scheduler.store.operations import change_counter, store_identity
-from ray_multicluster_scheduler.store.schema.revision import read_revision, write_revision
-from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata, upkeep
+from ray_multicluster_scheduler.store.schema.new_schema import create_tables
+from ray_multicluster_scheduler.store.schema.revision import read_revision
+from ray_multicluster_scheduler.store.schema.tables import REVISION
 from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.sqlite import database_files
 from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
 from ray_multicluster_scheduler.store.sqlite.holder_locks import HolderLocks
-from ray_multicluster_scheduler.store.sqlite.socket_notifier import FALLBACK_POLL_S, SocketNotifier
+from ray_multicluster_scheduler.store.sqlite.socket_notifier import SocketNotifier
 
 #: The folder of the sockets. Processes of earlier versions look for them here too, so the name stays.
 _SOCKETS = "bells"
@@ -62,9 +64,7 @@ def open_memory_store() -> SqlStore:
     """Open a store in memory, which lives as long as this object."""
     database = SqliteDatabase(None)
     with database.write() as tx:
-        metadata.create_all(tx)
-        write_revision(tx)
-        tx.execute(insert(upkeep).values(id=1, secrets_until=0.0))
+        create_tables(tx)
         store_identity.create_identity(tx)
     notifier = SocketNotifier(None, _changes_of(database), fallback_poll_s=FALLBACK_POLL_S)
     return SqlStore(database, notifier, HolderLocks(None))

@@ -14,32 +14,21 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
-from ray_multicluster_scheduler.errors import StoreError
+from sqlalchemy import Connection
 
-#: How late a change is noticed at worst, when its notification got lost.
-FALLBACK_POLL_S = 1.0
+from ray_multicluster_scheduler.store.local_notifier import LocalNotifier
 
 
-class SocketNotifier:
-    """`backend.ChangeNotifier` with Unix sockets. Without a folder, it notifies this process only.
-
-    `read_changes` returns a number that differs after a change. It is read when no notification has come for
-    `fallback_poll_s`.
-    """
+class SocketNotifier(LocalNotifier):
+    """`backend.ChangeNotifier` with Unix sockets. Without a folder, it notifies this process only."""
 
     def __init__(
         self, folder: Path | None, read_changes: Callable[[], int], *, fallback_poll_s: float
     ) -> None:
+        super().__init__(read_changes, fallback_poll_s=fallback_poll_s)
         self._folder = folder
-        self._read_changes = read_changes
-        self._fallback_poll_s = fallback_poll_s
-        self._condition = threading.Condition()
-        self._received = 0
-        self._callbacks: dict[object, Callable[[], None]] = {}
-        self._closed = threading.Event()
         self._own_path: Path | None = None
         self._thread: threading.Thread | None = None
 
@@ -53,21 +42,8 @@ class SocketNotifier:
                 self._start_thread(self._folder)
             return self._received
 
-    def wait(self, received: int, *, timeout_s: float) -> None:
-        """Block until more than `received` notifications have come, or the time is over."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._received > received or self._closed.is_set(), timeout_s)
-
-    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` for each notification, from any thread; returns a function that ends this.
-
-        It must return at once, as `loop.call_soon_threadsafe(event.set)` does.
-        """
-        key = object()
-        with self._condition:
-            self._callbacks[key] = callback
-        self.listen()
-        return partial(self._unsubscribe, key)
+    def notify_in(self, tx: Connection) -> None:
+        """Do nothing: others are notified after the commit."""
 
     def notify(self) -> None:
         """Notify all threads and processes: this process has committed a change."""
@@ -85,22 +61,6 @@ class SocketNotifier:
             _send([os.fspath(self._own_path)])
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-
-    def notify_here(self) -> None:
-        """Notify this process only."""
-        with self._condition:
-            self._received += 1
-            callbacks = tuple(self._callbacks.items())
-            self._condition.notify_all()
-        for key, callback in callbacks:
-            try:
-                callback()
-            except RuntimeError:  # its event loop is closed; the commit that caused this must not fail
-                self._unsubscribe(key)
-
-    def _unsubscribe(self, key: object) -> None:
-        with self._condition:
-            self._callbacks.pop(key, None)
 
     def _notify_others(self, folder: Path) -> None:
         own_name = None if self._own_path is None else self._own_path.name
@@ -120,16 +80,12 @@ class SocketNotifier:
         self._thread.start()
 
     def _run(self, receiver: socket.socket | None) -> None:
-        last: int | None = None
         try:
             while not self._closed.is_set():
                 if self._receive(receiver):
                     self.notify_here()
-                    continue
-                changes = self._try_read_changes()
-                if changes is None or changes != last:  # None: unreadable; woken threads see the error
-                    self.notify_here()
-                last = changes
+                else:
+                    self._notify_if_changed()
         finally:
             if receiver is not None and self._own_path is not None:
                 receiver.close()
@@ -150,12 +106,6 @@ class SocketNotifier:
             return False
         except BlockingIOError:
             return True
-
-    def _try_read_changes(self) -> int | None:
-        try:
-            return self._read_changes()
-        except StoreError:
-            return None
 
 
 def _bind(path: Path) -> socket.socket | None:

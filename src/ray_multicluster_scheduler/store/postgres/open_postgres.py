@@ -1,0 +1,113 @@
+"""Open a store on PostgreSQL: its schema, its identity, the tables of this version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psycopg
+from sqlalchemy import Connection, inspect
+
+from ray_multicluster_scheduler.errors import ForeignStore, StoreError
+from ray_multicluster_scheduler.store.local_notifier import FALLBACK_POLL_S
+from ray_multicluster_scheduler.store.operations import change_counter, store_identity
+from ray_multicluster_scheduler.store.postgres.lease_only import LeaseOnly
+from ray_multicluster_scheduler.store.postgres.listen_notifier import ListenNotifier
+from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
+from ray_multicluster_scheduler.store.postgres.postgres_errors import translated
+from ray_multicluster_scheduler.store.postgres.postgres_url import PostgresAddress
+from ray_multicluster_scheduler.store.schema.new_schema import create_tables
+from ray_multicluster_scheduler.store.schema.revision import read_revision
+from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata
+from ray_multicluster_scheduler.store.sql_store import SqlStore
+
+#: Before this version nobody wrote the log in a way that this store relies on.
+LEAST_VERSION = 120000
+
+
+def open_postgres_store(
+    address: PostgresAddress,
+    *,
+    listen_at: PostgresAddress | None = None,
+    create: bool = True,
+    fallback_poll_s: float = FALLBACK_POLL_S,
+) -> SqlStore:
+    """Open the store in a schema of a database; with `create`, make it if there is none.
+
+    `listen_at` is where to receive notifications, if `address` is that of a pooler.
+    """
+    _prepare_schema(address, create=create)
+    database = PostgresDatabase(address)
+    try:
+        with database.write() as tx:  # of several servers that open it for the first time, one creates it
+            database.time(tx, time.time())
+            _migrate(tx, address, create=create)
+        notifier = ListenNotifier(
+            listen_at or address, _changes_of(database), fallback_poll_s=fallback_poll_s
+        )
+        return SqlStore(database, notifier, LeaseOnly())
+    except BaseException:
+        database.close()
+        raise
+
+
+def _prepare_schema(address: PostgresAddress, *, create: bool) -> None:
+    """Check the server, and create the schema of a new store."""
+    with translated(str(address)), psycopg.connect(address.connection_string, autocommit=True) as connection:
+        if connection.info.server_version < LEAST_VERSION:
+            raise StoreError(
+                f"the job store {address}: PostgreSQL {LEAST_VERSION // 10000} or later is needed, and the "
+                f"server has {connection.info.parameter_status('server_version')}"
+            )
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StoreError(
+                f"the job store {address}: its database has the encoding {encoding}; create one with "
+                "`createdb --encoding=UTF8 --template=template0`"
+            )
+        found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [address.schema])
+        if found.fetchone() is None:
+            if not create:
+                raise _no_store(address)
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
+
+
+def _migrate(tx: Connection, address: PostgresAddress, *, create: bool) -> None:
+    revision = read_revision(tx)
+    if revision is None:
+        if inspect(tx).get_table_names():
+            raise ForeignStore(
+                f"the schema {address.schema!r} of {address} has tables, but not those of a job store; "
+                "name another one with ?schema=NAME"
+            )
+        if not create:
+            raise _no_store(address)
+        _copy_index_conditions()
+        create_tables(tx)
+        store_identity.create_identity(tx)
+    elif revision != REVISION:
+        # Imported here because it takes 0.2 s, and most stores need no migration.
+        from ray_multicluster_scheduler.store.schema.migrate import upgrade  # noqa: PLC0415
+
+        upgrade(tx, revision=revision)
+
+
+def _copy_index_conditions() -> None:
+    """Let partial indexes be partial here too: `tables` gives their conditions for SQLite only."""
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            where = index.dialect_options["sqlite"]["where"]
+            if where is not None:
+                index.dialect_options["postgresql"]["where"] = where
+
+
+def _no_store(address: PostgresAddress) -> StoreError:
+    return StoreError(f"there is no job store in {address}; the first submitted job makes one")
+
+
+def _changes_of(database: PostgresDatabase) -> Callable[[], int]:
+    def read_changes() -> int:
+        with database.read() as tx:
+            return change_counter.read_changes(tx)
+
+    return read_changes

@@ -1,0 +1,59 @@
+"""Lets one thread stop right before its commit, so that a test decides who comes first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, event
+
+T = TypeVar("T")
+#: A thread that should be blocked is given this long to show that it is not.
+BLOCKED_S = 0.5
+PATIENCE_S = 60.0
+
+
+class PausedCommit:
+    """A call in a thread of its own: it has done its work and stands before its commit."""
+
+    def __init__(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> None:
+        self._reached = threading.Event()
+        self._may_commit = threading.Event()
+        self._thread: int | None = None
+        self.result: Future[T] = pool.submit(self._run, work)
+        assert self._reached.wait(PATIENCE_S)
+
+    def _run(self, work: Callable[[], T]) -> T:
+        self._thread = threading.get_ident()
+        event.listen(Engine, "commit", self._pause)
+        try:
+            return work()
+        finally:
+            event.remove(Engine, "commit", self._pause)
+            self._reached.set()
+
+    def _pause(self, _connection: Connection) -> None:
+        if threading.get_ident() == self._thread:
+            self._reached.set()
+            assert self._may_commit.wait(PATIENCE_S)
+
+    def go_on(self) -> T:
+        """Let it commit, and return its result."""
+        self._may_commit.set()
+        return self.result.result(PATIENCE_S)
+
+
+@contextmanager
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads for the calls of a test."""
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def is_blocked(call: Future[T]) -> bool:
+    """Tell whether a call waits for another one."""
+    done, _ = wait([call], BLOCKED_S)
+    return not done

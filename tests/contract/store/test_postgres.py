@@ -1,0 +1,188 @@
+"""What only a store on a server has: restarts, clocks of several machines, poolers, passwords."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.builders import NOW, a_spec
+from tests.contract.store.conftest import OpenStore, opener
+from tests.postgres_server import PostgresServer, a_postgres, binaries
+
+from ray_multicluster_scheduler.errors import DuplicateSubmission, ForeignStore, StoreBusy, StoreError
+from ray_multicluster_scheduler.store import SqlStore
+from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
+from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
+from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
+
+TRIES = 400
+
+
+@pytest.fixture
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    return opener(request, "postgres", tmp_path)
+
+
+@pytest.fixture
+def store(open_again: OpenStore) -> Iterator[SqlStore]:
+    opened = open_again()
+    yield opened
+    opened.close()
+
+
+def test_a_lease_is_measured_by_the_clock_of_the_server(store: SqlStore, open_again: OpenStore) -> None:
+    lease = store.acquire_lease("one", ttl_s=30.0, now=NOW)
+    assert lease is not None
+    other = open_again()
+    for skew in (-60.0, 0.0, 60.0):
+        assert other.acquire_lease("other", ttl_s=30.0, now=NOW + skew) is None
+        current = other.leader(now=NOW + skew)
+        assert current is not None
+        assert current.holder == "one"
+    store.release_lease(lease)
+    assert other.acquire_lease("other", ttl_s=30.0, now=NOW - 60) is not None
+    other.close()
+
+
+def test_how_far_the_server_is_ahead_is_known(store: SqlStore) -> None:
+    with store._database.read() as tx:
+        now = store._database.time(tx, 0.0)
+    assert store.ahead_s == pytest.approx(now, abs=1.0)
+
+
+def test_nothing_that_was_accepted_is_lost_when_the_server_is_restarted_and_killed() -> None:
+    if binaries() is None:
+        pytest.skip("no PostgreSQL here: install the package pgserver, or Debian's postgresql")
+    with a_postgres() as server:
+        address = postgres_address(server.url())
+        stores = [open_postgres_store(address) for _ in range(2)]
+        accepted: list[str] = []
+        done = threading.Event()
+
+        def submit(store: SqlStore, name: str) -> None:
+            number = 0
+            while not done.is_set() or number < 20:
+                if _added(store, f"{name}-{number}"):
+                    accepted.append(f"{name}-{number}")
+                number += 1
+
+        writers = [
+            threading.Thread(target=submit, args=(store, f"writer-{number}"))
+            for number, store in enumerate((*stores, *stores))
+        ]
+        for writer in writers:
+            writer.start()
+        try:
+            for end in (server.stop, server.kill, server.stop):
+                _wait_for_more(accepted, 30)
+                end()
+                server.start()
+        finally:
+            done.set()
+            for writer in writers:
+                writer.join()
+        _check(stores[0], accepted)
+        for store in stores:
+            store.close()
+
+
+def _wait_for_more(accepted: list[str], more: int) -> None:
+    enough, tick = len(accepted) + more, threading.Event()
+    for _ in range(TRIES):
+        if len(accepted) >= enough:
+            return
+        tick.wait(0.1)
+    raise AssertionError("nothing is accepted any more")
+
+
+def _added(store: SqlStore, submission_id: str) -> bool:
+    """Add a job as a careful client does: again and again under the same id."""
+    tick = threading.Event()
+    for _ in range(TRIES):
+        try:
+            store.add([(submission_id, a_spec())], now=NOW)
+        except DuplicateSubmission:  # the answer to an earlier try was lost
+            return True
+        except StoreBusy:
+            tick.wait(0.05)
+        else:
+            return True
+    return False
+
+
+def _check(store: SqlStore, accepted: list[str]) -> None:
+    kept = {job.submission_id for job in store.list_jobs()}
+    assert set(accepted) <= kept
+    sequence = [job.seq for job, _ in store.arrivals(after=0, limit=10**6)]
+    assert sequence == sorted(sequence)
+    assert len(sequence) == len(kept)
+
+
+def test_a_process_that_stands_still_inside_a_transaction_does_not_block_the_others(
+    store: SqlStore, open_again: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray_multicluster_scheduler.store.postgres.postgres_database.IDLE_TIMEOUT_S", "0.5")
+    slow = open_again()
+
+    def write_slowly() -> None:
+        with slow._database.write() as tx:
+            store.add([("job", a_spec())], now=NOW)
+            tx.exec_driver_sql("SELECT 1")
+
+    with pytest.raises(StoreBusy):
+        write_slowly()
+    assert store.get("job").submission_id == "job"
+    slow.close()
+
+
+def test_a_schema_of_somebody_else_is_left_alone(postgres: PostgresServer) -> None:
+    with psycopg.connect(postgres.url().partition("?")[0], autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.jobs (id int)")
+    with pytest.raises(ForeignStore, match="schema=NAME"):
+        open_postgres_store(postgres_address(postgres.url("theirs")))
+
+
+def test_a_store_that_is_not_there_is_not_made_for_a_look(postgres: PostgresServer) -> None:
+    with pytest.raises(StoreError, match="there is no job store"):
+        open_postgres_store(postgres_address(postgres.url("nowhere")), create=False)
+
+
+def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
+    address = postgres_address("postgresql://ann:s3cret@127.0.0.1:9/jobs?connect_timeout=2")
+    with pytest.raises(StoreBusy) as refused:
+        open_postgres_store(address)
+    assert "ann@127.0.0.1:9/jobs" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+    assert "s3cret" not in repr(address)
+
+
+def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret\n")
+    address = postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "password")
+    assert ":s3cret@" in address.connection_string
+    assert "s3cret" not in str(address)
+    with pytest.raises(StoreError, match="missing"):
+        postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    "text", ["postgresql://", "mysql://db/jobs", "postgresql://db", "what", "postgresql://h:x/d"]
+)
+def test_an_address_that_is_none_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(StoreError, match="postgresql://user@host:5432/database"):
+        postgres_address(text)
+
+
+def test_a_schema_that_would_need_quotes_is_refused() -> None:
+    with pytest.raises(StoreError, match="small letters"):
+        postgres_address("postgresql://db/jobs?schema=x;drop")
+
+
+def test_times_are_told(store: SqlStore) -> None:
+    told: list[str] = []
+    store.tell_times(lambda kind, _: told.append(kind))
+    store.add([("job", a_spec())], now=NOW)
+    store.get("job")
+    assert told == ["commit", "write", "read"]
+    assert isinstance(store._database, PostgresDatabase)

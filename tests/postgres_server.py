@@ -1,0 +1,129 @@
+"""A PostgreSQL server for tests: real, on loopback, in a directory of its own, started in about a second."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+HOST = "127.0.0.1"
+USER = "raymc"
+#: A server that is started or stopped is given this long.
+PATIENCE_S = 60.0
+#: Durability as in production; less memory.
+SETTINGS = {
+    "listen_addresses": HOST,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "log_min_messages": "fatal",
+}
+
+
+def binaries() -> Path | None:
+    """Return the folder of `initdb` and `postgres`: Debian's, or those of the package `pgserver`."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    package = find_spec("pgserver")
+    if package is None or package.origin is None:
+        return None
+    folder = Path(package.origin).parent / "pginstall" / "bin"
+    return folder if (folder / "initdb").exists() else None
+
+
+class PostgresServer:
+    """A server that can be stopped, killed and started again with the same data."""
+
+    def __init__(self, directory: Path) -> None:
+        found = binaries()
+        assert found is not None, "no PostgreSQL: install the package pgserver"
+        self._bin = found
+        self._data = directory / "data"
+        self._data.mkdir(mode=0o700)
+        #: PostgreSQL refuses to run as root.
+        self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        if self._user is not None:
+            os.chown(self._data, self._user.pw_uid, self._user.pw_gid)
+        self._run(
+            "initdb", "--username", USER, "--auth=trust", "--encoding=UTF8", "--no-sync", "--locale=C.UTF-8"
+        )
+        with socket.create_server((HOST, 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def url(self, schema: str = "raymc", port: int | None = None) -> str:
+        return f"postgresql://{USER}@{HOST}:{port or self.port}/postgres?schema={schema}"
+
+    def start(self) -> None:
+        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        command = [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings]
+        with (self._data.parent / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_user())
+        _until(self._answers)
+
+    def stop(self) -> None:
+        """Stop it at once, as an administrator would restart it: connections are cut."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill it, so that it has to recover."""
+        self._end(signal.SIGQUIT)
+
+    def _end(self, how: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(PATIENCE_S)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._data.parent / "log").read_text()[-2000:]
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(self.url().partition("?")[0], connect_timeout=5).close()
+            return True
+        return False
+
+    def _run(self, program: str, *words: str) -> None:
+        command = [self._bin / program, "-D", self._data, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self._as_user())
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _as_user(self) -> dict[str, object]:
+        if self._user is None:
+            return {}
+        return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+@contextmanager
+def a_postgres() -> Iterator[PostgresServer]:
+    """Run a server while the block runs."""
+    # Not pytest's own directory: the server's user must be able to enter it.
+    directory = Path(tempfile.mkdtemp(prefix="raymc-postgres-"))
+    directory.chmod(0o755)
+    server = None
+    try:
+        server = PostgresServer(directory)
+        yield server
+    finally:
+        if server is not None:
+            server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "PostgreSQL does not answer"
+        time.sleep(0.05)
