@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def _boot() -> str:
         return _BOOT_ID.read_text().strip()
     except OSError:
         return uuid.uuid4().hex
+
+
+class StoreClock(SystemClock):
+    """The time of a store, on which all machines that share it agree."""
+
+    def __init__(self) -> None:
+        #: Returns the seconds by which the store is ahead of this machine.
+        self.ahead_s: Callable[[], float] = lambda: 0.0
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        return super().now() + self.ahead_s()
 
 
 class SteadyClock:

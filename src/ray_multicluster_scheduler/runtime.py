@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ray_multicluster_scheduler.clock import SystemClock, jitter
+from ray_multicluster_scheduler.clock import StoreClock, jitter
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
-from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
@@ -49,7 +48,8 @@ from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollo
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store import SqlStore, open_at
+from ray_multicluster_scheduler.store.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.store_ports import AccessStore
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Scheduler:
         self.directory = directory
         self._environ = environ
         self._crash_point = crash_point
-        self.clock = SystemClock()
+        self.clock = StoreClock()
         #: Where jobs reach the server that this scheduler is behind; set before anything is opened.
         self.job_address: str | None = None
         #: The name under which its engine takes the lease.
@@ -112,12 +112,12 @@ class Scheduler:
         *,
         environ: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        directory: Path | None = None,
     ) -> Scheduler:
-        """Find and read the configuration; starts nothing. `directory`: where jobs are kept, if elsewhere."""
+        """Find and read the configuration; starts nothing."""
         environ = os.environ if environ is None else environ
         path = find_config(config_file_path, environ=environ, cwd=cwd or Path.cwd())
-        return cls(load_config(path), directory=directory or state_dir(path, environ), environ=environ)
+        config = load_config(path)
+        return cls(config, directory=store_place(config, environ).directory, environ=environ)
 
     def anew(self) -> Scheduler:
         """Return a scheduler with the same configuration, with nothing opened or started."""
@@ -132,6 +132,11 @@ class Scheduler:
             if self._parts is None:
                 self._parts = self._open()
             return self._parts
+
+    @property
+    def place(self) -> StorePlace:
+        """Where its jobs are kept."""
+        return store_place(self.config, self._environ, directory=self.directory)
 
     @property
     def where(self) -> str:
@@ -332,7 +337,8 @@ class Scheduler:
             yield
 
     def _open(self) -> Parts:
-        store = open_store(self.directory)
+        store = open_at(self.place)
+        self.clock.ahead_s = lambda: store.ahead_s
         packages, hub = PackageStore(self.directory / "packages"), EventHub(store, self.clock)
         return self._assemble(self.config, store, packages, hub, Tokens(store.access, self.clock))
 
@@ -373,7 +379,7 @@ class Scheduler:
 
     def _read_records(self) -> ClusterRecords:
         parts = self._parts
-        return ClusterRecords.read(self.directory) if parts is None else ClusterRecords.of(parts.store)
+        return ClusterRecords.read(self.place) if parts is None else ClusterRecords.of(parts.store)
 
     def _connect_all(self) -> dict[str, ClusterConnection]:
         return {spec.name: self._connect(spec, self.config.settings) for spec in self.config.clusters}

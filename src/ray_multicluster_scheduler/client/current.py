@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
 from ray_multicluster_scheduler.client.server_address import server_at, server_in
 from ray_multicluster_scheduler.config import find_config
-from ray_multicluster_scheduler.config.find import expanded, state_dir
+from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.config.older import ignored_settings
+from ray_multicluster_scheduler.store.store_place import store_place
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
@@ -95,7 +96,7 @@ def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
         return RemoteScheduler(server, environ=environ, config_file_path=config_file_path)
     from ray_multicluster_scheduler.runtime import Scheduler  # noqa: PLC0415 - a server's client needs no store
 
-    return Scheduler(config, directory=state_dir(path, environ), environ=environ)
+    return Scheduler(config, directory=store_place(config, environ).directory, environ=environ)
 
 
 def _same(one: Handle, other: Handle) -> bool:

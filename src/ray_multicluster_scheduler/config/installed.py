@@ -25,6 +25,14 @@ def check_server() -> None:
         )
 
 
+def check_postgres() -> None:
+    """Raise if the driver for PostgreSQL is not installed, and say how to get it."""
+    if find_spec("psycopg") is None:
+        raise InvalidRequest(
+            "a job store on PostgreSQL needs psycopg: pip install 'ray-multicluster-scheduler[postgres]'"
+        )
+
+
 def ray_version() -> str | None:
     """Return the version of the Ray that is installed here, without importing it; None: there is none."""
     try:

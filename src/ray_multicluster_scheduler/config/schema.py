@@ -52,6 +52,20 @@ class Settings(_Section):
     address: Annotated[str, AfterValidator(server_url)] | None = Field(
         None, description="URL of a `raymc serve` that schedules instead of this process."
     )
+    store: str | None = Field(
+        None,
+        description=(
+            "Where jobs are kept: a directory, or `postgresql://user@host:5432/database` for several "
+            "servers; by default a directory for each file. `RAY_MULTICLUSTER_STORE` overrules it."
+        ),
+    )
+    store_password_file: str | None = Field(
+        None, description="A file with the password of the PostgreSQL user, so that it stands nowhere else."
+    )
+    store_listen: str | None = Field(
+        None,
+        description="The address of the PostgreSQL server itself, if `store` is that of a pooler.",
+    )
     probe_interval_s: float = Field(
         5.0, ge=0.1, le=3600, description="Pause between two probes of a cluster."
     )
@@ -132,7 +146,10 @@ class Settings(_Section):
         900,
         ge=16,
         le=10**7,
-        description="A store that holds more loses its oldest logs, then the oldest jobs that have ended.",
+        description=(
+            "A store that holds more loses its oldest logs, then the oldest jobs that have ended. "
+            "Not on PostgreSQL, whose size is its administrator's."
+        ),
     )
     ended_jobs_on_cluster: int = Field(
         200,

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
@@ -20,7 +19,8 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
-from ray_multicluster_scheduler.store import open_store
+from ray_multicluster_scheduler.store import open_at
+from ray_multicluster_scheduler.store.store_place import StorePlace
 from ray_multicluster_scheduler.store_ports import JobStore
 
 
@@ -39,10 +39,10 @@ class ClusterRecords:
         return cls(live=store.live(), drains=store.drained())
 
     @classmethod
-    def read(cls, directory: Path) -> ClusterRecords:
+    def read(cls, place: StorePlace) -> ClusterRecords:
         """Read a store that is not open; without a readable store nothing is drained or claimed."""
         try:
-            with closing(open_store(directory, create=False)) as store:
+            with closing(open_at(place, create=False)) as store:
                 return cls.of(store)
         except StoreError:
             return cls()

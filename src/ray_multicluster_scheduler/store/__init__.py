@@ -1,17 +1,19 @@
-"""The durable job store: SQLAlchemy Core on SQLite, safe for several threads and processes."""
+"""The durable job store: SQLAlchemy Core on SQLite or PostgreSQL, for several threads and processes."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.store.open_place import open_at
     from ray_multicluster_scheduler.store.sql_store import SqlStore
     from ray_multicluster_scheduler.store.sqlite.opening import open_memory_store, open_store
 
-__all__ = ["SqlStore", "open_memory_store", "open_store"]
+__all__ = ["SqlStore", "open_at", "open_memory_store", "open_store"]
 
 #: Imported on first use: `sqlite/newest_jobs.py` must not pay for the import of SQLAlchemy.
 _HOMES = {
     "SqlStore": "sql_store",
+    "open_at": "open_place",
     "open_memory_store": "sqlite.opening",
     "open_store": "sqlite.opening",
 }

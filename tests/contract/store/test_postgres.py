@@ -1,6 +1,7 @@
 """What only a store on a server has: restarts, clocks of several machines, poolers, passwords."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_a_lease_is_measured_by_the_clock_of_the_server(store: SqlStore, open_ag
 def test_how_far_the_server_is_ahead_is_known(store: SqlStore) -> None:
     with store._database.read() as tx:
         now = store._database.time(tx, 0.0)
-    assert store.ahead_s == pytest.approx(now, abs=1.0)
+    assert now == pytest.approx(time.time() + store.ahead_s, abs=1.0)
 
 
 def test_nothing_that_was_accepted_is_lost_when_the_server_is_restarted_and_killed() -> None:
@@ -148,8 +149,11 @@ def test_a_store_that_is_not_there_is_not_made_for_a_look(postgres: PostgresServ
         open_postgres_store(postgres_address(postgres.url("nowhere")), create=False)
 
 
-def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
-    address = postgres_address("postgresql://ann:s3cret@127.0.0.1:9/jobs?connect_timeout=2")
+def test_a_server_that_is_not_there_is_named_without_the_password(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret")
+    address = postgres_address(
+        "postgresql://ann@127.0.0.1:9/jobs?connect_timeout=2", password_file=tmp_path / "password"
+    )
     with pytest.raises(StoreBusy) as refused:
         open_postgres_store(address)
     assert "ann@127.0.0.1:9/jobs" in str(refused.value)
@@ -172,6 +176,12 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(StoreError, match="postgresql://user@host:5432/database"):
         postgres_address(text)
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(StoreError, match="store_password_file") as refused:
+        postgres_address("postgresql://ann:s3cret@db/jobs")
+    assert "s3cret" not in str(refused.value)
 
 
 def test_a_schema_that_would_need_quotes_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.config.installed import check_ray, check_server
 from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.store.store_place import STORE_VARIABLE
 
 #: The defaults of `server.server_options.ServerOptions`, which a TAB must not import; a test compares them.
 HOST, PORT = "127.0.0.1", 8700
@@ -40,8 +42,10 @@ def serve(
         typer.Option(metavar="URL", help="Where jobs and other machines reach it; told to every job."),
     ] = None,
     store: Annotated[
-        Path | None,
-        typer.Option(metavar="DIRECTORY", help="Where jobs are kept, instead of the place of this file."),
+        str | None,
+        typer.Option(
+            metavar="PLACE", help="Where jobs are kept: a directory, or postgresql://user@host/database."
+        ),
     ] = None,
     ssl_certfile: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS: the certificate with its chain (PEM).")
@@ -85,7 +89,8 @@ def serve(
         allowed_hosts=tuple(allowed_host or ()),
         allowed_origins=tuple(allowed_origin or ()),
     )
-    scheduler = lazy_imports.Scheduler.open(config, directory=store)
+    environ = os.environ if store is None else {**os.environ, STORE_VARIABLE: store}
+    scheduler = lazy_imports.Scheduler.open(config, environ=environ)
     lazy_imports.serve(scheduler, options, say=lambda line: typer.echo(line, err=True))
 
 

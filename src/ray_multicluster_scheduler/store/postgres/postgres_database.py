@@ -42,6 +42,9 @@ UNTRIED_S = 1.0
 #: More connections than this are closed when they are not needed any more.
 KEPT_CONNECTIONS = 8
 
+#: A smaller difference is that of the way to the server and back.
+LEAST_STEP_S = 0.1
+
 _WRITE = {"raymc_write": True}
 _FLUSH = "SELECT pg_logical_emit_message(true, 'raymc', '')"
 _USED = "last_used"
@@ -88,10 +91,12 @@ class PostgresDatabase:
         self.took("commit", ended - commits)
         self.took("write", ended - begun)
 
-    def time(self, tx: Connection, own: float) -> float:
+    def time(self, tx: Connection, own: float) -> float:  # noqa: ARG002
         """Return the time of the server: the machines of a store need not agree about theirs."""
         now: float = tx.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())::float8").scalar_one()
-        self.ahead_s = now - own
+        ahead_s = now - time.time()
+        if abs(ahead_s - self.ahead_s) > LEAST_STEP_S:
+            self.ahead_s = ahead_s
         return now
 
     def used_bytes(self, tx: Connection) -> int:  # noqa: ARG002

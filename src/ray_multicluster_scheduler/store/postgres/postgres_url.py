@@ -62,6 +62,11 @@ def postgres_address(text: str, *, password_file: Path | None = None) -> Postgre
         raise StoreError(f"the address of the job store cannot be read; write {_EXAMPLE}") from None
     if url.get_backend_name() not in {"postgresql", "postgres"} or not url.database:
         raise StoreError(f"the address of the job store names no PostgreSQL database; write {_EXAMPLE}")
+    if url.password:
+        raise StoreError(
+            "the address of the job store holds a password, which others may read; put it into a file and "
+            "name that as store_password_file, or use PGPASSFILE or PGPASSWORD"
+        )
     schema = url.query.get("schema", DEFAULT_SCHEMA)
     if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
         raise StoreError(
