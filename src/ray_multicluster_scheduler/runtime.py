@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.cluster_health.diagnosis import Check
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
+from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
@@ -49,7 +50,6 @@ from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
 from ray_multicluster_scheduler.store import SqlStore, open_at
-from ray_multicluster_scheduler.store.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.store_ports import AccessStore
 
 if TYPE_CHECKING:

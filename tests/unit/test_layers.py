@@ -101,18 +101,20 @@ def test_no_module_imports_upward(path: Path) -> None:
 
 STORE = [path for path in MODULES if path.relative_to(SRC).parts[0] == "store"]
 SCHEMA = [path for path in STORE if path.is_relative_to(SRC / "store" / "schema")]
-#: What opens a store on SQLite may know SQLite; the rest of `store` works on any database.
+#: What opens a store knows its database; the rest of `store` works on any.
+DATABASES = (f"{PACKAGE}.store.sqlite", "sqlite3", f"{PACKAGE}.store.postgres", "psycopg")
+OPENING = {Path("store/__init__.py"), Path("store/open_place.py")}
 NEUTRAL_STORE = [
     path
     for path in STORE
-    if path.parent.name != "sqlite" and path.relative_to(SRC) != Path("store/__init__.py")
+    if path.parent.name not in {"sqlite", "postgres"} and path.relative_to(SRC) not in OPENING
 ]
 
 
 @pytest.mark.parametrize("path", NEUTRAL_STORE, ids=lambda p: str(p.relative_to(SRC)))
 def test_the_operations_of_the_store_do_not_know_which_database_it_is_on(path: Path) -> None:
     names = imports_of(path)
-    assert not {name for name in names if name.startswith((f"{PACKAGE}.store.sqlite", "sqlite3"))}
+    assert not {name for name in names if name.startswith(DATABASES)}
 
 
 @pytest.mark.parametrize("path", SCHEMA, ids=lambda p: str(p.relative_to(SRC)))

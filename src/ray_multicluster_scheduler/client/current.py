@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.client.server_address import server_at, server_i
 from ray_multicluster_scheduler.config import find_config
 from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.config.older import ignored_settings
-from ray_multicluster_scheduler.store.store_place import store_place
+from ray_multicluster_scheduler.config.store_place import store_place
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
@@ -20,7 +21,6 @@ from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
 from ray_multicluster_scheduler.store import open_at
-from ray_multicluster_scheduler.store.store_place import StorePlace
 from ray_multicluster_scheduler.store_ports import JobStore
 
 

@@ -58,6 +58,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.PipelineFailed: 500,
     errors.StoreError: 500,
     errors.StoreBusy: 503,
+    errors.StoreOutcomeUnknown: 503,
     errors.StaleTransition: 409,
     errors.LeaseLost: 503,
     errors.ForeignStore: 500,

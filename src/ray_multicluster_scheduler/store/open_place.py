@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ray_multicluster_scheduler.config.installed import check_postgres
+from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.sqlite.opening import open_store
-from ray_multicluster_scheduler.store.store_place import StorePlace
 
 
 def open_at(place: StorePlace, *, create: bool = True) -> SqlStore:
@@ -17,10 +17,10 @@ def open_at(place: StorePlace, *, create: bool = True) -> SqlStore:
     from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store  # noqa: PLC0415
     from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address  # noqa: PLC0415
 
-    address = postgres_address(place.url, password_file=place.password_file)
+    address = postgres_address(place.url, password_file=place.store_password_file)
     listen_at = (
         None
-        if place.listen_url is None
-        else postgres_address(place.listen_url, password_file=place.password_file)
+        if place.store_listen is None
+        else postgres_address(place.store_listen, password_file=place.store_password_file)
     )
     return open_postgres_store(address, listen_at=listen_at, create=create)

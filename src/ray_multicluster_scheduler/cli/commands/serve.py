@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.config.installed import check_ray, check_server
 from ray_multicluster_scheduler.config.server_url import server_url
+from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.store.store_place import STORE_VARIABLE
 
 #: The defaults of `server.server_options.ServerOptions`, which a TAB must not import; a test compares them.
 HOST, PORT = "127.0.0.1", 8700

@@ -27,9 +27,9 @@ class StorePlace:
     directory: Path
     #: The address of a PostgreSQL database; None: the directory has the jobs.
     url: str | None = None
-    password_file: Path | None = None
+    store_password_file: Path | None = None
     #: Where to receive notifications, if `url` is that of a pooler.
-    listen_url: str | None = None
+    store_listen: str | None = None
 
     def __str__(self) -> str:
         """Return the place for people."""
@@ -49,8 +49,8 @@ def store_place(config: Config, environ: Mapping[str, str], *, directory: Path |
         return StorePlace(
             directory=own,
             url=given,
-            password_file=None if password_file is None else folder / expanded(password_file),
-            listen_url=environ.get(LISTEN_VARIABLE) or settings.store_listen,
+            store_password_file=None if password_file is None else folder / expanded(password_file),
+            store_listen=environ.get(LISTEN_VARIABLE) or settings.store_listen,
         )
     if "://" in given and not given.startswith(_SQLITE):
         raise InvalidRequest(
