@@ -28,6 +28,9 @@ from ray_multicluster_scheduler.ports import ClusterConnection
 from ray_multicluster_scheduler.store_ports import JobStore
 
 CPUS = 10_000.0
+CLUSTERS = 8
+#: How often it is seen whether all jobs have ended: seldom enough not to be a part of what is measured.
+LOOK_EVERY_S = 0.05
 
 
 class InstantRay:
@@ -128,3 +131,22 @@ def start_engine(
         )
 
     return EngineThread(build, holder="benchmark")
+
+
+def run_jobs(store: JobStore, folder: Path, submit: Callable[[], object], jobs: int) -> float:
+    """Submit jobs while the real engine runs; return how many per second go from submit to done."""
+    sent: list[str] = []
+    clusters = {f"c{n}": InstantRay(f"c{n}", on_submit=sent.append) for n in range(CLUSTERS)}
+    engine = start_engine(store, folder, clusters, poll_interval_s=0.05)
+    try:
+        while len(store.load_snapshots()) < CLUSTERS:  # until it leads
+            engine.check()
+            time.sleep(0.01)
+        started = time.perf_counter()
+        submit()
+        while len(sent) < jobs or any(map(store.live_remote_ids, clusters)):
+            engine.check()
+            time.sleep(LOOK_EVERY_S)
+        return jobs / (time.perf_counter() - started)
+    finally:
+        engine.stop()

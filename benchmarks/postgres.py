@@ -1,7 +1,6 @@
-"""A peer on another database: Procrastinate on a PostgreSQL of its own, where both are installed.
+"""A peer on PostgreSQL: Procrastinate, where it is installed (`pip install procrastinate`).
 
-Neither is needed for anything else, so neither is a dependency: `pip install procrastinate psycopg[binary]`,
-and `initdb` and `postgres` on the path. PostgreSQL runs with its defaults: a commit is on the disk.
+PostgreSQL runs with its defaults: a commit is on the disk.
 """
 
 from __future__ import annotations
@@ -9,52 +8,31 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: PostgreSQL refuses to run as root.
-_USER = "postgres" if os.geteuid() == 0 else None
+from tests.postgres_server import PostgresServer, binaries
 
 
 def missing() -> str | None:
     """Say what is not installed; None: all is there."""
     names = [name for name in ("procrastinate", "psycopg") if importlib.util.find_spec(name) is None]
-    names += [name for name in ("initdb", "postgres") if shutil.which(name) is None]
+    names += ["PostgreSQL"] if binaries() is None else []
     return f"not installed: {', '.join(names)}" if names else None
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """Run PostgreSQL on a socket in a folder of its own; yield how to connect to it."""
-    with tempfile.TemporaryDirectory() as folder:
-        if _USER is not None:
-            shutil.chown(folder, _USER)
-        data = f"{folder}/data"
-        subprocess.run(
-            ["initdb", "-D", data, "-U", "bench", "-A", "trust"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            user=_USER,
-            cwd=folder,
-        )
-        options = ["-k", folder, "-c", "listen_addresses=", "-c", "max_connections=200"]
-        running = subprocess.Popen(
-            ["postgres", "-D", data, *options], stderr=subprocess.DEVNULL, user=_USER, cwd=folder
-        )
-        try:
-            address = f"host={folder} user=bench dbname=postgres"
-            _until_it_answers(address)
-            yield address
-        finally:
-            running.terminate()
-            running.wait()
+def new_database(server: PostgresServer) -> Iterator[str]:
+    """Create a database on a server; yield how to connect to it."""
+    psycopg, name = importlib.import_module("psycopg"), f"peer_{uuid.uuid4().hex[:8]}"
+    whole = server.url().partition("?")[0]
+    with psycopg.connect(whole, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield whole.removesuffix("postgres") + name
 
 
 def procrastinate(address: str, jobs: int, *, submitters: int, workers: int) -> float:
@@ -104,17 +82,3 @@ async def _work(package: Any, address: str, jobs: int, workers: int) -> None:
         await done.wait()
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)  # it ends what it is doing first
-
-
-def _until_it_answers(address: str) -> None:
-    psycopg = importlib.import_module("psycopg")
-    ends_at = time.monotonic() + 30
-    while True:
-        try:
-            psycopg.connect(address).close()
-        except psycopg.OperationalError:
-            if time.monotonic() > ends_at:
-                raise
-            time.sleep(0.05)
-        else:
-            return

@@ -2,9 +2,8 @@
 
 `ours`: 64 threads submit one job at a time to the real store; the real engine places, sends and completes
 them on clusters that answer at once and are looked at twenty times a second. `Huey`: 64 threads enqueue,
-eight threads dequeue, run and store the result (SQLite, `fsync=True`); Procrastinate likewise on PostgreSQL,
-where it is installed. `raw`: one thread writes the rows that we write, with prepared statements and one
-commit for every 64 jobs and step: what SQLite can do on this disk.
+eight threads dequeue, run and store the result (SQLite, `fsync=True`). `raw`: one thread writes the rows that
+we write, with prepared statements and one commit for every 64 jobs and step: what SQLite can do on this disk.
 """
 
 from __future__ import annotations
@@ -14,24 +13,19 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import postgres
 from benchmarks.filled import submit_lines
-from benchmarks.instant import InstantRay, start_engine
+from benchmarks.instant import CLUSTERS, run_jobs
 from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, ratio, summary
-from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.store import SqlStore, open_store
 
 SUBMITTERS = 64
 WORKERS = 8
-CLUSTERS = 8
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 3, Size.FULL: 7}
 JOBS = {Size.SMOKE: 128, Size.QUICK: 1_920, Size.FULL: 6_400}
-#: How often it is seen whether all jobs have ended: seldom enough not to be a part of what is measured.
-LOOK_EVERY_S = 0.05
 PEER_JOBS = {Size.SMOKE: 64, Size.QUICK: 320, Size.FULL: 960}
 
 
@@ -69,26 +63,10 @@ def ours(jobs: int) -> float:
     """Return jobs per second from the first submit to the last end."""
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / "store")
-        sent: list[str] = []
-        clusters = {f"c{n}": InstantRay(f"c{n}", on_submit=sent.append) for n in range(CLUSTERS)}
-        engine = start_engine(store, Path(folder), clusters, poll_interval_s=0.05)
         try:
-            _until_leading(engine, store)
-            started = time.perf_counter()
-            submit_all(store, jobs)
-            while len(sent) < jobs or any(map(store.live_remote_ids, clusters)):
-                engine.check()
-                time.sleep(LOOK_EVERY_S)
-            return jobs / (time.perf_counter() - started)
+            return run_jobs(store, Path(folder), lambda: submit_all(store, jobs), jobs)
         finally:
-            engine.stop()
             store.close()
-
-
-def _until_leading(engine: EngineThread, store: SqlStore) -> None:
-    while len(store.load_snapshots()) < CLUSTERS:
-        engine.check()
-        time.sleep(0.01)
 
 
 def huey(jobs: int) -> float:
@@ -126,12 +104,6 @@ def huey(jobs: int) -> float:
         for each in workers:
             each.join()
         return jobs / took
-
-
-def procrastinate(jobs: int) -> float:
-    """Return jobs per second through Procrastinate, on a new PostgreSQL."""
-    with postgres.server() as address:
-        return postgres.procrastinate(address, jobs, submitters=SUBMITTERS, workers=WORKERS)
 
 
 #: The statements of one job's life, as our store has them: accept, place, submit, end.
@@ -204,9 +176,6 @@ def measure(size: Size) -> Report:
         "huey": lambda: huey(peer_jobs),
         "raw": lambda: raw(jobs),
     }
-    lacking = postgres.missing()
-    if lacking is None:
-        sides["procrastinate"] = lambda: procrastinate(peer_jobs)
     found = in_turns(sides, rounds=ROUNDS[size])
     flooded = submit_latencies(jobs, pause_s=0.0)
     paced = submit_latencies(jobs, pause_s=0.1)
@@ -215,7 +184,6 @@ def measure(size: Size) -> Report:
         lines=(
             summary("ours: submit to done", found["ours"], unit="jobs/s"),
             summary("Huey, fsync: enqueue to result stored", found["huey"], unit="jobs/s"),
-            *_of_procrastinate(found),
             summary("raw SQLite, fsync: the same rows, 64 jobs a commit", found["raw"], unit="jobs/s"),
             ratio("ours / Huey", found["ours"], found["huey"], at_least=10),
             ratio("ours / raw SQLite", found["ours"], found["raw"], at_least=0.15),
@@ -223,20 +191,7 @@ def measure(size: Size) -> Report:
             _p99("submit p99, 64 submitters without a pause", flooded),
             *submit_lines(size),
         ),
-        notes=(
-            f"{jobs} jobs (peers: {peer_jobs}), {SUBMITTERS} submitters, {CLUSTERS} instant clusters.",
-            *([f"Procrastinate on PostgreSQL was not measured; {lacking}."] if lacking else []),
-        ),
-    )
-
-
-def _of_procrastinate(found: Mapping[str, Sequence[float]]) -> tuple[Line, ...]:
-    theirs = found.get("procrastinate")
-    if theirs is None:
-        return ()
-    return (
-        summary("Procrastinate on PostgreSQL: defer to done", theirs, unit="jobs/s"),
-        ratio("ours / Procrastinate", found["ours"], theirs),
+        notes=(f"{jobs} jobs (peers: {peer_jobs}), {SUBMITTERS} submitters, {CLUSTERS} instant clusters.",),
     )
 
 
