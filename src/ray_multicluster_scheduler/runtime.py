@@ -35,6 +35,7 @@ from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
 from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
+from ray_multicluster_scheduler.packages.shared_place import open_packages
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
@@ -223,11 +224,11 @@ class Scheduler:
         with self._reloading:
             former, fresh, parts = self.config, self._read_again(by or Caller(user=this_user())), self.parts
             change = config_change(former, fresh)
-            assembled = self._assemble(fresh, parts.store, parts.packages, parts.hub, parts.tokens)
+            assembled = self._assemble(fresh, parts.store, parts.hub, parts.tokens)
             with self._usable():
                 engine = self._engine
             if engine is not None:
-                engine.change(lambda context: self._changed(context, former, fresh, assembled.config))
+                engine.change(lambda context: self._changed(context, former, fresh, assembled))
             with self._usable():
                 self.config, self._parts = fresh, assembled
             return change
@@ -243,9 +244,7 @@ class Scheduler:
         self.access.record([entry])
         return fresh
 
-    def _changed(
-        self, context: EngineContext, former: Config, fresh: Config, packed: Config
-    ) -> EngineContext:
+    def _changed(self, context: EngineContext, former: Config, fresh: Config, parts: Parts) -> EngineContext:
         """Return the engine's context for a new configuration; connections that did not change are kept."""
         same = former.clusters if former.settings == fresh.settings else ()
         connections = {
@@ -253,7 +252,9 @@ class Scheduler:
             for spec in fresh.clusters
         }
         watch = ClusterWatch(connections, clock=self.clock, settings=fresh.settings, jitter=jitter)
-        return replace(context, config=packed, connections=connections, watch=watch)
+        return replace(
+            context, config=parts.config, packages=parts.packages, connections=connections, watch=watch
+        )
 
     def check(self) -> None:
         """Raise what ended the engine, if something did."""
@@ -333,13 +334,12 @@ class Scheduler:
 
     def _open(self) -> Parts:
         store = open_store(self.directory)
-        packages, hub = PackageStore(self.directory / "packages"), EventHub(store, self.clock)
-        return self._assemble(self.config, store, packages, hub, Tokens(store.access, self.clock))
+        hub, tokens = EventHub(store, self.clock), Tokens(store.access, self.clock)
+        return self._assemble(self.config, store, hub, tokens)
 
-    def _assemble(
-        self, raw: Config, store: SqlStore, packages: PackageStore, hub: EventHub, tokens: Tokens
-    ) -> Parts:
-        """Build the components of one configuration. The arguments outlive a reload."""
+    def _assemble(self, raw: Config, store: SqlStore, hub: EventHub, tokens: Tokens) -> Parts:
+        """Build the components of one configuration. All arguments but `raw` outlive a reload."""
+        packages = open_packages(self.directory / "packages", raw.settings.packages, store)
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         service_parts = ServiceParts(
@@ -356,7 +356,7 @@ class Scheduler:
                 self.clock,
                 is_published=lambda: self._engine is not None or bool(store.leader(now=self.clock.now())),
             ),
-            uploads=Uploads(self.directory / "uploads", packages, needed=lambda: needed_packages(store)),
+            uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
             tokens=tokens,
