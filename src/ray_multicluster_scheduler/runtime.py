@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +35,7 @@ from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
 from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
+from ray_multicluster_scheduler.packages.shared_place import open_packages
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
@@ -46,6 +47,7 @@ from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
 from ray_multicluster_scheduler.service.local_service import LocalService, ServiceParts
 from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
+from ray_multicluster_scheduler.service.scheduler_parts import Parts
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
@@ -56,21 +58,6 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The components that share one store."""
-
-    #: With the local directories of the clusters' own environments packed.
-    config: Config
-    store: SqlStore
-    packages: PackageStore
-    #: Notifies the waiters of this process of changes.
-    hub: EventHub
-    service: LocalService
-    tokens: Tokens
-    job_tokens: JobTokens
 
 
 class Scheduler:
@@ -228,11 +215,11 @@ class Scheduler:
         with self._reloading:
             former, fresh, parts = self.config, self._read_again(by or Caller(user=this_user())), self.parts
             change = config_change(former, fresh)
-            assembled = self._assemble(fresh, parts.store, parts.packages, parts.hub, parts.tokens)
+            assembled = self._assemble(fresh, parts.store, parts.hub, parts.tokens)
             with self._usable():
                 engine = self._engine
             if engine is not None:
-                engine.change(lambda context: self._changed(context, former, fresh, assembled.config))
+                engine.change(lambda context: self._changed(context, former, fresh, assembled))
             with self._usable():
                 self.config, self._parts = fresh, assembled
             return change
@@ -248,9 +235,7 @@ class Scheduler:
         self.access.record([entry])
         return fresh
 
-    def _changed(
-        self, context: EngineContext, former: Config, fresh: Config, packed: Config
-    ) -> EngineContext:
+    def _changed(self, context: EngineContext, former: Config, fresh: Config, parts: Parts) -> EngineContext:
         """Return the engine's context for a new configuration; connections that did not change are kept."""
         same = former.clusters if former.settings == fresh.settings else ()
         connections = {
@@ -258,7 +243,9 @@ class Scheduler:
             for spec in fresh.clusters
         }
         watch = ClusterWatch(connections, clock=self.clock, settings=fresh.settings, jitter=jitter)
-        return replace(context, config=packed, connections=connections, watch=watch)
+        return replace(
+            context, config=parts.config, packages=parts.packages, connections=connections, watch=watch
+        )
 
     def check(self) -> None:
         """Raise what ended the engine, if something did."""
@@ -339,13 +326,13 @@ class Scheduler:
     def _open(self) -> Parts:
         store = open_at(self.place)
         self.clock.ahead_s = lambda: store.ahead_s
-        packages, hub = PackageStore(self.directory / "packages"), EventHub(store, self.clock)
-        return self._assemble(self.config, store, packages, hub, Tokens(store.access, self.clock))
+        hub, tokens = EventHub(store, self.clock), Tokens(store.access, self.clock)
+        return self._assemble(self.config, store, hub, tokens)
 
-    def _assemble(
-        self, raw: Config, store: SqlStore, packages: PackageStore, hub: EventHub, tokens: Tokens
-    ) -> Parts:
-        """Build the components of one configuration. The arguments outlive a reload."""
+    def _assemble(self, raw: Config, store: SqlStore, hub: EventHub, tokens: Tokens) -> Parts:
+        """Build the components of one configuration. All arguments but `raw` outlive a reload."""
+        shared = raw.settings.packages or self.place.packages
+        packages = open_packages(self.directory / "packages", shared, store)
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         service_parts = ServiceParts(
@@ -362,7 +349,7 @@ class Scheduler:
                 self.clock,
                 is_published=lambda: self._engine is not None or bool(store.leader(now=self.clock.now())),
             ),
-            uploads=Uploads(self.directory / "uploads", packages, needed=lambda: needed_packages(store)),
+            uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
             tokens=tokens,

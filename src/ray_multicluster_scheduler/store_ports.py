@@ -9,6 +9,7 @@ from ray_multicluster_scheduler.model.access import AuditEntry, Terms, Token
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
+from ray_multicluster_scheduler.model.package_records import StoredPackage, Upload
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
 from ray_multicluster_scheduler.model.states import JobState
@@ -60,6 +61,66 @@ class SessionStore(Protocol):
         """Return those of these sessions that there are, by their ids."""
 
 
+class PackageChunks(Protocol):
+    """Packages in the job store, written and read in chunks, so that no transaction is long.
+
+    Others see a package when it is finished, not before. What was begun and never finished, and what was
+    removed, stays invisible until `discard` deletes it.
+    """
+
+    def begin(self, *, now: float) -> int:
+        """Begin a package; return its id."""
+
+    def append(self, package: int, content: bytes, *, now: float) -> None:
+        """Add the next chunk; `StoreError` if the package was discarded or is finished."""
+
+    def finish(self, package: int, name: str, *, now: float) -> None:
+        """Make a package visible under its name. If there is one with this name, that one stays."""
+
+    def abandon(self, package: int) -> None:
+        """Let a package that was not finished be discarded at once."""
+
+    def find(self, name: str) -> StoredPackage | None:
+        """Return the package with this name."""
+
+    def read_chunk(self, package: int, number: int) -> bytes | None:
+        """Return one chunk; None: the package has been removed."""
+
+    def touch(self, name: str, *, now: float) -> bool:
+        """Note that a package is used; False: there is none with this name."""
+
+    def last_used(self) -> dict[str, float]:
+        """Return when each package was last used, by name."""
+
+    def remove(self, name: str, *, unused_since: float) -> bool:
+        """Hide a package that was not used since; tell whether there was one."""
+
+    def discard(self, *, unused_since: float, limit: int) -> bool:
+        """Delete up to `limit` chunks of what is invisible and was not written to since; True: call it again.
+
+        What was removed or abandoned is deleted at any `unused_since`.
+        """
+
+
+class UploadStore(Protocol):
+    """Which user has uploaded which package. Each user has names of their own."""
+
+    def save(self, uploads: Sequence[Upload]) -> None:
+        """Store uploads, all or none; each replaces what its user had under this name."""
+
+    def find(self, user: str, name: str) -> Upload | None:
+        """Return the upload of a user with this name, or else one with this content."""
+
+    def of_user(self, user: str) -> tuple[Upload, ...]:
+        """Return the uploads of a user, the least recently used first."""
+
+    def touch(self, user: str, name: str, *, now: float) -> None:
+        """Note that an upload is used; nothing happens if there is none."""
+
+    def forget(self, upload: Upload) -> bool:
+        """Remove an upload; tell whether no other one, of any user, refers to its content."""
+
+
 class JobStore(Protocol):
     """The durable queue and history. Safe for several threads and several processes at once.
 
@@ -79,6 +140,14 @@ class JobStore(Protocol):
     @property
     def sessions(self) -> SessionStore:
         """Ray Client sessions."""
+
+    @property
+    def packages(self) -> PackageChunks:
+        """Packages that are kept in the store. Their size does not count when the history is pruned."""
+
+    @property
+    def uploads(self) -> UploadStore:
+        """Which user has uploaded which package."""
 
     def add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = ...) -> tuple[Job, ...]:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event.

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.raymc import write_config
 from tests.live_server import live
 from tests.system import FAST, System, fake
+from tests.unit.packages.trees import make_tree
 
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.errors import ConfigInvalid
@@ -75,6 +76,17 @@ async def test_jobs_of_a_removed_cluster_are_told_unreachable_and_come_back_with
         assert system.runs(running) == ["a"]
         system.scheduler.service.stop([running])
         await system.until(running, JobState.STOPPED)
+
+
+async def test_packages_are_shared_as_soon_as_the_file_says_so(tmp_path: Path) -> None:
+    async with reloading(tmp_path) as system:
+        system.write("a", packages="database")
+        change = await system.reload()
+        assert change.settings == ("packages",)
+        root = make_tree(tmp_path / "code", {"main.py": ""})
+        job = await system.submit("sleep 0.1", runtime_env={"working_dir": str(root)})
+        await system.until(job, JobState.SUCCEEDED)
+        assert len(system.scheduler.store.packages.last_used()) == 1
 
 
 async def test_a_tail_goes_on_over_a_change_of_its_cluster(tmp_path: Path) -> None:

@@ -317,7 +317,8 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
         connection.execute("CREATE INDEX ix_jobs_not_before ON jobs (state, not_before) WHERE not_before > 0")
-        connection.execute("DROP TABLE sessions")
+        for table in ("package_chunks", "packages", "uploads", "sessions"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE attempts DROP COLUMN executor")
         connection.execute("ALTER TABLE meta DROP COLUMN job_key")
         connection.execute("DROP INDEX ix_jobs_parent")

@@ -263,3 +263,17 @@ def test_every_field_of_the_schema_has_a_description_and_every_setting_a_default
     described = [*ClusterEntry.model_fields.values(), *Settings.model_fields.values()]
     assert all(field.description and field.description.endswith(".") for field in described)
     assert not any(field.is_required() for field in Settings.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("database", "database"),
+        ("s3://bucket/packages/", "s3://bucket/packages"),
+        ("file:///shared/packages", "file:///shared/packages"),
+        ("sftp://me@host/packages", "sftp://me@host/packages"),
+    ],
+)
+def test_packages_are_shared_in_the_database_or_at_a_url(written: str, read: str) -> None:
+    text = yaml.safe_dump({"clusters": {"mac": {"head_address": "mac"}}, "scheduler": {"packages": written}})
+    assert parsed(text).settings.packages == read

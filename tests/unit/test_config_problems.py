@@ -128,6 +128,14 @@ MALFORMED = {
     "list at the top": ("\n- name: mac\n", ["line 2", "`clusters:`", "found a list"]),
     "scheduler as a list": (mac() + "\nscheduler: [1]", ["line 4", "scheduler", "a mapping", "found a list"]),
     "scheduler as an empty list": (mac() + "\nscheduler: []", ["line 4", "scheduler", "a mapping"]),
+    "packages at a path": (
+        mac() + "\nscheduler:\n  packages: /shared/packages",
+        ["line 5", "scheduler.packages", "`database`", "file:///shared/packages"],
+    ),
+    "packages with a password": (
+        mac() + f"\nscheduler:\n  packages: s3://me:{SECRET}@bucket/x",
+        ["line 5", "scheduler.packages", "without user:password@", "environment"],
+    ),
     "tab": ("clusters:\n\tmac: 1", ["line 2", "tab", "spaces"]),
     "open bracket": (mac("tags: [a"), ["line 4", "not valid YAML"]),
     "python object": (mac("tags: !!python/object/apply:os.system [ls]"), ["line 4", "tags", "refused"]),

@@ -20,6 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _HOST_PORT = r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
 _ADDRESS = re.compile(rf"(?:ray://)?{_HOST_PORT}/?")
 _URL = re.compile(rf"(?P<scheme>https?)://{_HOST_PORT}(?P<path>/[^\s?#]*)?", re.IGNORECASE)
+_PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.:_-]*://\S+")
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 #: A long run of letters and digits, as in every token and in no name that a person would choose.
 _RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{24,}")
@@ -72,6 +74,21 @@ def variable_name(value: str) -> str:
             "what was found looks like a token or is no such name, and is not shown"
         )
     return value
+
+
+def packages_place(value: str) -> str:
+    """Accept `database`, or a URL for fsspec; a password in it is refused and never repeated."""
+    if _PASSWORD.search(value):
+        raise ValueError(
+            "expected a URL without user:password@; credentials belong in the environment, or in the "
+            "configuration files of the service or of fsspec"
+        )
+    if value != "database" and not _PLACE.fullmatch(value):
+        raise ValueError(
+            "expected `database`, or a URL such as s3://bucket/packages or file:///shared/packages, "
+            f"found {shown(value)}"
+        )
+    return value.rstrip("/")
 
 
 def tag(value: str) -> str:

@@ -76,6 +76,13 @@ class Settings(_Section):
     upload_timeout_s: float = Field(
         300.0, ge=1, le=86400, description="Sending one package to a cluster may take this long."
     )
+    packages: Annotated[str, AfterValidator(fields.packages_place)] | None = Field(
+        None,
+        description=(
+            "Where schedulers on several machines share the packages of jobs: `database`, or a URL such as "
+            "`s3://bucket/packages`. Without it, they stay on the machine that has packed or received them."
+        ),
+    )
     breaker_failures: int = Field(
         3, ge=1, le=100, description="After this many failed probes in a row a cluster is probed less often."
     )

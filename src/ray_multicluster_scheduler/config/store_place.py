@@ -31,6 +31,11 @@ class StorePlace:
     #: Where to receive notifications, if `url` is that of a pooler.
     store_listen: str | None = None
 
+    @property
+    def packages(self) -> str | None:
+        """Where packages are shared if no setting says it: servers on other machines need their bytes."""
+        return None if self.url is None else "database"
+
     def __str__(self) -> str:
         """Return the place for people."""
         return str(self.directory) if self.url is None else self.url

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.store_reader import StoreReader
+from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import KEEP_S
@@ -85,10 +86,10 @@ class Housekeeper:
         packages = self._context.packages
         while True:
             try:
-                if await asyncio.to_thread(packages.unused, for_s=COLLECT_PACKAGES_EVERY_S):
+                if await asyncio.to_thread(packages.may_collect, for_s=COLLECT_PACKAGES_EVERY_S):
                     keep = await self._needed_packages()
                     await asyncio.to_thread(packages.collect, keep, older_than_s=KEEP_S)
-            except OSError as problem:
+            except (OSError, StoreError) as problem:
                 log.warning("old packages cannot be removed now: %s", problem)
             await asyncio.sleep(COLLECT_PACKAGES_EVERY_S)
 

@@ -36,7 +36,7 @@ class Uploader:
     async def _ensure(self, name: str) -> int:
         if await self._cluster.has_package(name):
             return 0
-        content = self._packages.path(name)
+        content = await asyncio.to_thread(self._packages.path, name)  # it may have to be fetched
         if content is None:
             raise PackageProblem(
                 f"the package gcs://{name} is neither on the cluster nor kept here; "

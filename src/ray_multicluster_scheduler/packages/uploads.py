@@ -2,25 +2,26 @@
 
 Such a name says little about the content (that of a wheel only has its version), and two users may choose the
 same name. So each user has a name space, in which a name refers to a content. Only a note for each name is
-written. The content itself is in the `PackageStore`, once, however many users have uploaded it.
+written, in the job store, where every server finds it. The content itself is in the `PackageStore`, once,
+however many users have uploaded it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import IO, Any
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv, QuotaExceeded
-from ray_multicluster_scheduler.packages.store import NAME, PackageStore
+from ray_multicluster_scheduler.model.package_records import Upload
+from ray_multicluster_scheduler.packages.shared_packages import NOTED_EVERY_S, is_name
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.store_ports import UploadStore
 
 #: Names that Ray's clients derive from the content of a directory or an archive.
 ARCHIVE_NAME = re.compile(r"_ray_pkg_[0-9a-f]{16,40}\.(zip|tar\.gz|tar\.xz)", re.ASCII)
@@ -36,22 +37,12 @@ FRESH_S = 3600.0
 _GCS = "gcs://"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
-    """The content that a name of a user refers to."""
-
-    path: Path
-    content: str
-    size: int
-    used_at: float
-
-
 class Uploads:
-    """Notes beside the packages, with one folder for each user. Several processes may share them."""
+    """The uploads of all users on one store. Several processes, on several machines, may share them."""
 
     def __init__(
         self,
-        folder: Path,
+        notes: UploadStore,
         packages: PackageStore,
         *,
         needed: Callable[[], Collection[str]],
@@ -60,7 +51,7 @@ class Uploads:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`needed` returns the contents that open jobs refer to."""
-        self._folder = folder
+        self._notes = notes
         self._packages = packages
         self._needed = needed
         self._most = most
@@ -68,18 +59,18 @@ class Uploads:
         self._now = now
 
     def content(self, user: str, name: str) -> str | None:
-        """Return the content that a name of this user refers to, if it is here, and keep it for a while.
+        """Return the content that a name of this user refers to, if it is kept, and keep it for a while.
 
         A content that the user has uploaded under another name can also be named directly.
         """
-        if len(name) > LONGEST_FILE_NAME or not NAME.fullmatch(name):
+        if len(name) > LONGEST_FILE_NAME or not is_name(name):
             return None
-        note = _read(self._folder_of(user) / name) or next(
-            (note for note in self._notes(user) if note.content == name), None
-        )
+        note = self._notes.find(user, name)
         if note is None or not self._packages.ask_for(note.content):
             return None
-        self._touch(note.path)
+        now = self._now()
+        if note.used_at <= now - NOTED_EVERY_S:
+            self._notes.touch(user, note.name, now=now)
         return note.content
 
     def keep(self, user: str, name: str, file: IO[bytes]) -> str:
@@ -88,12 +79,13 @@ class Uploads:
         file.seek(0, os.SEEK_END)
         self._make_room(user, name, file.tell())
         packed = self._packages.keep(file, name)
-        folder = self._folder_of(user)
-        former = _read(folder / name)
-        if former is not None and former.content != packed.name:
+        now = self._now()
+        notes = [Upload(user=user, name=name, content=packed.name, size=packed.size, used_at=now)]
+        former = self._notes.find(user, name)
+        if former is not None and former.name == name and former.content != packed.name:
             # The former content still counts until it is removed.
-            self._write(folder, former.content, former.content, former.size)
-        self._write(folder, name, packed.name, packed.size)
+            notes.append(replace(former, name=former.content, used_at=now))
+        self._notes.save(notes)
         return packed.name
 
     def localised(self, user: str, runtime_env: Any) -> Any:
@@ -122,8 +114,7 @@ class Uploads:
 
     def _make_room(self, user: str, name: str, size: int) -> None:
         """Remove the least recently used uploads of a user until there is room, or refuse."""
-        notes = sorted(self._notes(user), key=lambda note: note.used_at)
-        notes = [note for note in notes if note.path.name != name]
+        notes = [note for note in self._notes.of_user(user) if note.name != name]
         if len(notes) < self._most and sum(note.size for note in notes) + size <= self._most_bytes:
             return
         needed = self._needed()
@@ -139,42 +130,9 @@ class Uploads:
             f"may have {self._most} with {self._most_bytes / 2**30:.0f} GiB in all: wait for jobs to end"
         )
 
-    def _forget(self, note: _Note) -> None:
-        note.path.unlink(missing_ok=True)
-        others = (each for folder in self._folders() for each in _notes_in(folder))
-        if all(each.content != note.content for each in others):
+    def _forget(self, note: Upload) -> None:
+        if self._notes.forget(note):
             self._packages.remove(note.content, unused_for_s=FRESH_S)
-
-    def _folders(self) -> list[Path]:
-        return [path for path in self._folder.iterdir() if path.is_dir()] if self._folder.is_dir() else []
-
-    def _folder_of(self, user: str) -> Path:
-        return self._folder / hashlib.sha256(user.encode()).hexdigest()
-
-    def _notes(self, user: str) -> list[_Note]:
-        return list(_notes_in(self._folder_of(user)))
-
-    def _touch(self, path: Path) -> None:
-        now = self._now()
-        try:
-            os.utime(path, (now, now))
-        except FileNotFoundError:
-            return  # just removed to make room: the submit will be refused
-
-    def _write(self, folder: Path, name: str, content: str, size: int) -> None:
-        """Write a note atomically, so that it also survives a power cut."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._packages.receive() as file:
-            file.write(json.dumps({"content": content, "size": size}).encode())
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(folder / name)
-        self._touch(folder / name)
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def check_name(name: str) -> None:
@@ -188,26 +146,10 @@ def check_name(name: str) -> None:
 
 
 def _is_wheel(name: str) -> bool:
-    if not (NAME.fullmatch(name) and name.endswith(".whl")):
+    if not (is_name(name) and name.endswith(".whl")):
         return False
     try:
         parse_wheel_filename(name)
     except InvalidWheelFilename:
         return False
     return True
-
-
-def _notes_in(folder: Path) -> Iterator[_Note]:
-    if folder.is_dir():
-        for path in folder.iterdir():
-            if (note := _read(path)) is not None:
-                yield note
-
-
-def _read(path: Path) -> _Note | None:
-    try:
-        data = json.loads(path.read_text())
-        used_at = path.stat().st_mtime
-    except FileNotFoundError:
-        return None
-    return _Note(path=path, content=data["content"], size=data["size"], used_at=used_at)

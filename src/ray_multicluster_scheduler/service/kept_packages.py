@@ -1,4 +1,4 @@
-"""The packages of this machine, as the service offers them to submitting clients."""
+"""The packages of this scheduler, as the service offers them to submitting clients of this machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 
 
 class KeptPackages:
-    """The packages that are kept on this machine."""
+    """All packages that are kept."""
 
     def __init__(self, packages: PackageStore) -> None:
         self._packages = packages
 
     def has(self, name: str) -> bool:
-        """Tell whether a package is kept."""
-        return self._packages.path(name) is not None
+        """Tell whether a package is kept; if so, it is kept for another while."""
+        return self._packages.ask_for(name)
 
     def put(self, name: str, content: Path) -> None:
         """Keep a package file; its content decides its name."""

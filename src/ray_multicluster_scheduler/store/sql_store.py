@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
+from sqlalchemy import Connection
+
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import check
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Terms
@@ -28,13 +30,16 @@ from ray_multicluster_scheduler.store.operations import (
     job_events,
     job_reads,
     job_retention,
+    package_chunks,
     queue_reads,
     stop_requests,
     store_identity,
     write_transitions,
 )
 from ray_multicluster_scheduler.store.sql_access import SqlAccess
+from ray_multicluster_scheduler.store.sql_packages import SqlPackages
 from ray_multicluster_scheduler.store.sql_sessions import SqlSessions
+from ray_multicluster_scheduler.store.sql_uploads import SqlUploads
 from ray_multicluster_scheduler.store.transactions import Transactions
 
 #: Returned to the file system in one transaction: little enough not to hold up other writers.
@@ -63,6 +68,8 @@ class SqlStore:
         self.access = SqlAccess(self._transactions)
         #: Ray Client sessions, beside their jobs.
         self.sessions = SqlSessions(self._transactions)
+        self.packages = SqlPackages(self._transactions)
+        self.uploads = SqlUploads(self._transactions)
         with self._transactions.read() as tx:
             self._store_id = store_identity.read_store_id(tx)
 
@@ -263,7 +270,7 @@ class SqlStore:
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
         """Remove one small portion of what need not be kept."""
         with self._transactions.write(epoch=epoch, notify=False) as tx:
-            return job_retention.prune(tx, keep, now=now, limit=limit, used_bytes=self._database.used_bytes)
+            return job_retention.prune(tx, keep, now=now, limit=limit, used_bytes=self._history_bytes)
 
     def prunable(self, keep: Keep, *, now: float) -> Pruned:
         """Count what the rules about age and number would remove."""
@@ -338,6 +345,10 @@ class SqlStore:
         with self._closing():
             self._database.close()
         self._changes.wake()  # subscribers look at the store and get the error
+
+    def _history_bytes(self, tx: Connection) -> int:
+        """Return how many bytes hold data other than packages, for which no job has to go."""
+        return self._database.used_bytes(tx) - package_chunks.stored_bytes(tx)
 
     def _add_calls(self, calls: Sequence[accept_jobs.Call]) -> list[tuple[Job, ...] | SchedulerError]:
         with self._transactions.write(notify=False) as tx:

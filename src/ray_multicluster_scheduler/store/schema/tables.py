@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -29,7 +30,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0012_pre"
+REVISION = "0013_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -231,9 +232,9 @@ sessions = Table(
     Column("helper_pid", Number),
     Column("helper_address", Text),
     Column("failure", Text),
-    Column("refused_attempt", Number),
     Column("disconnected", Boolean, nullable=False),
     Column("stop_requested", Boolean, nullable=False),
+    Column("refused_attempt", Number),
 )
 
 drained_clusters = Table(
@@ -279,4 +280,37 @@ audit_trail = Table(
     Column("address", Text),
     Index("ix_audit_at", "at"),
     sqlite_autoincrement=True,
+)
+
+#: Packages that every scheduler on this store can read. One without a name is being written or removed.
+packages = Table(
+    "packages",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("name", Text, unique=True),
+    Column("size", Number, nullable=False),
+    Column("chunks", Number, nullable=False),
+    Column("used_at", Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: In pieces, so that neither a transaction nor a row is as large as a package.
+package_chunks = Table(
+    "package_chunks",
+    metadata,
+    Column("package_id", Number, ForeignKey("packages.id"), primary_key=True, autoincrement=False),
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+#: The package (`content`) that a name of a user refers to.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("size", Number, nullable=False),
+    Column("used_at", Float, nullable=False),
+    Index("ix_uploads_content", "content"),
 )

@@ -1,0 +1,195 @@
+"""Packages in a directory or bucket that several machines reach, by any URL that fsspec knows.
+
+Next to the packages is a folder `used`, with the time of the last use of each package in a file with its
+name: many of these places neither let a time of change be set nor tell it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
+from ray_multicluster_scheduler.packages.shared_packages import (
+    HALF_WRITTEN_S,
+    NOTED_EVERY_S,
+    is_name,
+    require_name,
+)
+
+BLOCK_BYTES = 2**20
+_USED = "used"
+#: Followed by the second in which writing began, and by something unique.
+_TEMPORARY = ".tmp-"
+
+
+class FsspecPackages:
+    """`SharedPackages` below a URL such as `s3://bucket/packages` or `file:///shared/packages`."""
+
+    def __init__(self, url: str, *, now: Callable[[], float] = time.time) -> None:
+        self._url = url
+        self._now = now
+        self._fs, root = _open(url)
+        self._root = root.rstrip("/")
+
+    def put(self, name: str, path: Path) -> None:
+        """Keep a copy of a file; it is durable when this returns. A package that is there is only touched."""
+        require_name(name)
+        if self.touch(name):
+            return
+        temporary = self._at(f"{_TEMPORARY}{int(self._now())}-{uuid4().hex}")
+        with self._translated_errors():
+            self._fs.makedirs(self._at(_USED), exist_ok=True)
+            try:
+                with path.open("rb") as source, self._fs.open(temporary, "wb") as target:
+                    shutil.copyfileobj(source, target, BLOCK_BYTES)
+                    _flush(target)
+                self._note_use(name)
+                self._rename(temporary, self._at(name))
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    self._fs.rm_file(temporary)
+                raise
+
+    def fetch(self, name: str, into: IO[bytes]) -> bool:
+        """Write a package to a file; False: it is not there."""
+        if not is_name(name):
+            return False
+        with self._translated_errors():
+            self._fs.invalidate_cache()
+            try:
+                with self._fs.open(self._at(name), "rb") as source:
+                    shutil.copyfileobj(source, into, BLOCK_BYTES)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def touch(self, name: str) -> bool:
+        """Tell whether a package is there, and note that it is used."""
+        with self._translated_errors():
+            if not is_name(name) or not self._is_there(name):
+                return False
+            used_at = self._read_use(name)
+            if used_at is not None and used_at > self._now() - NOTED_EVERY_S:
+                return True
+            self._note_use(name)
+            return self._is_there(name)  # it may just have been removed as unused
+
+    def last_used(self) -> dict[str, float]:
+        """Return all packages, each with the time of its last use."""
+        with self._translated_errors():
+            return {name: self._last_use(name) for name in self._list() if is_name(name)}
+
+    def remove(self, name: str, *, unused_for_s: float) -> bool:
+        """Remove a package unless it was used in this time; tell whether it was removed."""
+        with self._translated_errors():
+            if not is_name(name) or not self._is_there(name):
+                return False
+            if self._last_use(name) > self._now() - unused_for_s:
+                return False
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(self._at(name))
+                self._fs.rm_file(self._at(_USED, name))
+            return True
+
+    def remove_leftovers(self) -> None:
+        """Remove what writers that have ended left unfinished."""
+        with self._translated_errors():
+            for name in self._list():
+                begun_at = name.removeprefix(_TEMPORARY).partition("-")[0]
+                if name.startswith(_TEMPORARY) and int(begun_at) < self._now() - HALF_WRITTEN_S:
+                    with suppress(FileNotFoundError):
+                        self._fs.rm_file(self._at(name))
+
+    def _at(self, *parts: str) -> str:
+        return "/".join((self._root, *parts))
+
+    def _list(self) -> list[str]:
+        self._fs.invalidate_cache()
+        try:
+            return [posixpath.basename(path) for path in self._fs.ls(self._root, detail=False)]
+        except FileNotFoundError:  # nothing was kept here yet
+            return []
+
+    def _is_there(self, name: str) -> bool:
+        self._fs.invalidate_cache()
+        try:
+            self._fs.info(self._at(name))  # `exists` would take any error for a "no"
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _rename(self, source: str, target: str) -> None:
+        try:
+            self._fs.mv(source, target)
+        except OSError:
+            if not self._is_there(posixpath.basename(target)):
+                raise
+            # Another writer was first, and this place does not replace files. The content is the same.
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(source)
+
+    def _note_use(self, name: str) -> None:
+        with self._fs.open(self._at(_USED, name), "wb") as file:
+            file.write(str(self._now()).encode())
+
+    def _read_use(self, name: str) -> float | None:
+        try:
+            with self._fs.open(self._at(_USED, name), "rb") as file:
+                return float(file.read())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _last_use(self, name: str) -> float:
+        """Return the time of last use; if it is not known, or just being written, count from now."""
+        used_at = self._read_use(name)
+        if used_at is None:
+            self._note_use(name)
+            return self._now()
+        return used_at
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as problem:  # each file system has errors of its own, which have nothing in common
+            raise StoreError(
+                f"packages at {self._url}: {problem or type(problem).__name__}; check that this machine can "
+                "read and write there"
+            ) from problem
+
+
+def _open(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it."""
+    protocol = url.partition("://")[0]
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - only who shares packages so needs it
+    except ImportError as problem:
+        raise InvalidRequest(
+            f"`scheduler.packages: {url}` needs fsspec: pip install 'ray-multicluster-scheduler[packages]'"
+        ) from problem
+    try:
+        fs, root = url_to_fs(url)
+    except (ImportError, ValueError) as problem:
+        raise InvalidRequest(
+            f"`scheduler.packages: {url}` cannot be used: {problem}. {protocol}:// may need a further Python "
+            "package, as s3:// needs s3fs and gs:// needs gcsfs"
+        ) from problem
+    return fs, str(root)
+
+
+def _flush(file: Any) -> None:
+    """Wait until a local file is on the disk; other places are done when a file is closed."""
+    file.flush()
+    try:
+        descriptor = file.fileno()
+    except (AttributeError, OSError):
+        return
+    os.fsync(descriptor)
