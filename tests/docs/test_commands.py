@@ -12,6 +12,23 @@ from ray_multicluster_scheduler.cli.registry import app
 
 #: What is neither ours nor Python's: why it is shown, and why it is not run here.
 OTHERS = {
+    "cd deploy/docker": "test_deployment_page.py runs what follows, but for Docker",
+    "chmod 444 secrets/": "test_deployment_page.py runs it",
+    "chmod 700 secrets": "test_deployment_page.py runs it",
+    "cp ../../examples/clusters.yaml ": "test_deployment_page.py runs it",
+    "docker compose ": "needs a Docker daemon; test_deployment_page.py checks the names in it",
+    "helm upgrade --install ": "needs Kubernetes; test_deployment_page.py renders the same",
+    "kubectl --namespace ml ": "needs Kubernetes; test_deployment_page.py checks the names in it",
+    "mkdir -p config secrets": "test_deployment_page.py runs it",
+    "openssl ": "test_deployment_page.py runs it",
+    "sudo /opt/raymc/bin/pip install ": "changes the machine; `make setup` installs the same elsewhere",
+    "sudo -u raymc env ": "changes the machine; test_deployment_page.py checks the command of ours in it",
+    "sudo install ": "changes the machine; test_deployment_page.py checks the files in it",
+    "sudo journalctl ": "looks at a machine of the reader's",
+    "sudo nginx -t": "looks at a machine of the reader's; test_nginx.py starts nginx with the same files",
+    "sudo python3 -m venv ": "changes the machine",
+    "sudo systemctl ": "changes the machine",
+    "sudo systemd-sysusers": "changes the machine",
     "export RAY_MULTICLUSTER_ADDRESS=http://": "tells a server's address to the commands that follow",
     "curl -s http://": "asks a cluster of the reader's",
     "curl -sS": "asks the server; the page about curl is run as a whole",
@@ -98,6 +115,7 @@ def test_every_exception_is_needed() -> None:
     "name",
     [
         "README",
+        "docs/deployment",
         "docs/how-to/curl",
         "docs/index",
         "docs/pipelines",
