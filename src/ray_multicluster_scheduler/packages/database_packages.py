@@ -49,7 +49,7 @@ class DatabasePackages:
 
     def fetch(self, name: str, into: IO[bytes]) -> bool:
         """Write a package to a file; False: it is not there, or was removed meanwhile."""
-        package = self._chunks.find(name)
+        package = self._chunks.find(name) if is_name(name) else None
         if package is None:
             return False
         for number in range(package.chunks):
@@ -73,7 +73,7 @@ class DatabasePackages:
 
     def remove(self, name: str, *, unused_for_s: float) -> bool:
         """Remove a package unless it was used in this time; tell whether it was removed."""
-        removed = self._chunks.remove(name, unused_since=self._now() - unused_for_s)
+        removed = is_name(name) and self._chunks.remove(name, unused_since=self._now() - unused_for_s)
         if removed:
             self.remove_leftovers()
         return removed
