@@ -70,9 +70,15 @@ class PostgresServer:
     def start(self) -> None:
         settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         command = [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings]
-        with (self._data.parent / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_user())
-        _until(self._answers)
+
+        def answers() -> bool:
+            if self._process is None or self._process.poll() is not None:
+                # After a kill its former processes end a little later, and it refuses to start beside them.
+                with (self._data.parent / "log").open("ab") as log:
+                    self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_user())
+            return self._answers()
+
+        _until(answers)
 
     def stop(self) -> None:
         """Stop it at once, as an administrator would restart it: connections are cut."""
@@ -80,7 +86,7 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill it, so that it has to recover."""
-        self._end(signal.SIGQUIT)
+        self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
         assert self._process is not None
@@ -88,8 +94,6 @@ class PostgresServer:
         self._process.wait(PATIENCE_S)
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self._data.parent / "log").read_text()[-2000:]
         with suppress(psycopg.OperationalError):
             psycopg.connect(self.url().partition("?")[0], connect_timeout=5).close()
             return True
@@ -125,5 +129,5 @@ def a_postgres() -> Iterator[PostgresServer]:
 def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "PostgreSQL does not answer"
+        assert time.monotonic() < deadline, "PostgreSQL does not answer; see its log"
         time.sleep(0.05)
