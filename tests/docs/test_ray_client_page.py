@@ -147,7 +147,7 @@ async def test_the_programs_and_commands_work(sandbox: Sandbox, tmp_path: Path) 
         await explore.wait()
 
         made = await reader.output(*COMMAND, "token", "create", "--user", "ann", "--role", "submit")
-        (shown,) = re.findall(r"raymc_\w+", made)
+        (shown,) = re.findall(r"raymc_[\w-]+", made)
         await reader.shell(UNTIL_TOKENS_ARE_WANTED)
         assert "this server wants a token" in await reader.program(first, code=1)
         reader.more = {"RAY_MULTICLUSTER_TOKEN": shown}
