@@ -9,7 +9,8 @@ That ends the lock, and others see the change. Then a second, tiny transaction w
 with those of all other writers. Only then does `write` return. A change that others have seen may so be lost
 in a crash, but then whatever they have written after it is lost too, because the log is flushed in order.
 
-Nothing outlives a transaction on its connection, so a pooler may give each one another connection.
+Nothing outlives a transaction on its connection except prepared statements, and behind a pooler there are
+none: it may give each transaction another connection of the server.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ UNTRIED_S = 1.0
 #: More connections than this are closed when they are not needed any more.
 KEPT_CONNECTIONS = 8
 
+#: A statement is prepared when a connection runs it for this many times: that is most of the server's work.
+PREPARED_FROM = 2
 #: A smaller difference is that of the way to the server and back.
 LEAST_STEP_S = 0.1
 
@@ -188,8 +191,7 @@ def _new_engine(address: PostgresAddress) -> Engine:
         poolclass=QueuePool,
         pool_size=KEPT_CONNECTIONS,
         max_overflow=-1,
-        # Not prepared: behind a pooler, the next transaction may run on another connection of the server.
-        creator=lambda: psycopg.connect(conninfo, autocommit=True, prepare_threshold=None),
+        creator=lambda: _connect(conninfo),
     )
     prefix = f"SET LOCAL search_path = {address.schema}"
     read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {prefix}"
@@ -207,6 +209,15 @@ def _new_engine(address: PostgresAddress) -> Engine:
     event.listen(engine, "checkin", _on_checkin)
     event.listen(engine, "checkout", _on_checkout)
     return engine
+
+
+def _connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
+    connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=PREPARED_FROM)
+    (process,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (None,)
+    if process != connection.info.backend_pid:
+        # A pooler answered: the next transaction may run where nothing was prepared.
+        connection.prepare_threshold = None
+    return connection
 
 
 def _on_checkin(_connection: object, record: Any) -> None:
