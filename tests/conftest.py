@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.postgres_server import PostgresServer, a_postgres, binaries
 
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 
@@ -35,3 +36,12 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 def real_head(sandbox: Sandbox) -> Head:
     """One real Ray head for tests that only need some cluster: they must not break it."""
     return sandbox.heads["centos"]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; each test uses a schema of its own."""
+    if binaries() is None:
+        pytest.skip("NOT TESTED: no PostgreSQL here; install the package pgserver, or Debian's postgresql")
+    with a_postgres() as server:
+        yield server

@@ -122,12 +122,22 @@ class UploadStore(Protocol):
 
 
 class JobStore(Protocol):
-    """The durable queue and history. Safe for several threads and several processes at once.
+    """The durable queue and history. Safe for several threads, processes and machines at once.
 
-    Everything that returns normally is on disk (fsynced). Calls are synchronous and short.
-    A write that takes an `epoch` happens only while that epoch holds the leader lease; otherwise
-    `LeaseLost` is raised and nothing is written.
+    **Durable.** Everything that returns normally is on disk (fsynced). Calls are synchronous and short.
+    **Order.** Writes happen one after the other. Numbers (`seq`, the `id` of an event) grow in the order in
+    which they become visible, so a reader that continues after the last one it has seen skips nothing.
+    **Fencing.** A write that takes an `epoch` happens only while that epoch holds the leader lease; otherwise
+    `LeaseLost` is raised and nothing is written. Once a later epoch has begun, no earlier one writes.
+    **Clocks.** Leases are measured by the clock of the store, whatever `now` says; a leader must also give up
+    by its own monotonic clock. `now` in other calls is the time of the store too: see `ahead_s`.
+    **Failures.** `StoreBusy`: nothing was written, try again. `StoreOutcomeUnknown`: the connection broke off
+    during the commit; repeat with the same ids, or read again what there is.
     """
+
+    @property
+    def ahead_s(self) -> float:
+        """Seconds to add to the time of this machine to get that of the store."""
 
     @property
     def store_id(self) -> str:

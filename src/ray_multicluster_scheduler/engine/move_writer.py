@@ -61,9 +61,8 @@ class MoveWriter:
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
-                await asyncio.wait(
-                    {writing}
-                )  # the store's thread goes on: the next leader must not overtake it
+                # The store's thread goes on: the next leader must not overtake it, and nobody minds its failure.
+                await asyncio.gather(writing, return_exceptions=True)
                 raise
 
     async def _write_all(self, batch: Sequence[tuple[WriteMoves, _Waiter | None]]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.store.leader import Leader
-from tests.postgres_server import PostgresServer, a_postgres, binaries
+from tests.postgres_server import PostgresServer
 
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store, open_store
 from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
@@ -15,14 +15,6 @@ from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_addr
 
 #: Opens the store of a test once more, as another process would.
 OpenStore = Callable[[], SqlStore]
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    if binaries() is None:
-        pytest.skip("no PostgreSQL here: install the package pgserver, or Debian's postgresql")
-    with a_postgres() as server:
-        yield server
 
 
 def opener(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> OpenStore:
