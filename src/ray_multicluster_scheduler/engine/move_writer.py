@@ -61,7 +61,7 @@ class MoveWriter:
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
-                # The store's thread goes on: the next leader must not overtake it, and nobody minds its failure.
+                # The store's thread goes on, and the next leader must not overtake it; it may fail.
                 await asyncio.gather(writing, return_exceptions=True)
                 raise
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,3 +197,18 @@ def test_times_are_told(store: SqlStore) -> None:
     store.get("job")
     assert told == ["commit", "write", "read"]
     assert isinstance(store._database, PostgresDatabase)
+
+
+def test_an_ordinary_user_with_a_database_is_enough(postgres: PostgresServer) -> None:
+    name = f"u{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres.url().partition("?")[0], autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN")
+        connection.execute(f"CREATE DATABASE {name} OWNER {name}")
+    url = postgres.url().replace("raymc@", f"{name}@").replace("/postgres?", f"/{name}?")
+    store = open_postgres_store(postgres_address(url))
+    lease = store.acquire_lease("one", ttl_s=30.0, now=NOW)
+    store.add([("job", a_spec())], now=NOW)
+    assert lease is not None
+    assert store.get("job").submission_id == "job"
+    assert store.wait_for_change(0, timeout_s=10.0) == 1
+    store.close()
