@@ -1,4 +1,4 @@
-"""Lets one thread stop right before its commit, so that a test decides who comes first."""
+"""Lets one thread stop in the middle of a write, so that a test decides who comes first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ PATIENCE_S = 60.0
 
 
 class PausedCommit:
-    """A call in a thread of its own: it has done its work and stands before its commit."""
+    """A call in a thread of its own: it has done its work and stands before its commit.
 
-    def __init__(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> None:
+    With `before`, it stands before its first statement that begins so.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor, work: Callable[[], T], *, before: str | None = None) -> None:
+        self._before = before
         self._reached = threading.Event()
         self._may_commit = threading.Event()
         self._thread: int | None = None
@@ -28,12 +32,17 @@ class PausedCommit:
 
     def _run(self, work: Callable[[], T]) -> T:
         self._thread = threading.get_ident()
-        event.listen(Engine, "commit", self._pause)
+        place = ("commit", self._pause) if self._before is None else ("before_cursor_execute", self._look)
+        event.listen(Engine, *place)
         try:
             return work()
         finally:
-            event.remove(Engine, "commit", self._pause)
+            event.remove(Engine, *place)
             self._reached.set()
+
+    def _look(self, _connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if self._before is not None and statement.startswith(self._before):
+            self._pause(_connection)
 
     def _pause(self, _connection: Connection) -> None:
         if threading.get_ident() == self._thread:

@@ -75,7 +75,8 @@ def test_two_that_want_the_lease_at_once_never_both_get_it(one: SqlStore, other:
 
 def test_a_lower_number_never_becomes_visible_after_a_higher_one(one: SqlStore, other: SqlStore) -> None:
     with threads() as pool:
-        slow = PausedCommit(pool, lambda: one.add([("slow", a_spec())], now=NOW))
+        # It has its number, and has not yet written what every change writes.
+        slow = PausedCommit(pool, lambda: one.add([("slow", a_spec())], now=NOW), before="UPDATE meta")
         quick = pool.submit(other.add, [("quick", a_spec())], now=NOW)
         is_blocked(quick)
         early = [job for job, _ in other.arrivals(after=0, limit=10)]
