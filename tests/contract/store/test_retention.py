@@ -111,10 +111,16 @@ def test_logs_go_before_their_jobs(leader: Leader) -> None:
     assert prune_all(leader.store, keep(logs_s=30 * DAY), now=NOW) == Pruned()
 
 
-def test_a_store_that_is_too_large_loses_logs_then_jobs(leader: Leader) -> None:
+def test_a_store_that_is_too_large_loses_logs_then_jobs(
+    leader: Leader, request: pytest.FixtureRequest
+) -> None:
     store = leader.store
     for number in range(20):
         ended(leader, f"job-{number:02}", days_ago=20 - number, log="x" * 100_000)
+    if request.node.callspec.params["store"] == "postgres":
+        # The server does not tell how much of its files is in use; its administrator limits its size.
+        assert prune_all(store, keep(size_bytes=0), now=NOW) == Pruned()
+        return
     full = store.space().used_bytes
 
     some = prune_in_steps_of(store, 1, keep(size_bytes=full - 500_000))
