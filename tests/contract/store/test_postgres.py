@@ -170,6 +170,15 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
         postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "missing")
 
 
+@pytest.mark.parametrize("mode", [0o400, 0o440, 0o444])
+def test_a_password_file_may_be_one_that_others_can_read(tmp_path: Path, mode: int) -> None:
+    """Docker and Kubernetes mount it so, in a directory or a container of its own."""
+    (tmp_path / "password").write_text("s3cret\n")
+    (tmp_path / "password").chmod(mode)
+    address = postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "password")
+    assert ":s3cret@" in address.connection_string
+
+
 @pytest.mark.parametrize(
     "text", ["postgresql://", "mysql://db/jobs", "postgresql://db", "what", "postgresql://h:x/d"]
 )
