@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -48,10 +49,25 @@ class PostgresAddress:
 
     @property
     def connection_string(self) -> str:
-        """Return what the driver connects with. It holds the password."""
-        return self.url.update_query_dict(
-            {name: value for name, value in _NETWORK.items() if name not in self.url.query}
-        ).render_as_string(hide_password=False)
+        """Return what the driver connects with. It holds the password.
+
+        Not as a URL: libpq and SQLAlchemy do not agree on how a space is written in one, and libpq's message
+        about it would show the password.
+        """
+        several = {
+            name: value if isinstance(value, str) else ",".join(value)
+            for name, value in self.url.query.items()
+        }
+        named = {
+            "host": self.url.host,
+            "port": self.url.port,
+            "user": self.url.username,
+            "password": self.url.password,
+            "dbname": self.url.database,
+        }
+        return make_conninfo(
+            **{**_NETWORK, **several, **{name: value for name, value in named.items() if value is not None}}
+        )
 
 
 def postgres_address(text: str, *, password_file: Path | None = None) -> PostgresAddress:
