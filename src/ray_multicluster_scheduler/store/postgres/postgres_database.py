@@ -188,8 +188,7 @@ def _new_engine(address: PostgresAddress) -> Engine:
         poolclass=QueuePool,
         pool_size=KEPT_CONNECTIONS,
         max_overflow=-1,
-        # Not prepared: behind a pooler, the next transaction may run on another connection of the server.
-        creator=lambda: psycopg.connect(conninfo, autocommit=True, prepare_threshold=None),
+        creator=lambda: _connect(conninfo),
     )
     prefix = f"SET LOCAL search_path = {address.schema}"
     read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {prefix}"
@@ -207,6 +206,19 @@ def _new_engine(address: PostgresAddress) -> Engine:
     event.listen(engine, "checkin", _on_checkin)
     event.listen(engine, "checkout", _on_checkout)
     return engine
+
+
+def _connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
+    # Not prepared: behind a pooler, the next transaction may run on another connection of the server.
+    connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    # Somebody who listens through the same pooler leaves his LISTEN on a connection that others then use.
+    # Without a handler, the driver would collect the notifications until somebody asks for them.
+    connection.add_notify_handler(_ignore)
+    return connection
+
+
+def _ignore(_notification: psycopg.Notify) -> None:
+    """Do nothing: `ListenNotifier` has a connection of its own."""
 
 
 def _on_checkin(_connection: object, record: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import URL, make_url
@@ -54,20 +55,15 @@ class PostgresAddress:
         Not as a URL: libpq and SQLAlchemy do not agree on how a space is written in one, and libpq's message
         about it would show the password.
         """
-        several = {
-            name: value if isinstance(value, str) else ",".join(value)
-            for name, value in self.url.query.items()
+        url = self.url
+        query = {
+            name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()
         }
-        named = {
-            "host": self.url.host,
-            "port": self.url.port,
-            "user": self.url.username,
-            "password": self.url.password,
-            "dbname": self.url.database,
-        }
-        return make_conninfo(
-            **{**_NETWORK, **several, **{name: value for name, value in named.items() if value is not None}}
-        )
+        named = {"user": url.username, "password": url.password, "host": url.host, "dbname": url.database}
+        given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        if url.port is not None:
+            given["port"] = url.port
+        return make_conninfo("", **{**_NETWORK, **query, **given})
 
 
 def postgres_address(text: str, *, password_file: Path | None = None) -> PostgresAddress:
