@@ -150,7 +150,11 @@ class PostgresDatabase:
             raise outcome_unknown(str(self._address), cause or error) from error
 
     def forget_connections(self) -> None:
-        """Leave the connections to the parent process: two processes cannot share one."""
+        """Leave the connections to the parent process: two processes cannot share one.
+
+        So it is with the lock: the thread that holds it goes on in the parent only.
+        """
+        self._writing = threading.Lock()
         self._engine.dispose(close=False)
         self._pool = self._engine.pool
 

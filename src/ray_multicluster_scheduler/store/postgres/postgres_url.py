@@ -19,6 +19,8 @@ from ray_multicluster_scheduler.errors import StoreError
 DEFAULT_SCHEMA = "raymc"
 #: Names that need no quotes, so that they can stand in any statement.
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+#: What libpq would take in the query too.
+_SECRET = frozenset({"password", "sslpassword"})
 _EXAMPLE = "postgresql://user@host:5432/database"
 #: A machine that vanishes is noticed within this time, not within TCP's two hours.
 _NETWORK = {
@@ -74,7 +76,7 @@ def postgres_address(text: str, *, password_file: Path | None = None) -> Postgre
         raise StoreError(f"the address of the job store cannot be read; write {_EXAMPLE}") from None
     if url.get_backend_name() not in {"postgresql", "postgres"} or not url.database:
         raise StoreError(f"the address of the job store names no PostgreSQL database; write {_EXAMPLE}")
-    if url.password:
+    if url.password or _SECRET & url.query.keys():
         raise StoreError(
             "the address of the job store holds a password, which others may read; put it into a file and "
             "name that as store_password_file, or use PGPASSFILE or PGPASSWORD"
@@ -96,3 +98,5 @@ def _read(path: Path) -> str:
         raise StoreError(
             f"the password of the job store cannot be read from {path}: {problem.strerror}"
         ) from None
+    except UnicodeDecodeError:
+        raise StoreError(f"the password of the job store cannot be read from {path}: it is no text") from None
