@@ -68,7 +68,8 @@ def test_the_schema_takes_the_examples(example: Path) -> None:
         {"replicaCount": "2"},
         {"store": {"password": "swordfish"}},
         {"store": {"url": "mysql://raymc@db/raymc"}},
-        {"persistence": {"accessMode": "ReadOnlyMany"}},
+        {"persistence": {"accessMode": "ReadWriteMany"}},
+        {"persistence": {"size": "much"}},
         {"clusterTokens": [{"env": "RAY_TOKEN", "value": "swordfish"}]},
         {"config": {"cluster": {}}},
     ],
@@ -212,6 +213,25 @@ def test_one_server_is_replaced_and_several_take_turns() -> None:
 
 
 @needs_helm
+def test_only_sqlite_has_a_volume() -> None:
+    single, several = (CHART / "examples" / f"{name}-values.yaml" for name in ("single", "kuberay"))
+    store = "store.url=postgresql://raymc@db/raymc"
+    for made, kept in (
+        (rendered(single), True),
+        (rendered(single, "persistence.existingClaim=mine"), True),
+        (rendered(single, "persistence.enabled=false"), False),
+        (rendered(single, store), False),
+        (rendered(several), False),
+    ):
+        pod = made["Deployment"]["spec"]["template"]["spec"]
+        (state,) = [volume for volume in pod["volumes"] if volume["name"] == "state"]
+        assert ("persistentVolumeClaim" in state, "emptyDir" in state) == (kept, not kept)
+    assert rendered(single)["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+    assert "PersistentVolumeClaim" not in {**rendered(several), **rendered(single, store)}
+    assert rendered(single, store)["Deployment"]["spec"]["strategy"]["type"] == "RollingUpdate"
+
+
+@needs_helm
 def test_secrets_are_named_and_never_written() -> None:
     made = rendered(CHART / "examples" / "kuberay-values.yaml")
     assert "Secret" not in made
@@ -245,7 +265,6 @@ def test_what_is_optional_is_there_when_it_is_asked_for() -> None:
 @needs_helm
 def test_what_cannot_work_is_refused_with_what_to_do() -> None:
     assert "set store.url" in refused("replicaCount=2")
-    assert "ReadWriteMany" in refused("replicaCount=2", "store.url=postgresql://raymc@db/raymc")
     assert "store.passwordSecret" in refused("store.url=postgresql://raymc:swordfish@db/raymc")
     empty = helm("template", "team", str(CHART), "--set=replicaCount=1")
     assert "name at least one" in empty.stderr

@@ -80,7 +80,8 @@ class Settings(_Section):
         None,
         description=(
             "Where schedulers on several machines share the packages of jobs: `database`, or a URL such as "
-            "`s3://bucket/packages`. Without it, they stay on the machine that has packed or received them."
+            "`s3://bucket/packages`. Without it, they are in the database if that is PostgreSQL; otherwise "
+            "they stay on the machine that has packed or received them."
         ),
     )
     breaker_failures: int = Field(

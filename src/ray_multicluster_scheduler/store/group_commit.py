@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from ray_multicluster_scheduler.errors import SchedulerError, StoreError
+from ray_multicluster_scheduler.errors import SchedulerError, StoreError, StoreOutcomeUnknown
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -43,38 +43,55 @@ class GroupCommit(Generic[Request, Result]):
         self._write_all = write_all
         self._lock = threading.Lock()
         self._waiting: list[_Ticket[Request, Result]] = []
-        self._busy = False
+        #: Who writes, or has been told to. Nobody else begins to.
+        self._writer: _Ticket[Request, Result] | None = None
 
     def __call__(self, request: Request) -> Result:
         """Return the result of this request, or raise its refusal."""
         ticket: _Ticket[Request, Result] = _Ticket(request)
-        with self._lock:
-            self._waiting.append(ticket)
-            must_wait, self._busy = self._busy, True
-        if must_wait:
-            ticket.turn.acquire()
-        if ticket.outcome is None:
-            self._write_for_all()
+        try:
+            with self._lock:
+                self._waiting.append(ticket)
+                if self._writer is None:
+                    self._writer = ticket
+                must_wait = self._writer is not ticket
+            if must_wait:
+                ticket.turn.acquire()
+            if ticket.outcome is None:
+                self._write_for_all(ticket)
+        finally:  # also if this thread is interrupted: the other callers must not wait for ever
+            self._leave(ticket)
         if isinstance(ticket.outcome, BaseException):
             raise ticket.outcome
         assert ticket.outcome is not None
         return ticket.outcome
 
-    def _write_for_all(self) -> None:
+    def _write_for_all(self, writer: _Ticket[Request, Result]) -> None:
         with self._lock:
             group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
         outcomes: list[Result | BaseException] = [_interrupted()] * len(group)
         try:
             for place, outcome in enumerate(self._outcomes([ticket.request for ticket in group])):
                 outcomes[place] = outcome
-        finally:  # also if this thread is interrupted: the other callers must not wait for ever
+        finally:
             for ticket, outcome in zip(group, outcomes, strict=True):
                 ticket.outcome = outcome
-            with self._lock:
-                self._busy = bool(self._waiting)
-                following = self._waiting[:1]
-            for ticket in (*following, *group):
+            self._leave(writer)  # first the next writer: the others only want their answers
+            for ticket in group:
                 ticket.turn.release()
+
+    def _leave(self, ticket: _Ticket[Request, Result]) -> None:
+        """Let the next caller write, if it was the turn of this one. What it has not written, nobody does."""
+        if ticket.outcome is not None and self._writer is not ticket:
+            return
+        with self._lock:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+            if self._writer is not ticket:
+                return
+            self._writer = self._waiting[0] if self._waiting else None
+            if self._writer is not None:
+                self._writer.turn.release()
 
     def _outcomes(self, requests: Sequence[Request]) -> Iterable[Result | BaseException]:
         try:
@@ -90,7 +107,7 @@ class GroupCommit(Generic[Request, Result]):
 
 
 def _interrupted() -> StoreError:
-    return StoreError(
+    return StoreOutcomeUnknown(
         "another thread was interrupted while it wrote this job too; `raymc status` with the job's id tells "
         "whether it was accepted"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from tests.builders import NOW, a_spec
 from tests.contract.store.conftest import OpenStore, opener
 from tests.postgres_server import PostgresServer, a_postgres, binaries
@@ -165,10 +166,26 @@ def test_a_server_that_is_not_there_is_named_without_the_password(tmp_path: Path
 def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("s3cret\n")
     address = postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "password")
-    assert ":s3cret@" in address.connection_string
+    assert "password=s3cret" in address.connection_string
     assert "s3cret" not in str(address)
     with pytest.raises(StoreError, match="missing"):
         postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "missing")
+
+
+def test_a_password_may_have_any_characters(postgres: PostgresServer, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("a b+c%20'\\\"@:/?#&\u00e9\n")
+    address = postgres_address(postgres.url("any_password"), password_file=tmp_path / "password")
+    assert conninfo_to_dict(address.connection_string)["password"] == "a b+c%20'\\\"@:/?#&\u00e9"
+    open_postgres_store(address).close()
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o440, 0o444])
+def test_a_password_file_may_be_one_that_others_can_read(tmp_path: Path, mode: int) -> None:
+    """Docker and Kubernetes mount it so, in a directory or a container of its own."""
+    (tmp_path / "password").write_text("s3cret\n")
+    (tmp_path / "password").chmod(mode)
+    address = postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "password")
+    assert "password=s3cret" in address.connection_string
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.publicUrl | default $service -}}
 {{- end -}}
 
+{{/* True where jobs are files, which only SQLite needs. */}}
+{{- define "raymc.volume" -}}
+{{- if and .Values.persistence.enabled (not (include "raymc.postgres" .)) -}}true{{- end -}}
+{{- end -}}
+
 {{- define "raymc.claim" -}}
 {{- .Values.persistence.existingClaim | default (printf "%s-state" (include "raymc.fullname" .)) -}}
 {{- end -}}
@@ -52,16 +57,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not .Values.config.clusters -}}
 {{- fail "config.clusters is empty: name at least one Ray cluster, as in examples/kuberay-values.yaml" -}}
 {{- end -}}
-{{- if gt (int .Values.replicaCount) 1 -}}
-{{- if not (include "raymc.postgres" .) -}}
+{{- if and (gt (int .Values.replicaCount) 1) (not (include "raymc.postgres" .)) -}}
 {{- fail "more than one server needs PostgreSQL: set store.url (or store.urlSecret), or replicaCount=1" -}}
-{{- end -}}
-{{- if not .Values.persistence.enabled -}}
-{{- fail "more than one server needs a volume for the packages of jobs that all share: set persistence.enabled=true, or replicaCount=1" -}}
-{{- end -}}
-{{- if and (not .Values.persistence.existingClaim) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
-{{- fail "more than one server needs persistence.accessMode=ReadWriteMany, or replicaCount=1" -}}
-{{- end -}}
 {{- end -}}
 {{- if and .Values.store.url .Values.store.urlSecret.name -}}
 {{- fail "set store.url or store.urlSecret.name, not both" -}}
@@ -97,7 +94,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "raymc.mounts" -}}
 # By subPath, as a plain file. Otherwise it is a link whose target has a new name after each change,
-# and the servers would take the file for another configuration with another queue.
+# and a server with SQLite would take the file for another configuration with another queue.
 - name: config
   mountPath: /etc/raymc/clusters.yaml
   subPath: clusters.yaml

@@ -7,7 +7,7 @@ read from time to time.
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import threading
 import uuid
@@ -78,20 +78,25 @@ class ListenNotifier(LocalNotifier):
     def _run(self, tried: threading.Event) -> None:
         while not self._closed.is_set():
             try:
-                with psycopg.connect(self._address.connection_string, autocommit=True) as connection:
+                with (
+                    psycopg.connect(self._address.connection_string, autocommit=True) as connection,
+                    selectors.DefaultSelector() as ready,  # `select` itself knows no file beyond the 1024th
+                ):
                     connection.execute(f"LISTEN {self._channel}")
+                    for source in (connection, self._ending):
+                        ready.register(source, selectors.EVENT_READ)
                     tried.set()
                     self._notify_if_changed()  # changes while there was no connection
                     while not self._closed.is_set():
+                        ready.select(self._fallback_poll_s)
                         self._receive(connection)
-            except psycopg.Error:
+            except (psycopg.Error, OSError):  # also: this process has too many open files
                 tried.set()
                 self._notify_if_changed()
                 self._closed.wait(RECONNECT_S)
         tried.set()
 
     def _receive(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        select.select((connection.fileno(), self._ending.fileno()), [], [], self._fallback_poll_s)
         came = list(connection.notifies(timeout=0))
         if not came:
             self._notify_if_changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -69,7 +70,9 @@ def _prepare_schema(address: PostgresAddress, *, create: bool) -> None:
         if found.fetchone() is None:
             if not create:
                 raise _no_store(address)
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
+            # IF NOT EXISTS does not see a schema that somebody else is about to commit.
+            with contextlib.suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
 
 
 def _migrate(tx: Connection, address: PostgresAddress, *, create: bool) -> None:

@@ -155,7 +155,11 @@ class PostgresDatabase:
             raise outcome_unknown(str(self._address), cause or error) from error
 
     def forget_connections(self) -> None:
-        """Leave the connections to the parent process: two processes cannot share one."""
+        """Leave the connections to the parent process: two processes cannot share one.
+
+        So it is with the lock: the thread that holds it goes on in the parent only.
+        """
+        self._writing = threading.Lock()
         self._engine.dispose(close=False)
         self._pool = self._engine.pool
 
@@ -219,7 +223,14 @@ def _connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
     if process != connection.info.backend_pid:
         # A pooler answered: the next transaction may run where nothing was prepared.
         connection.prepare_threshold = None
+    # Whoever listens through a pooler leaves the LISTEN on a connection that others then use. Without a
+    # handler, the driver would collect the notifications until somebody asks for them.
+    connection.add_notify_handler(_ignore)
     return connection
+
+
+def _ignore(_notification: psycopg.Notify) -> None:
+    """Do nothing: `ListenNotifier` has a connection of its own."""
 
 
 def _on_checkin(_connection: object, record: Any) -> None:

@@ -20,7 +20,13 @@ _PASSING = (
     codes.DeadlockDetected,
     codes.LockNotAvailable,
     codes.IdleInTransactionSessionTimeout,
+    codes.ReadOnlySqlTransaction,  # until the failover is complete
+    codes.DiskFull,
 )
+#: The same, by its code: not every version of the driver has a name for it.
+_TRANSACTION_TIMEOUT = "25P04"
+#: Their details show rows and values.
+_WITH_VALUES = (psycopg.IntegrityError, psycopg.DataError)
 _SENTENCES: dict[type[Exception], str] = {
     codes.LockNotAvailable: "another process kept it locked for too long; nothing was written. Try again",
     codes.IdleInTransactionSessionTimeout: "this process stood still while it wrote; nothing was written",
@@ -44,7 +50,8 @@ def translated(where: str) -> Iterator[None]:
         raise _unstorable(error) from error
     except (StatementError, psycopg.Error) as error:
         cause = error.orig if isinstance(error, StatementError) else error
-        raise _translated(where, error, cause) from error
+        # Not even a traceback shows what may be the environment of a job.
+        raise _translated(where, error, cause) from None if isinstance(cause, _WITH_VALUES) else error
 
 
 def outcome_unknown(where: str, cause: BaseException) -> StoreOutcomeUnknown:
@@ -60,7 +67,8 @@ def _translated(where: str, error: Exception, cause: BaseException | None) -> Ex
     if not isinstance(error, (DBAPIError, psycopg.Error)) or isinstance(cause, psycopg.DataError):
         return _unstorable(cause)
     sentence = next((text for kind, text in _SENTENCES.items() if isinstance(cause, kind)), None)
-    kind = StoreBusy if isinstance(cause, (*_PASSING, codes.DiskFull)) else StoreError
+    passes = isinstance(cause, _PASSING) or getattr(cause, "sqlstate", None) == _TRANSACTION_TIMEOUT
+    kind = StoreBusy if passes else StoreError
     return kind(f"the job store {where}: {sentence or _first_line(cause)}")
 
 

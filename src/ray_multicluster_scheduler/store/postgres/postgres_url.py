@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -17,6 +19,8 @@ from ray_multicluster_scheduler.errors import StoreError
 DEFAULT_SCHEMA = "raymc"
 #: Names that need no quotes, so that they can stand in any statement.
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+#: What libpq would take in the query too.
+_SECRET = frozenset({"password", "sslpassword"})
 _EXAMPLE = "postgresql://user@host:5432/database"
 #: A machine that vanishes is noticed within this time, not within TCP's two hours.
 _NETWORK = {
@@ -48,10 +52,20 @@ class PostgresAddress:
 
     @property
     def connection_string(self) -> str:
-        """Return what the driver connects with. It holds the password."""
-        return self.url.update_query_dict(
-            {name: value for name, value in _NETWORK.items() if name not in self.url.query}
-        ).render_as_string(hide_password=False)
+        """Return what the driver connects with. It holds the password.
+
+        Not as a URL: libpq and SQLAlchemy do not agree on how a space is written in one, and libpq's message
+        about it would show the password.
+        """
+        url = self.url
+        query = {
+            name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()
+        }
+        named = {"user": url.username, "password": url.password, "host": url.host, "dbname": url.database}
+        given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        if url.port is not None:
+            given["port"] = url.port
+        return make_conninfo("", **{**_NETWORK, **query, **given})
 
 
 def postgres_address(text: str, *, password_file: Path | None = None) -> PostgresAddress:
@@ -62,7 +76,7 @@ def postgres_address(text: str, *, password_file: Path | None = None) -> Postgre
         raise StoreError(f"the address of the job store cannot be read; write {_EXAMPLE}") from None
     if url.get_backend_name() not in {"postgresql", "postgres"} or not url.database:
         raise StoreError(f"the address of the job store names no PostgreSQL database; write {_EXAMPLE}")
-    if url.password:
+    if url.password or _SECRET & url.query.keys():
         raise StoreError(
             "the address of the job store holds a password, which others may read; put it into a file and "
             "name that as store_password_file, or use PGPASSFILE or PGPASSWORD"
@@ -84,3 +98,5 @@ def _read(path: Path) -> str:
         raise StoreError(
             f"the password of the job store cannot be read from {path}: {problem.strerror}"
         ) from None
+    except UnicodeDecodeError:
+        raise StoreError(f"the password of the job store cannot be read from {path}: it is no text") from None
