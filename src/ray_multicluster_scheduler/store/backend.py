@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -27,6 +27,18 @@ class Database(Protocol):
 
     def write(self) -> AbstractContextManager[Connection]:
         """Open a transaction that is serialized with all other writers and durable when it ends."""
+
+    def hold(self) -> AbstractContextManager[Connection]:
+        """Open a transaction like `write` that may last for long. Others wait, or are told to try again."""
+
+    def damage(self, tx: Connection) -> Sequence[str]:
+        """Look at the whole database; return what is damaged, as far as the database can tell."""
+
+    def last_numbers(self, tx: Connection) -> dict[str, int]:
+        """Return the last number that was given in each numbered table, be its row still there or not."""
+
+    def continue_after(self, tx: Connection, numbers: Mapping[str, int]) -> None:
+        """Let the next number in each of these tables be larger."""
 
     def time(self, tx: Connection, own: float) -> float:
         """Return the time by which leases are measured. `own` is that of this machine."""
