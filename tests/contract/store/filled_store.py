@@ -28,7 +28,7 @@ def fill(store: SqlStore) -> Leader:
         [leader.wanted(ended, JobState.SUCCEEDED)],
         epoch=leader.lease.epoch,
         now=NOW,
-        logs=[("is-SUBMITTED", 1, "line\n" * 1000)],
+        logs=[("is-SUBMITTED", 1, "line\n" * 10)],
     )
     leader.add("newest", JobState.FAILED)
     store.delete(["newest"])  # its number must not be given again
@@ -39,7 +39,7 @@ def fill(store: SqlStore) -> Leader:
     store.access.add_token(token, audit=entry)
     package = store.packages.begin(now=NOW)
     for number in range(CHUNKS):
-        store.packages.append(package, bytes([number, 0, 255]) * 1000, now=NOW)
+        store.packages.append(package, bytes([number, 0, 255]) * 100, now=NOW)
     store.packages.finish(package, "_ray_pkg_1.zip", now=NOW)
     store.uploads.save([Upload(user="ann", name="n", content="_ray_pkg_1.zip", size=3, used_at=NOW)])
     return leader
