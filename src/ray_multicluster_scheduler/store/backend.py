@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from ray_multicluster_scheduler.model.retention import Space
 
@@ -33,6 +33,9 @@ class Database(Protocol):
 
     def damage(self, tx: Connection) -> Sequence[str]:
         """Look at the whole database; return what is damaged, as far as the database can tell."""
+
+    def add_rows(self, tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows as fast as the database can. All have all columns; JSON is a text already."""
 
     def last_numbers(self, tx: Connection) -> dict[str, int]:
         """Return the last number that was given in each numbered table, be its row still there or not."""

@@ -9,12 +9,11 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Any
 
-from sqlalchemy import JSON, Connection, Table, Text, cast, delete, func, insert, select, update
+from sqlalchemy import JSON, Connection, Table, Text, cast, delete, func, select, update
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.store.backend import Database
 from ray_multicluster_scheduler.store.operations.store_identity import read_store_id
-from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.tables import lease, logs, metadata, package_chunks, upkeep
 from ray_multicluster_scheduler.text.storable import storable
 
@@ -39,10 +38,9 @@ def copy_store(
     total, done = sum(counts.values()), 0
     write.execute(delete(upkeep))
     for table in tables:
-        add = Prepared(insert(table), json_as_text=True)
         with closing(_batches(read, table)) as batches:  # a failure must not leave a cursor open
             for rows in batches:
-                add.run(write, rows)
+                target.add_rows(write, table, rows)
                 done += len(rows)
                 progress(done, total)
     target.continue_after(write, source.last_numbers(read))

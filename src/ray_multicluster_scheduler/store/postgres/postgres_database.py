@@ -19,17 +19,17 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, Engine, Transaction, create_engine, event
+from sqlalchemy import Connection, Engine, Table, Transaction, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.pool import QueuePool
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.retention import Space
-from ray_multicluster_scheduler.store.postgres import serial_numbers
+from ray_multicluster_scheduler.store.postgres import copy_in, serial_numbers
 from ray_multicluster_scheduler.store.postgres.postgres_errors import outcome_unknown, translated
 from ray_multicluster_scheduler.store.postgres.postgres_url import PostgresAddress
 from ray_multicluster_scheduler.store.schema.rows import to_json
@@ -102,6 +102,10 @@ class PostgresDatabase:
     def damage(self, tx: Connection) -> list[str]:  # noqa: ARG002
         """Return nothing: the server itself says when it reads something that is damaged."""
         return []
+
+    def add_rows(self, tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows with COPY, which is several times as fast as INSERT."""
+        copy_in.add_rows(tx, table, rows)
 
     def last_numbers(self, tx: Connection) -> dict[str, int]:
         """Return the last number of each numbered table."""

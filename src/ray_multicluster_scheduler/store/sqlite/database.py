@@ -7,17 +7,18 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, event, insert
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
 from ray_multicluster_scheduler.model.retention import Space
+from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import to_json
 from ray_multicluster_scheduler.store.sqlite import disk_space, forks, integrity, row_numbers
 from ray_multicluster_scheduler.store.sqlite.database_files import HOW_TO_SAVE_WAL, wal_files
@@ -115,6 +116,10 @@ class SqliteDatabase:
     def damage(self, tx: Connection) -> list[str]:
         """Return what SQLite finds damaged, and rows that refer to rows that there are not."""
         return integrity.damage(tx)
+
+    def add_rows(self, tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows; JSON is a text already."""
+        Prepared(insert(table), json_as_text=True).run(tx, rows)
 
     def last_numbers(self, tx: Connection) -> dict[str, int]:
         """Return the last number of each numbered table."""
