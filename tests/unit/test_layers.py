@@ -30,6 +30,7 @@ LAYERS = [
     "service",
     "engine",
     "inspection",
+    "maintenance",
     "tasks",
     "pipeline",
     "local",

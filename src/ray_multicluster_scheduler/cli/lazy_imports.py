@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
+    from ray_multicluster_scheduler.maintenance.backup_file import back_up, restore
+    from ray_multicluster_scheduler.maintenance.examine_store import examine
+    from ray_multicluster_scheduler.maintenance.move_store import move
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.server.running import running_servers
     from ray_multicluster_scheduler.server.serve import serve
@@ -38,11 +41,15 @@ __all__ = [
     "ServerOptions",
     "all_events",
     "all_jobs",
+    "back_up",
+    "examine",
     "find_config",
     "handed_over",
     "how_it_failed",
     "load_config",
+    "move",
     "open_scheduler",
+    "restore",
     "running_servers",
     "serve",
     "server_at",
@@ -61,11 +68,15 @@ _HOMES = {
     "ServerOptions": "server.server_options",
     "all_events": "service.query",
     "all_jobs": "service.query",
+    "back_up": "maintenance.backup_file",
+    "examine": "maintenance.examine_store",
     "find_config": "config",
     "handed_over": "client.packing",
     "how_it_failed": "service.outcome",
     "load_config": "config",
+    "move": "maintenance.move_store",
     "open_scheduler": "client.current",
+    "restore": "maintenance.backup_file",
     "running_servers": "server.running",
     "serve": "server.serve",
     "server_at": "client.server_address",

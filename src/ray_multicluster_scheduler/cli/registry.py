@@ -140,6 +140,11 @@ class Commands(LazyGroup):
             about="List who has changed what, the newest first: jobs, clusters, tokens, configuration, "
             "refused logins.",
         ),
+        "db": Entry(
+            where="db:db_app",
+            panel=_SERVER,
+            about="Check, back up, restore and move the store: where jobs and history are kept.",
+        ),
         "local": Entry(
             where="local:local_app",
             panel=_CLUSTERS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -14,7 +15,7 @@ from ray_multicluster_scheduler.asyncio_tools import together, wait_for
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.leader import Engine
-from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.errors import SchedulerError, StoreError
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,8 @@ class EngineThread:
         if not self._thread.is_alive():
             return
         loop, _, _ = self._ready.result()
-        loop.call_soon_threadsafe(self._stop)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the engine has just ended by itself
+            loop.call_soon_threadsafe(self._stop)
         self._thread.join(STOP_TIMEOUT_S)
 
     def _stop(self) -> None:
@@ -119,7 +121,10 @@ class EngineThread:
                 self._ready.set_exception(failure)
             threading.main_thread().join(ENDING_S)
             if threading.main_thread().is_alive():  # while the interpreter ends, anything may break
-                log.exception("the engine has stopped")
+                if isinstance(failure, StoreError):  # it says what to do; where it was noticed is of no use
+                    log.error("the engine has stopped: %s", failure)  # noqa: TRY400
+                else:
+                    log.exception("the engine has stopped")
 
     async def _main(self) -> None:
         loop, context = asyncio.get_running_loop(), self._build()

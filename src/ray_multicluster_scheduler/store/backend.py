@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from ray_multicluster_scheduler.model.retention import Space
 
@@ -27,6 +27,21 @@ class Database(Protocol):
 
     def write(self) -> AbstractContextManager[Connection]:
         """Open a transaction that is serialized with all other writers and durable when it ends."""
+
+    def hold(self) -> AbstractContextManager[Connection]:
+        """Open a transaction like `write` that may last for long. Others wait, or are told to try again."""
+
+    def damage(self, tx: Connection) -> Sequence[str]:
+        """Look at the whole database; return what is damaged, as far as the database can tell."""
+
+    def add_rows(self, tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows as fast as the database can. All have all columns; JSON is a text already."""
+
+    def last_numbers(self, tx: Connection) -> dict[str, int]:
+        """Return the last number that was given in each numbered table, be its row still there or not."""
+
+    def continue_after(self, tx: Connection, numbers: Mapping[str, int]) -> None:
+        """Let the next number in each of these tables be larger."""
 
     def time(self, tx: Connection, own: float) -> float:
         """Return the time by which leases are measured. `own` is that of this machine."""

@@ -27,5 +27,8 @@ raymc retry sub_2f1c66a0b3d1
 raymc retry nightly --no-wait""",
     "delete": "raymc delete sub_2f1c66a0b3d1",
     "drain": 'raymc drain mac --reason "new disks"',
+    "backup": "raymc db backup jobs-backup.db",
+    "restore": "raymc db restore jobs-backup.db",
+    "copy": "raymc db copy --to postgresql://raymc@db.example.org/raymc",
     "up": "raymc local up --names centos,mac --cpus 4,2",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psycopg
 from sqlalchemy import Connection, inspect
@@ -50,6 +50,33 @@ def open_postgres_store(
     except BaseException:
         database.close()
         raise
+
+
+@contextlib.contextmanager
+def existing_schema(address: PostgresAddress) -> Iterator[PostgresDatabase]:
+    """Open the database of a store as it is: it is neither created nor brought to another schema."""
+    _prepare_schema(address, create=False)
+    with contextlib.closing(PostgresDatabase(address)) as database:
+        with database.read() as tx:
+            if read_revision(tx) is None:
+                raise _no_store(address)
+        yield database
+
+
+@contextlib.contextmanager
+def new_schema(address: PostgresAddress) -> Iterator[tuple[PostgresDatabase, Connection]]:
+    """Make a store with empty tables in a schema. It is there when the block has ended well."""
+    _prepare_schema(address, create=True)
+    with contextlib.closing(PostgresDatabase(address)) as database, database.hold() as tx:
+        if inspect(tx).get_table_names():
+            raise StoreError(
+                f"there are tables in {address} already. Name another schema with ?schema=NAME; or stop all "
+                f"programs that use this one, and rename it: "
+                f"ALTER SCHEMA {address.schema} RENAME TO {address.schema}_old"
+            )
+        _copy_index_conditions()
+        create_tables(tx)
+        yield database, tx
 
 
 def _prepare_schema(address: PostgresAddress, *, create: bool) -> None:

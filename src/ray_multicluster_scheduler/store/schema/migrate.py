@@ -12,7 +12,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from ray_multicluster_scheduler.store.schema.revision import newer_schema
+from ray_multicluster_scheduler.store.schema.revision import not_ours
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -22,7 +22,7 @@ def upgrade(connection: Connection, *, revision: str | None) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     if revision is not None and revision not in known_revisions(config):
-        raise newer_schema(revision)
+        raise not_ours(connection, revision)
     with _quiet_alembic():
         command.upgrade(config, "head")
 

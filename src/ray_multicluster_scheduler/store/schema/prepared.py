@@ -41,12 +41,17 @@ def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class Prepared:
-    """An INSERT, UPDATE or DELETE for many rows. All rows of a call have the same keys."""
+    """An INSERT, UPDATE or DELETE for many rows. All rows of a call have the same keys.
 
-    def __init__(self, statement: Insert | Update | Delete) -> None:
+    With `json_as_text`, the values of JSON columns are texts already.
+    """
+
+    def __init__(self, statement: Insert | Update | Delete, *, json_as_text: bool = False) -> None:
         self._statement = statement
         self._json = frozenset(
-            column.name for column in statement.table.columns if isinstance(column.type, JSON)
+            column.name
+            for column in statement.table.columns
+            if isinstance(column.type, JSON) and not json_as_text
         )
         self._compiled = lru_cache(maxsize=_COMPILED)(self._compile)
 

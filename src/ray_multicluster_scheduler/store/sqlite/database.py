@@ -7,19 +7,20 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, event, insert
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
 from ray_multicluster_scheduler.model.retention import Space
+from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import to_json
-from ray_multicluster_scheduler.store.sqlite import disk_space, forks
+from ray_multicluster_scheduler.store.sqlite import disk_space, forks, integrity, row_numbers
 from ray_multicluster_scheduler.store.sqlite.database_files import HOW_TO_SAVE_WAL, wal_files
 
 BUSY_TIMEOUT_S = 30
@@ -108,16 +109,41 @@ class SqliteDatabase:
         self.took("commit", ended - commits)
         self.took("write", ended - begun)
 
+    def hold(self) -> contextlib.AbstractContextManager[Connection]:
+        """Open a transaction that writes and may last for long."""
+        return self.write()
+
+    def damage(self, tx: Connection) -> list[str]:
+        """Return what SQLite finds damaged, and rows that refer to rows that there are not."""
+        return integrity.damage(tx)
+
+    def add_rows(self, tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows; JSON is a text already."""
+        Prepared(insert(table), json_as_text=True).run(tx, rows)
+
+    def last_numbers(self, tx: Connection) -> dict[str, int]:
+        """Return the last number of each numbered table."""
+        return row_numbers.last_numbers(tx)
+
+    def continue_after(self, tx: Connection, numbers: Mapping[str, int]) -> None:
+        """Let the next number in each of these tables be larger."""
+        row_numbers.continue_after(tx, numbers)
+
+    def enable_shrinking(self) -> None:
+        """Let `shrink` work. Call it before the first page of a new file is written."""
+        with self._translated_errors(), contextlib.closing(self._engine.raw_connection()) as connection:
+            connection.cursor().execute(_ENABLE_SHRINKING).close()
+
     def use_wal(self, *, new: bool) -> None:
         """Let readers and the writer work at the same time. The setting is kept in the file.
 
         Shrinking must be enabled before the first page of a new file is written. It takes the writer's lock,
         so an existing file is not touched: opening it for reading must not wait for a writer.
         """
+        if new:
+            self.enable_shrinking()
         with self._translated_errors(), contextlib.closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
-            if new:
-                cursor.execute(_ENABLE_SHRINKING)
             (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
             cursor.close()
         if mode != "wal":

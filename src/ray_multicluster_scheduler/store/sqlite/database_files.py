@@ -103,11 +103,12 @@ def write_marker(directory: Path, store_id: str) -> None:
     finally:
         os.close(file)
     draft.replace(directory / MARKER)
-    _sync_directory(directory)
+    sync(directory)
 
 
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+def sync(path: Path) -> None:
+    """Write a file, or the names in a directory, to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:

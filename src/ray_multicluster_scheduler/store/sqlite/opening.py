@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ray_multicluster_scheduler.store.sqlite import database_files
 from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
 from ray_multicluster_scheduler.store.sqlite.holder_locks import HolderLocks
 from ray_multicluster_scheduler.store.sqlite.socket_notifier import SocketNotifier
+from ray_multicluster_scheduler.store.sqlite.store_file import new_file
 
 #: The folder of the sockets. Processes of earlier versions look for them here too, so the name stays.
 _SOCKETS = "bells"
@@ -38,7 +40,7 @@ def open_store(directory: Path, *, create: bool = True, fallback_poll_s: float =
             and not (directory / database_files.DATABASE).exists()
             and database_files.read_marker(directory) is None
         ):
-            raise StoreError(f"there is no job store in {directory}; the first submitted job makes one")
+            raise no_store(directory)
         database_files.make_private_directory(directory)
         with database_files.opening(directory):
             in_use = database_files.enter(directory)
@@ -48,15 +50,68 @@ def open_store(directory: Path, *, create: bool = True, fallback_poll_s: float =
                 in_use.release()
                 raise
     except OSError as error:
-        raise StoreError(
-            f"the job store in {directory} cannot be opened: {error.strerror or error}; check its owner and "
-            "modes, or set RAY_MULTICLUSTER_HOME to a directory that you may write to"
-        ) from error
+        raise _cannot_be_opened(directory, error) from error
     return SqlStore(
         database,
         SocketNotifier(directory / _SOCKETS, _changes_of(database), fallback_poll_s=fallback_poll_s),
         HolderLocks(directory / _HOLDERS),
         closing=partial(database_files.leaving, directory, in_use),
+    )
+
+
+@contextlib.contextmanager
+def existing_directory(directory: Path) -> Iterator[SqliteDatabase]:
+    """Open the database in `directory` as it is: it is neither created nor brought to another schema."""
+    path = directory / database_files.DATABASE
+    try:
+        if not path.exists():
+            raise no_store(directory)
+        with database_files.opening(directory):
+            in_use = database_files.enter(directory)
+            database = SqliteDatabase(path)
+    except OSError as error:
+        raise _cannot_be_opened(directory, error) from error
+    try:
+        with database.read() as tx:
+            if _revision(tx, path) is None:
+                raise no_store(directory)
+            _check_identity(tx, path, database_files.read_marker(directory))
+        yield database
+    finally:
+        with database_files.leaving(directory, in_use):
+            database.close()
+
+
+@contextlib.contextmanager
+def new_directory(directory: Path) -> Iterator[tuple[SqliteDatabase, Connection]]:
+    """Make a store with empty tables in `directory`. It is there when the block has ended well."""
+    path = directory / database_files.DATABASE
+    try:
+        database_files.make_private_directory(directory)
+        with database_files.opening(directory):
+            if path.exists() or database_files.read_marker(directory) is not None:
+                files = f"{database_files.DATABASE}* and {database_files.MARKER}"
+                raise StoreError(
+                    f"there is a job store in {directory} already. Name another place; or stop all "
+                    f"programs that use it, and move its files {files} elsewhere"
+                )
+            with new_file(path, replace=False) as (database, tx):
+                yield database, tx
+                store_id = store_identity.read_store_id(tx)
+            database_files.write_marker(directory, store_id)
+    except OSError as error:
+        raise _cannot_be_opened(directory, error) from error
+
+
+def no_store(directory: Path) -> StoreError:
+    """Return the error for a directory without a store."""
+    return StoreError(f"there is no job store in {directory}; the first submitted job makes one")
+
+
+def _cannot_be_opened(directory: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"the job store in {directory} cannot be opened: {error.strerror or error}; check its owner and "
+        "modes, or set RAY_MULTICLUSTER_HOME to a directory that you may write to"
     )
 
 
