@@ -50,9 +50,7 @@ PREPARED_FROM = 2
 LEAST_STEP_S = 0.1
 
 _WRITE = {"raymc_write": True}
-_FLUSH = (
-    "BEGIN; SET LOCAL synchronous_commit = on; SELECT pg_logical_emit_message(true, 'raymc', ''); COMMIT"
-)
+_FLUSH = "BEGIN; SET LOCAL synchronous_commit = on; SELECT pg_logical_emit_message(true, 'raymc', ''); COMMIT"
 _USED = "last_used"
 
 
