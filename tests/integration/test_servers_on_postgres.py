@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import pytest_asyncio
 from tests.integration.raymc import raymc, write_config
@@ -24,6 +25,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PACKAGE = "/api/packages/gcs/_ray_pkg_0123456789abcdef.zip"
 STREAM = "/api/v1/events/stream"
+CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
 #: Whoever waits longer would wait for ever; the time itself is asserted nowhere.
 PATIENCE_S = 60.0
 
@@ -199,6 +204,46 @@ async def test_a_stream_begins_at_one_server_and_goes_on_at_the_other(pair: tupl
     told = (await one.ask("GET", "/api/v1/events", params={"after": seen[0]["id"] - 1}))["events"]
     assert [event["id"] for event in seen] == [event["id"] for event in told]
     assert {event["submission_id"] for event in seen} == {"followed"}
+
+
+def tell(postgres: PostgresServer, *statements: str) -> None:
+    with psycopg.connect(postgres.url().partition("?")[0], autocommit=True) as administrator:
+        for statement in statements:
+            administrator.execute(statement)
+
+
+async def test_a_failover_ends_nobody(pair: tuple[Machine, Machine], postgres: PostgresServer) -> None:
+    """The database is a standby for longer than a lease lasts, and all connections are cut."""
+    tell(postgres, "ALTER ROLE raymc SET default_transaction_read_only = on", CUT)
+    job = {"entrypoint": "echo", "submission_id": "during"}
+    try:
+        for machine in pair:
+            async with machine.asking("POST", "/api/v1/jobs", json=job) as answer:
+                assert answer.status == 503, await answer.text()
+            assert await machine.ask("GET", "/healthz") == {"status": "ok"}
+
+        async def nobody_leads() -> bool:
+            return bool((await asked(pair[0], "/readyz"))["leader"] != "ok")
+
+        await sooner_or_later(nobody_leads)
+    finally:
+        reset = "ALTER ROLE raymc RESET default_transaction_read_only"
+        tell(postgres, "SET default_transaction_read_only = off", reset, CUT)
+
+    async def is_ready() -> bool:
+        answers = [await asked(machine, "/readyz") for machine in pair]
+        return all(each["status"] == "ok" for each in answers)
+
+    await sooner_or_later(is_ready)
+    assert [await machine.leads() for machine in pair].count(True) == 1
+    await pair[0].submit("afterwards", "echo")
+    await pair[1].until("afterwards", "SUCCEEDED")
+
+
+async def asked(machine: Machine, path: str) -> dict[str, Any]:
+    async with machine.asking("GET", path) as answer:
+        found: dict[str, Any] = await answer.json()
+        return found
 
 
 async def test_exactly_one_leads_and_the_other_one_when_it_is_gone(

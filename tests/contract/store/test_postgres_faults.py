@@ -158,6 +158,21 @@ def test_connections_that_the_server_has_cut_are_busy_and_never_worse(
     assert store.add([("job", a_spec())], now=NOW)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["lost first", "lost last"])
+def test_of_several_hosts_the_one_that_can_be_written_is_used(
+    postgres: PostgresServer, order: tuple[int, int]
+) -> None:
+    """As after a failover: nobody has to change the address."""
+    ports = [(9, postgres.port)[each] for each in order]
+    hosts = "&".join(f"host=127.0.0.1&port={port}" for port in ports)
+    address = postgres_address(
+        f"postgresql://raymc@/postgres?schema=t{uuid.uuid4().hex[:12]}&{hosts}&target_session_attrs=read-write"
+    )
+    store = open_postgres_store(address)
+    assert store.add([("job", a_spec())], now=NOW)
+    store.close()
+
+
 # -- connections
 
 
