@@ -68,14 +68,14 @@ def existing_directory(directory: Path) -> Iterator[SqliteDatabase]:
             raise no_store(directory)
         with database_files.opening(directory):
             in_use = database_files.enter(directory)
-            database = SqliteDatabase(path)
+            try:
+                database = _open_as_it_is(directory)
+            except BaseException:
+                in_use.release()
+                raise
     except OSError as error:
         raise _cannot_be_opened(directory, error) from error
     try:
-        with database.read() as tx:
-            if _revision(tx, path) is None:
-                raise no_store(directory)
-            _check_identity(tx, path, database_files.read_marker(directory))
         yield database
     finally:
         with database_files.leaving(directory, in_use):
@@ -157,6 +157,19 @@ def _open_database(directory: Path) -> SqliteDatabase:
     except BaseException:
         database.close()
         raise
+    return database
+
+
+def _open_as_it_is(directory: Path) -> SqliteDatabase:
+    """Open a database and its write-ahead log, and change nothing."""
+    path = directory / database_files.DATABASE
+    with contextlib.ExitStack() as stack:
+        database = stack.enter_context(contextlib.closing(SqliteDatabase(path)))
+        with database.read() as tx:
+            if _revision(tx, path) is None:
+                raise no_store(directory)
+            _check_identity(tx, path, database_files.read_marker(directory))
+        stack.pop_all()
     return database
 
 
