@@ -33,6 +33,8 @@ SERVERS = 3
 SUBMITTERS = 6
 JOBS = 300
 LEASE_TTL_S = 5.0
+#: Of each submitter between two jobs, on average: they must not be done before the faults begin.
+PAUSE_S = 8.0
 #: For all jobs together, on a slow machine.
 PATIENCE_S = 2700.0
 
@@ -152,6 +154,7 @@ def test_none_is_lost_and_none_runs_twice(world: World) -> None:
         "servers": [server.address for server in world.servers],
         "runs": str(runs),
         "jobs": JOBS // SUBMITTERS,
+        "pause_s": PAUSE_S,
     }
     submitters = []
     for number in range(SUBMITTERS):

@@ -46,7 +46,7 @@ def main() -> None:
                 accepted.append(name)
                 break
             time.sleep(0.2)
-        time.sleep(chance.random() * 2)
+        time.sleep(chance.random() * 2 * TOLD["pause_s"])
     json.dump({"accepted": accepted, "refused": refused}, sys.stdout)
 
 
