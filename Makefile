@@ -35,8 +35,8 @@ check: $(READY)  ## linters and types
 unit: $(READY)  ## the tests that need no Ray
 	$(BIN)/python -m pytest -m "not ray and not slow" --numprocesses $(WORKERS)
 
-e2e: $(READY)  ## only the tests on real Ray clusters, the slowest included
-	$(BIN)/python -m pytest -m ray
+e2e: $(READY)  ## the tests on real Ray clusters, and all others that are slow
+	$(BIN)/python -m pytest -m "ray or slow"
 
 bench: $(READY)  ## measure, as ratios to a peer in the same run
 	$(BIN)/python -m benchmarks

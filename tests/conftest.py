@@ -43,5 +43,5 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server; each test uses a schema of its own."""
     if binaries() is None:
         pytest.skip("NOT TESTED: no PostgreSQL here; install the package pgserver, or Debian's postgresql")
-    with a_postgres() as server:
+    with a_postgres(durable=False) as server:
         yield server

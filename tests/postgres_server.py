@@ -31,6 +31,8 @@ SETTINGS = {
     "log_min_messages": "fatal",
 }
 
+NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+
 
 def binaries() -> Path | None:
     """Return the folder of `initdb` and `postgres`: Debian's, or those of the package `pgserver`."""
@@ -47,7 +49,8 @@ def binaries() -> Path | None:
 class PostgresServer:
     """A server that can be stopped, killed and started again with the same data."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, durable: bool = True) -> None:
+        self._settings = SETTINGS if durable else {**SETTINGS, **NOT_DURABLE}
         found = binaries()
         assert found is not None, "no PostgreSQL: install the package pgserver"
         self._bin = found
@@ -69,7 +72,7 @@ class PostgresServer:
         return f"postgresql://{USER}@{HOST}:{port or self.port}/postgres?schema={schema}"
 
     def start(self) -> None:
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         command = [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings]
 
         def answers() -> bool:
@@ -112,14 +115,14 @@ class PostgresServer:
 
 
 @contextmanager
-def a_postgres() -> Iterator[PostgresServer]:
-    """Run a server while the block runs."""
+def a_postgres(*, durable: bool = True) -> Iterator[PostgresServer]:
+    """Run a server while the block runs. One that is not durable is faster, and must not be killed."""
     # Not pytest's own directory: the server's user must be able to enter it.
     directory = Path(tempfile.mkdtemp(prefix="raymc-postgres-"))
     directory.chmod(0o755)
     server = None
     try:
-        server = PostgresServer(directory)
+        server = PostgresServer(directory, durable=durable)
         yield server
     finally:
         if server is not None:

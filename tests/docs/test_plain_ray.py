@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from tests.docs.pages import DOCS, blocks, commands
 from tests.integration.raymc import environment
 from tests.live_server import live
@@ -35,6 +36,7 @@ async def run(line: str, folder: Path, address: str) -> str:
     return out.decode()
 
 
+@pytest.mark.slow
 async def test_the_commands_and_the_program_work(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()

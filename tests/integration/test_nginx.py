@@ -22,6 +22,7 @@ from tests.integration.test_serve import Served, World
 from tests.system import fake
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         NGINX is None, reason="NOT TESTED: nginx is not installed, so nobody has tried deploy/nginx here"
     ),

@@ -58,6 +58,7 @@ def has_given_up(scheduler: Scheduler) -> bool:
     return False
 
 
+@pytest.mark.slow
 async def test_the_older_scheduler_gives_up_and_the_newer_one_goes_on(tmp_path: Path, store: str) -> None:
     system = OnStore(tmp_path, fake("a", cpus=4), fake("b", cpus=4))
     system.store = store

@@ -21,7 +21,7 @@ from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.testing import FakeRay
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 PACKAGE = "/api/packages/gcs/_ray_pkg_0123456789abcdef.zip"
 STREAM = "/api/v1/events/stream"

@@ -27,7 +27,7 @@ UPLOADED = "_ray_pkg_0123456789abcdef.zip"
 def _one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all machines of a test use one store, as they would use one database server."""
     monkeypatch.setattr(
-        "ray_multicluster_scheduler.runtime.open_store", lambda _: open_store(tmp_path / "store")
+        "ray_multicluster_scheduler.runtime.open_at", lambda _: open_store(tmp_path / "store")
     )
 
 

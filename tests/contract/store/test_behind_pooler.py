@@ -26,10 +26,13 @@ from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgre
 from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
 from ray_multicluster_scheduler.store.postgres.postgres_url import PostgresAddress, postgres_address
 
-pytestmark = pytest.mark.skipif(
-    PGBOUNCER is None,
-    reason="NOT TESTED: pgbouncer is not installed, so nobody has tried the store behind it here",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PGBOUNCER is None,
+        reason="NOT TESTED: pgbouncer is not installed, so nobody has tried the store behind it here",
+    ),
+]
 FOR_EVER = 3600.0
 STORES = 4 * SERVER_CONNECTIONS
 

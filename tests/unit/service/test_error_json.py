@@ -45,6 +45,7 @@ EXAMPLES = [
     errors.PipelineFailed("no"),
     errors.StoreError("no"),
     errors.StoreBusy("no"),
+    errors.StoreOutcomeUnknown("no"),
     errors.StaleTransition("no"),
     errors.LeaseLost("no"),
     errors.ForeignStore("no"),

@@ -239,7 +239,7 @@ def test_a_job_that_was_removed_before_its_end_was_told_is_told_as_removed(
     leader.add("gone"), leader.add("other"), leader.add("third")
     with hub.subscribe(["gone"]) as subscription, hub.subscribe(["other"]) as other:
         subscription.wait(), other.wait()
-        monkeypatch.setattr(store._notifier, "notify", lambda: None)
+        monkeypatch.setattr(store._transactions, "notify", lambda: None)
         leader.move("gone", S.STOPPED)
         while store.prune(NOTHING, now=NOW + 1, limit=10, epoch=leader.lease.epoch).more:
             pass
