@@ -53,7 +53,7 @@ class PostgresServer:
         self._settings = SETTINGS if durable else {**SETTINGS, **NOT_DURABLE}
         found = binaries()
         assert found is not None, "no PostgreSQL: install the package pgserver"
-        self._bin = found
+        self._bin = found if os.geteuid() else _readable(found, directory)
         self._data = directory / "data"
         self._data.mkdir(mode=0o700)
         #: PostgreSQL refuses to run as root.
@@ -112,6 +112,18 @@ class PostgresServer:
         if self._user is None:
             return {}
         return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+def _readable(folder: Path, directory: Path) -> Path:
+    """Return programs that every user can start: a package may be installed below the home of root."""
+    if folder.is_relative_to("/usr"):
+        return folder
+    package, copy = folder.parent.parent, directory / "package"
+    shutil.copytree(package / "pginstall", copy / "pgserver" / "pginstall", symlinks=True)
+    libraries = package.with_name("pgserver.libs")  # where its programs look for them
+    if libraries.is_dir():
+        shutil.copytree(libraries, copy / libraries.name, symlinks=True)
+    return copy / "pgserver" / "pginstall" / "bin"
 
 
 @contextmanager
