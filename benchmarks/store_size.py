@@ -12,11 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.postgres_server import a_postgres
 
 from ray_multicluster_scheduler.config.store_place import StorePlace
+from ray_multicluster_scheduler.core.lifecycle.transitions import move
 from ray_multicluster_scheduler.maintenance.backup_file import Copied, back_up, restore
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Transition
 from ray_multicluster_scheduler.model.states import JobState
@@ -70,13 +72,8 @@ def _spec(number: int) -> JobSpec:
 def _move(job: Job, state: JobState, reason: str) -> Transition:
     placed = state is JobState.PLACED
     candidates = [{"name": name, "score": 0.731, "factors": {"free": 0.5, "health": 1.0}} for name in "abc"]
-    return Transition(
-        submission_id=job.submission_id,
-        expected=job.state,
-        attempt=job.attempt,
-        new=state,
-        reason=reason,
-        changes={"cluster": "a"} if placed else {},
+    return replace(
+        move(job, state, reason, **({"cluster": "a"} if placed else {})),
         attempt_changes=(
             {
                 "entrypoint": job.spec.entrypoint,

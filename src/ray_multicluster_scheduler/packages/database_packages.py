@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -89,19 +89,21 @@ class DatabasePackages:
 
     def _write(self, name: str, path: Path) -> None:
         package = self._chunks.begin(now=self._now())
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._abandon, package)
             with path.open("rb") as file:
                 while content := file.read(CHUNK_BYTES):
                     began_at = time.monotonic()
                     self._chunks.append(package, content, now=self._now())
                     _pause_after(began_at)
             self._chunks.finish(package, name, now=self._now())
-        except BaseException:
-            # What was written so far may be what has filled the disk.
-            with suppress(StoreError):
-                self._chunks.abandon(package)
-                self.remove_leftovers()
-            raise
+            undo.pop_all()
+
+    def _abandon(self, package: int) -> None:
+        """Remove what was written so far: it may be what has filled the disk."""
+        with suppress(StoreError):
+            self._chunks.abandon(package)
+            self.remove_leftovers()
 
 
 def _pause_after(began_at: float) -> None:

@@ -11,7 +11,7 @@ import posixpath
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -47,16 +47,14 @@ class FsspecPackages:
         temporary = self._at(f"{_TEMPORARY}{int(self._now())}-{uuid4().hex}")
         with self._translated_errors():
             self._fs.makedirs(self._at(_USED), exist_ok=True)
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._remove_file, temporary)
                 with path.open("rb") as source, self._fs.open(temporary, "wb") as target:
                     shutil.copyfileobj(source, target, BLOCK_BYTES)
                     _flush(target)
                 self._note_use(name)
                 self._rename(temporary, self._at(name))
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    self._fs.rm_file(temporary)
-                raise
+                undo.pop_all()
 
     def fetch(self, name: str, into: IO[bytes]) -> bool:
         """Write a package to a file; False: it is not there."""
@@ -105,8 +103,7 @@ class FsspecPackages:
             for name in self._list():
                 begun_at = name.removeprefix(_TEMPORARY).partition("-")[0]
                 if name.startswith(_TEMPORARY) and int(begun_at) < self._now() - HALF_WRITTEN_S:
-                    with suppress(FileNotFoundError):
-                        self._fs.rm_file(self._at(name))
+                    self._remove_file(self._at(name))
 
     def _at(self, *parts: str) -> str:
         return "/".join((self._root, *parts))
@@ -133,8 +130,11 @@ class FsspecPackages:
             if not self._is_there(posixpath.basename(target)):
                 raise
             # Another writer was first, and this place does not replace files. The content is the same.
-            with suppress(FileNotFoundError):
-                self._fs.rm_file(source)
+            self._remove_file(source)
+
+    def _remove_file(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(path)
 
     def _note_use(self, name: str) -> None:
         with self._fs.open(self._at(_USED, name), "wb") as file:

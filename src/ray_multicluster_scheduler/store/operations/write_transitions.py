@@ -63,6 +63,9 @@ def apply(
 
 def _storable(transition: Transition) -> Transition:
     """Replace what no database can keep: a reason may hold whatever a program has written."""
+    texts = (transition.reason, *transition.changes.values(), *transition.attempt_changes.values())
+    if all(not isinstance(text, str) or storable(text) is text for text in texts):  # nearly always
+        return transition
     return replace(
         transition,
         reason=storable(transition.reason),

@@ -38,18 +38,17 @@ def open_postgres_store(
     `listen_at` is where to receive notifications, if `address` is that of a pooler.
     """
     _prepare_schema(address, create=create)
-    database = PostgresDatabase(address)
-    try:
+    with contextlib.ExitStack() as undo:
+        database = undo.enter_context(contextlib.closing(PostgresDatabase(address)))
         with database.write() as tx:  # of several servers that open it for the first time, one creates it
             database.time(tx, time.time())
             _migrate(tx, address, create=create)
         notifier = ListenNotifier(
             listen_at or address, _changes_of(database), fallback_poll_s=fallback_poll_s
         )
-        return SqlStore(database, notifier, LeaseOnly())
-    except BaseException:
-        database.close()
-        raise
+        store = SqlStore(database, notifier, LeaseOnly())
+        undo.pop_all()
+    return store
 
 
 @contextlib.contextmanager

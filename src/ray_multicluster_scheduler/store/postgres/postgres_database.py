@@ -82,10 +82,11 @@ class PostgresDatabase:
         """Open a transaction that writes. It is the only writer, and its changes are on disk when it ends."""
         begun = time.perf_counter()
         with self._usable(), self._engine.connect() as connection:
-            with self._writing:
+            with self._writing, contextlib.ExitStack() as undo:
                 transaction = connection.execution_options(**_WRITE).begin()
-                with _rolled_back(transaction):
-                    yield connection
+                undo.callback(_roll_back, transaction)
+                yield connection
+                undo.pop_all()
                 commits = time.perf_counter()
                 with self._committing():
                     transaction.commit()
@@ -196,14 +197,9 @@ _open: weakref.WeakSet[PostgresDatabase] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextlib.contextmanager
-def _rolled_back(transaction: Transaction) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(DBAPIError):  # a lost connection is rolled back by the server
-            transaction.rollback()
-        raise
+def _roll_back(transaction: Transaction) -> None:
+    with contextlib.suppress(DBAPIError):  # a lost connection is rolled back by the server
+        transaction.rollback()
 
 
 def _measure_nothing(kind: str, seconds: float) -> None:

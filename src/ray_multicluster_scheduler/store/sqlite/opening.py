@@ -18,6 +18,7 @@ from ray_multicluster_scheduler.store.schema.tables import REVISION
 from ray_multicluster_scheduler.store.sql_store import SqlStore
 from ray_multicluster_scheduler.store.sqlite import database_files
 from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
+from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock
 from ray_multicluster_scheduler.store.sqlite.holder_locks import HolderLocks
 from ray_multicluster_scheduler.store.sqlite.socket_notifier import SocketNotifier
 from ray_multicluster_scheduler.store.sqlite.store_file import new_file
@@ -42,13 +43,7 @@ def open_store(directory: Path, *, create: bool = True, fallback_poll_s: float =
         ):
             raise no_store(directory)
         database_files.make_private_directory(directory)
-        with database_files.opening(directory):
-            in_use = database_files.enter(directory)
-            try:
-                database = _open_database(directory)
-            except BaseException:
-                in_use.release()
-                raise
+        in_use, database = _enter(directory, _open_database)
     except OSError as error:
         raise _cannot_be_opened(directory, error) from error
     return SqlStore(
@@ -66,13 +61,7 @@ def existing_directory(directory: Path) -> Iterator[SqliteDatabase]:
     try:
         if not path.exists():
             raise no_store(directory)
-        with database_files.opening(directory):
-            in_use = database_files.enter(directory)
-            try:
-                database = _open_as_it_is(directory)
-            except BaseException:
-                in_use.release()
-                raise
+        in_use, database = _enter(directory, _open_as_it_is)
     except OSError as error:
         raise _cannot_be_opened(directory, error) from error
     try:
@@ -158,6 +147,18 @@ def _open_database(directory: Path) -> SqliteDatabase:
         database.close()
         raise
     return database
+
+
+def _enter(
+    directory: Path, open_database: Callable[[Path], SqliteDatabase]
+) -> tuple[FileLock, SqliteDatabase]:
+    """Show that the directory is in use, and open its database."""
+    with database_files.opening(directory), contextlib.ExitStack() as undo:
+        in_use = database_files.enter(directory)
+        undo.callback(in_use.release)
+        database = open_database(directory)
+        undo.pop_all()
+    return in_use, database
 
 
 def _open_as_it_is(directory: Path) -> SqliteDatabase:

@@ -71,13 +71,11 @@ def _updated_copy(path: Path, folder: Path, revision: str) -> SqliteDatabase:
 
     copy = folder / database_files.DATABASE
     shutil.copyfile(path, copy)
-    database = SqliteDatabase(copy)
-    try:
+    with contextlib.ExitStack() as undo:
+        database = undo.enter_context(contextlib.closing(SqliteDatabase(copy)))
         with database.write() as tx:
             upgrade(tx, revision=revision)
-    except BaseException:
-        database.close()
-        raise
+        undo.pop_all()
     return database
 
 
