@@ -41,6 +41,7 @@ LAYERS = [
     "app",
     "aio",
     "__init__",
+    "dashboard",
     "server",
     "cli",
     "demo",
@@ -126,7 +127,7 @@ def test_the_schema_of_the_store_knows_no_operation_on_it(path: Path) -> None:
 
 #: Who lets callers in, and what they reach only through `service`: what they did past it, no caller would
 #: get over HTTP.
-DOORS = {"client", "app", "aio.py", "__init__.py", "server", "cli", "demo"}
+DOORS = {"client", "app", "aio.py", "__init__.py", "dashboard", "server", "cli", "demo"}
 BEHIND_THE_SERVICE = {"store", "engine", "ray_api"}
 DOOR_MODULES = [path for path in MODULES if path.relative_to(SRC).parts[0] in DOORS]
 

@@ -25,6 +25,17 @@ def check_server() -> None:
         )
 
 
+def has_dashboard() -> bool:
+    """Tell whether what the pages are made with is installed."""
+    return find_spec("nicegui") is not None
+
+
+def check_dashboard() -> None:
+    """Raise if it is not, and say how to get it."""
+    if not has_dashboard():
+        raise InvalidRequest("a dashboard needs NiceGUI: pip install 'ray-multicluster-scheduler[dashboard]'")
+
+
 def check_postgres() -> None:
     """Raise if the driver for PostgreSQL is not installed, and say how to get it."""
     if find_spec("psycopg") is None:

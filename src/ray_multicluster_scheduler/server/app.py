@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from anyio import CapacityLimiter
 from anyio.to_thread import current_default_thread_limiter
@@ -88,9 +88,16 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
     app.state.stopping = asyncio.Event()
     # The last one added is the first to see a request.
     app.add_middleware(LimitedBody)
-    protect(app, scheduler, options)
+    if options.dashboard:
+        from ray_multicluster_scheduler.server import pages  # noqa: PLC0415 - imports NiceGUI
+
+        protect(app, scheduler, options, **pages.LOGIN_OPTIONS)
+    else:
+        protect(app, scheduler, options)
     app.add_middleware(RequestLog)
     add_metrics(app, scheduler)
+    if options.dashboard:
+        app.state.dashboard = pages.add_pages(app, scheduler)
     return app
 
 
@@ -99,5 +106,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     options: ServerOptions = app.state.options
     current_default_thread_limiter().total_tokens = options.threads
     app.state.cluster_threads = CapacityLimiter(options.cluster_threads)
-    async with watching(app.state.scheduler, app.state.metrics):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(watching(app.state.scheduler, app.state.metrics))
+        if options.dashboard:
+            await stack.enter_async_context(app.state.dashboard.running())
         yield

@@ -5,10 +5,11 @@ Tokens come in the headers that Ray's own clients send, with Ray's order and Ray
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ray_multicluster_scheduler.server.allow_list import AllowList
@@ -38,10 +39,21 @@ _WORDS = {Unknown.MISSING: MISSING, Unknown.INVALID: INVALID}
 class Authentication:
     """ASGI middleware for HTTP and websockets; `scope["state"]["caller"]` is the caller."""
 
-    def __init__(self, app: ASGIApp, *, callers: Callers, allow_list: AllowList) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        callers: Callers,
+        allow_list: AllowList,
+        public: Collection[str] = (),
+        instead: Callable[[Scope], Response | None] = lambda _: None,
+    ) -> None:
+        """`public`: further paths that need no token. `instead`: where to send a caller without one."""
         self._app = app
         self._callers = callers
         self._allow_list = allow_list
+        self._public = PUBLIC.union(public)
+        self._instead = instead
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its caller, or refuse it."""
@@ -51,7 +63,7 @@ class Authentication:
         if (wrong := self._allow_list.refusal(scope)) is not None:
             await answer(refused(scope, wrong[0], "Forbidden", wrong[1]), scope, receive, send)
             return
-        if scope["path"] not in PUBLIC:
+        if scope["path"] not in self._public:
             caller = await self._callers.of(shown_credential(Headers(scope=scope)), address_of(scope))
             if isinstance(caller, Unknown):
                 await self._refuse(_WORDS[caller], scope, receive, send)
@@ -60,12 +72,13 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _refuse(self, words: str, scope: Scope, receive: Receive, send: Send) -> None:
-        if is_ours(scope["path"]):
-            headers = {"WWW-Authenticate": "Bearer"}
-            response = refused(scope, 401, "NotAuthenticated", _advice(words), headers)
-        else:
-            response = refused(scope, 401 if words == MISSING else 403, "NotAuthenticated", words)
-        await answer(response, scope, receive, send)
+        await answer(self._instead(scope) or _refusal(words, scope), scope, receive, send)
+
+
+def _refusal(words: str, scope: Scope) -> Response:
+    if is_ours(scope["path"]):
+        return refused(scope, 401, "NotAuthenticated", _advice(words), {"WWW-Authenticate": "Bearer"})
+    return refused(scope, 401 if words == MISSING else 403, "NotAuthenticated", words)
 
 
 def shown_credential(headers: Mapping[str, str]) -> str:

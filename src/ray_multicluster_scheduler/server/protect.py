@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
@@ -16,8 +18,11 @@ from ray_multicluster_scheduler.service.callers import Callers
 from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 
-def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
-    """Add the middleware; what is added after it sees requests before it, those that it refuses as well."""
+def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions, **login: Any) -> None:
+    """Add the middleware; what is added after it sees requests before it, those that it refuses as well.
+
+    `login`: how `Authentication` treats browsers, where there are pages for them.
+    """
     settings = scheduler.config.server
     logins = app.state.refused_logins = RefusedLogins(scheduler.access, scheduler.clock)
     callers = app.state.callers = Callers(
@@ -34,6 +39,7 @@ def protect(app: FastAPI, scheduler: Scheduler, options: ServerOptions) -> None:
         allow_list=AllowList(
             bind=options.host, hosts=(*settings.allowed_hosts, *options.names), origins=origins
         ),
+        **login,
     )
     if origins:  # before authentication: a browser asks beforehand, without credentials
         app.add_middleware(

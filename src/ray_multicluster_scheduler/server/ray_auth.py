@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import cast
 
+from anyio import to_thread
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -13,8 +14,7 @@ from ray_multicluster_scheduler.server.authentication import COOKIE, INVALID, MI
 from ray_multicluster_scheduler.server.ray_route import RayJSON
 from ray_multicluster_scheduler.server.request_caller import scheduler_of
 from ray_multicluster_scheduler.server.server_options import ServerOptions
-from ray_multicluster_scheduler.service.callers import BEARER
-from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
+from ray_multicluster_scheduler.service.callers import BEARER, Callers, Unknown
 
 #: As Ray has it.
 COOKIE_S = 30 * 86400
@@ -26,7 +26,7 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/api/authentication_mode", methods=["GET", "HEAD"])
 def authentication_mode(request: Request) -> Response:
     """Tell whether this server wants a token."""
-    wanted = _wanted(request)
+    wanted = wants_token(request)
     answer = RayJSON({"authentication_mode": "token" if wanted else "disabled"})
     if not wanted:
         answer.delete_cookie(COOKIE, path="/")
@@ -34,21 +34,29 @@ def authentication_mode(request: Request) -> Response:
 
 
 @router.post("/api/authenticate")
-def authenticate(request: Request) -> Response:
+async def authenticate(request: Request) -> Response:
     """Check a token and keep it in a cookie that no script and no other site can use."""
     shown = request.headers.get("authorization", "")
-    if not _wanted(request):
+    if not await to_thread.run_sync(wants_token, request):
         return PlainTextResponse(NOT_ENABLED, HTTPStatus.UNAUTHORIZED)
     if not shown:
         return PlainTextResponse(MISSING, HTTPStatus.UNAUTHORIZED)
     credential = shown.removeprefix(BEARER)
-    known = shown.startswith(BEARER) and scheduler_of(request).authenticator.authenticate(credential)
-    if not known:
-        logins, address = cast(RefusedLogins, request.app.state.refused_logins), address_of(request.scope)
-        if logins.count(address):
-            logins.record(address)
+    if not shown.startswith(BEARER) or not await is_known_token(request, credential):
         return PlainTextResponse(INVALID, HTTPStatus.FORBIDDEN)
     answer = RayJSON({"status": "authenticated", "message": "Token is valid"})
+    keep_token(request, answer, credential)
+    return answer
+
+
+async def is_known_token(request: Request, credential: str) -> bool:
+    """Tell whether a token is valid; one that is not is written down as a refused login."""
+    callers = cast(Callers, request.app.state.callers)
+    return not isinstance(await callers.of(BEARER + credential, address_of(request.scope)), Unknown)
+
+
+def keep_token(request: Request, answer: Response, credential: str) -> None:
+    """Put a token into a cookie that no script and no other site can use."""
     answer.set_cookie(
         COOKIE,
         credential,
@@ -58,9 +66,9 @@ def authenticate(request: Request) -> Response:
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    return answer
 
 
-def _wanted(request: Request) -> bool:
+def wants_token(request: Request) -> bool:
+    """Tell whether callers of this server have to show a token."""
     options = cast(ServerOptions, request.app.state.options)
     return not options.loopback or scheduler_of(request).authenticator.required()

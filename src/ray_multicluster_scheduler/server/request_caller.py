@@ -7,7 +7,6 @@ from typing import cast
 
 from starlette.requests import HTTPConnection
 
-from ray_multicluster_scheduler.errors import Forbidden
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.local_service import LocalService
@@ -28,11 +27,7 @@ def allowed(role: Role) -> Callable[[HTTPConnection], Awaitable[LocalService]]:
 
     async def service(connection: HTTPConnection) -> LocalService:
         caller = caller_of(connection)
-        if not caller.may(role):
-            raise Forbidden(
-                f"this needs the role {role.word!r}; the token of {caller.user!r} has {caller.role.word!r}. "
-                "Ask whoever runs this server: raymc token create"
-            )
+        caller.check(role)
         return scheduler_of(connection).service.as_caller(caller)
 
     service.role = role  # type: ignore[attr-defined]  # the test of all routes reads it

@@ -68,6 +68,8 @@ def startup_lines(
     """Yield what to say at the start: what is served, and where."""
     at, clusters = options.address(port), ", ".join(spec.name for spec in scheduler.config.clusters)
     yield f"raymc serve: {clusters} of {scheduler.config.path}; jobs are kept in {scheduler.place}"
+    if options.dashboard:
+        yield f"  dashboard          {at}/"
     yield f"  stock Ray clients  {at}  (RAY_API_SERVER_ADDRESS, ray job submit --address)"
     if client_port is not None:
         yield f"  ray.init           {options.client_address(client_port)}  (Ray Client programs)"

@@ -23,6 +23,8 @@ class ServerOptions:
     port: int = PORT
     #: For Ray Client programs (`ray://`); None: they are not served.
     client_port: int | None = None
+    #: Serve pages for people from `/` on.
+    dashboard: bool = False
     #: The address that other machines know this server by; jobs are told it. None: the one it listens on.
     public_url: str | None = None
     ssl_certfile: Path | None = None

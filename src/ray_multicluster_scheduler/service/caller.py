@@ -51,6 +51,14 @@ class Caller:
         """Tell whether this caller has a role or a higher one."""
         return self.role >= role
 
+    def check(self, role: Role) -> None:
+        """Refuse a caller that does not have this role."""
+        if not self.may(role):
+            raise Forbidden(
+                f"this needs the role {role.word!r}; the token of {self.user!r} has {self.role.word!r}. "
+                "Ask whoever runs this server: raymc token create"
+            )
+
     def sees(self, user: str) -> bool:
         """Tell whether the jobs of this user exist for this caller."""
         return self.user == user or self.role >= Role.OPERATE

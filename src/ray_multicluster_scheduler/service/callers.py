@@ -62,6 +62,13 @@ class Callers:
         credential = shown.removeprefix(BEARER)
         return self._authenticator.authenticate(credential) if self._authenticator.ready(credential) else None
 
+    async def still(self, shown: str, address: str | None) -> Caller | None:
+        """Return the caller who has shown this before, as of now; None: it is not valid any more."""
+        if not await self._are_asked():
+            return replace(self._local, address=address)
+        caller = await self._authenticate(shown)
+        return None if caller is None else replace(caller, address=address)
+
     async def is_valid(self, shown: str) -> bool:
         """Tell whether a caller who has shown this before may still call."""
         return not await self._are_asked() or await self._authenticate(shown) is not None

@@ -10,7 +10,12 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
-from ray_multicluster_scheduler.config.installed import check_ray, check_server
+from ray_multicluster_scheduler.config.installed import (
+    check_dashboard,
+    check_ray,
+    check_server,
+    has_dashboard,
+)
 from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE
 from ray_multicluster_scheduler.errors import InvalidRequest
@@ -35,6 +40,12 @@ def serve(
             min=0,
             max=65535,
             help="Serve ray.init('ray://...') there as well; 10001 is Ray's own.",
+        ),
+    ] = None,
+    dashboard: Annotated[
+        bool | None,
+        typer.Option(
+            "--dashboard/--no-dashboard", help="Pages for a browser; by default where NiceGUI is installed."
         ),
     ] = None,
     public_url: Annotated[
@@ -66,11 +77,13 @@ def serve(
         typer.Option(metavar="URL", help="A page elsewhere that may call this server from a browser."),
     ] = None,
 ) -> None:
-    """Serve stock Ray clients and REST over all clusters, and schedule, until Ctrl-C.
+    """Serve stock Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.
 
     SIGTERM ends it as well; jobs go on. SIGHUP, or `raymc config reload`, reads clusters.yaml again.
     """
     check_server()
+    if dashboard:
+        check_dashboard()
     if client_port is not None:
         check_ray("Ray Client programs")
     for file in (ssl_certfile, ssl_keyfile):
@@ -82,6 +95,7 @@ def serve(
         host=host,
         port=port,
         client_port=client_port,
+        dashboard=has_dashboard() if dashboard is None else dashboard,
         public_url=None if public_url is None else _url(public_url),
         ssl_certfile=ssl_certfile,
         ssl_keyfile=ssl_keyfile,

@@ -1,0 +1,164 @@
+"""Puts the pages on the server's application.
+
+NiceGUI keeps its state in its modules, so a process has one dashboard.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import cast
+
+from fastapi import FastAPI
+from nicegui import app as nicegui_app
+from nicegui import ui
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ray_multicluster_scheduler.dashboard.frame import frame, show_problem
+from ray_multicluster_scheduler.dashboard.headers import PageHeaders
+from ray_multicluster_scheduler.dashboard.live import Live
+from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.pages import (
+    access,
+    clusters,
+    job,
+    jobs,
+    overview,
+    processes,
+    submit,
+    timeline,
+)
+from ray_multicluster_scheduler.dashboard.visitor import Visitor
+from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, preferred
+from ray_multicluster_scheduler.errors import Forbidden, JobNotFound, SchedulerError
+from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.callers import Callers
+from ray_multicluster_scheduler.service.local_service import LocalService
+
+STATIC = "/_raymc"
+LANGUAGE_COOKIE, THEME_COOKIE = "raymc-language", "raymc-theme"
+#: Quasar's words for the themes; None: as the system has it.
+THEMES = {"dark": True, "light": False}
+#: How long a page may wait for its first answers, and how long one that lost its connection is kept.
+BUILD_S = 30.0
+RECONNECT_S = 20.0
+
+Build = Callable[[Page], Awaitable[None]]
+Answer = Callable[[Request, Exception], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSpec:
+    """One page: where it is, what it is called, who may see it, and what builds it."""
+
+    path: str
+    title: str
+    build: Build
+    role: Role = Role.READ
+
+
+PAGES = (
+    PageSpec(path="/", title="overview.title", build=overview.build),
+    PageSpec(path="/jobs", title="jobs.title", build=jobs.build),
+    PageSpec(path="/jobs/{submission_id}", title="job.title", build=job.build),
+    PageSpec(path="/timeline", title="timeline.title", build=timeline.build),
+    PageSpec(path="/submit", title="submit.title", build=submit.build, role=Role.SUBMIT),
+    PageSpec(path="/clusters", title="clusters.title", build=clusters.build),
+    PageSpec(path="/processes", title="processes.title", build=processes.build, role=Role.OPERATE),
+    PageSpec(path="/access", title="access.title", build=access.build, role=Role.ADMIN),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """The pages of one server."""
+
+    callers: Callers
+    #: The service as one caller has it; a new configuration makes a new one.
+    service_for: Callable[[Caller], LocalService]
+    live: Live
+    #: What a request shows to prove its caller, as an `Authorization` header has it.
+    shown: Callable[[Request], str]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Let the pages follow what happens; enter it on the loop of the server."""
+        async with self.live.running():
+            yield
+
+    def add(self, spec: PageSpec) -> None:
+        """Let NiceGUI serve a page."""
+
+        @ui.page(spec.path, response_timeout=BUILD_S)
+        async def show(request: Request) -> None:
+            await self._show(spec, request)
+
+    async def _show(self, spec: PageSpec, request: Request) -> None:
+        page = self._page(spec, request)
+        with frame(page, spec.title):
+            try:
+                page.visitor.caller.check(spec.role)
+                await spec.build(page)
+            except SchedulerError as problem:
+                page.client.status_code = _status(problem)
+                show_problem(page, problem)
+
+    def _page(self, spec: PageSpec, request: Request) -> Page:
+        language = preferred(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+        words, client = Words(language), ui.context.client
+        # The page of a route is shared by all of its visitors; each has its own language and theme.
+        client.page = copy.copy(client.page)
+        client.page.language = LANGUAGES[language]
+        client.page.dark = THEMES.get(request.cookies.get(THEME_COOKIE, ""))
+        client.page.title = f"{words(spec.title)} · raymc"
+        return Page(
+            visitor=Visitor(
+                caller=request.state.caller,
+                shown=self.shown(request),
+                callers=self.callers,
+                service_for=self.service_for,
+            ),
+            words=words,
+            live=self.live,
+            client=client,
+            path=request.path_params,
+            query=request.query_params,
+        )
+
+
+def add_dashboard(app: FastAPI, dashboard: Dashboard) -> None:
+    """Serve the pages from `/` on, behind all other routes."""
+    nicegui_app.add_middleware(PageHeaders)  # before `run_with`: what it adds compresses pages
+    nicegui_app.add_static_files(STATIC, str(Path(__file__).parent / "static"))
+    nicegui_app.config.socket_io_js_transports = ["websocket"]
+    for spec in PAGES:
+        dashboard.add(spec)
+    ui.run_with(
+        app,
+        title="raymc",
+        favicon=Path(__file__).parent / "static" / "favicon.svg",
+        dark=None,
+        binding_refresh_interval=None,
+        reconnect_timeout=RECONNECT_S,
+        show_welcome_message=False,
+        tailwind=False,
+    )
+    # A path that neither has is no page: the server answers as it does without the dashboard.
+    not_found = cast(Answer, app.exception_handlers[HTTPException])
+
+    async def no_such_path(request: Request, problem: Exception) -> Response:
+        return await not_found(request, problem)
+
+    nicegui_app.add_exception_handler(404, no_such_path)
+
+
+def _status(problem: SchedulerError) -> int:
+    if isinstance(problem, JobNotFound):
+        return HTTPStatus.NOT_FOUND
+    return HTTPStatus.FORBIDDEN if isinstance(problem, Forbidden) else HTTPStatus.INTERNAL_SERVER_ERROR

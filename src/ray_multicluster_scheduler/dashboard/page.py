@@ -1,0 +1,109 @@
+"""One open page: its visitor, its language, and how it reads, acts and follows what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from nicegui import Client, ui
+
+from ray_multicluster_scheduler.dashboard.live import Live
+from ray_multicluster_scheduler.dashboard.visitor import Visitor
+from ray_multicluster_scheduler.dashboard.words import Words
+from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.local_service import LocalService
+
+T = TypeVar("T")
+Refresh = Callable[[], Awaitable[None]]
+LOGIN = "/login"
+
+
+@dataclass(kw_only=True)
+class Page:
+    """What the modules in `pages/` build with."""
+
+    visitor: Visitor
+    words: Words
+    live: Live
+    client: Client
+    #: From the address: `{submission_id}` of its path, and what stands behind the question mark.
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    #: Says why the page shows no news at the moment.
+    banner: ui.label | None = None
+    _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def t(self, key: str, /, **values: object) -> str:
+        """Return a text of the catalogue in the visitor's language."""
+        return self.words(key, **values)
+
+    async def read(self, key: Hashable, question: Callable[[LocalService], T]) -> T:
+        """Ask the service; pages of visitors who see the same share the answer. `key` names the question."""
+        caller = self.visitor.caller
+        return await self.live.shared((caller.only, key), lambda: self.visitor.ask(question))
+
+    async def ask(self, question: Callable[[LocalService], T], *, role: Role = Role.READ) -> T:
+        """Ask the service something that is of interest to this page alone."""
+        return await self.visitor.ask(question, role=role)
+
+    async def act(self, role: Role, action: Callable[[LocalService], T], *, done: str) -> T | None:
+        """Change something, and say that it is done, or why not (None)."""
+        try:
+            result = await self.visitor.ask(action, role=role)
+        except NotAuthenticated:
+            self.log_in()
+            return None
+        except SchedulerError as problem:
+            self.say(str(problem), problem=True)
+            return None
+        self.live.forget_answers()
+        if done:
+            self.say(done)
+        return result
+
+    def say(self, text: str, *, problem: bool = False) -> None:
+        """Show a sentence for a few seconds; a problem stays until it is closed."""
+        with self.client:
+            ui.notify(
+                text,
+                type="negative" if problem else "positive",
+                multi_line=True,
+                close_button=self.t("common.close") if problem else False,
+                timeout=0 if problem else 4000,
+            )
+
+    def log_in(self) -> None:
+        """Leave for the page that asks for a token."""
+        with self.client:
+            ui.navigate.to(LOGIN)
+
+    async def follow(self, refresh: Refresh) -> None:
+        """Refresh now, and whenever something has happened, until the page is closed."""
+        await refresh()
+
+        async def again() -> None:
+            if self.client.has_socket_connection and not self._refreshing.locked():
+                await self._refresh(refresh)
+
+        end = self.live.listen(again)
+        self.client.on_delete(end)
+
+    async def _refresh(self, refresh: Refresh) -> None:
+        async with self._refreshing:
+            try:
+                with self.client:
+                    await refresh()
+            except NotAuthenticated:
+                self.log_in()
+            except SchedulerError as problem:
+                self._warn(self.t("common.no_news", why=str(problem)))
+            else:
+                self._warn("")
+
+    def _warn(self, text: str) -> None:
+        if self.banner is not None and self.banner.text != text:
+            self.banner.set_text(text)
+            self.banner.set_visibility(bool(text))

@@ -1,0 +1,9 @@
+"""Users with their quotas, tokens, and the audit trail, for administrators."""
+
+from __future__ import annotations
+
+from ray_multicluster_scheduler.dashboard.page import Page
+
+
+async def build(page: Page) -> None:
+    """Build the page, and keep it up to date."""

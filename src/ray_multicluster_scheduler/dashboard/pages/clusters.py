@@ -1,0 +1,9 @@
+"""Every cluster: its configuration as loaded, its nodes, and taking it out of service."""
+
+from __future__ import annotations
+
+from ray_multicluster_scheduler.dashboard.page import Page
+
+
+async def build(page: Page) -> None:
+    """Build the page, and keep it up to date."""

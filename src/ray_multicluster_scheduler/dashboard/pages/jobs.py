@@ -1,0 +1,9 @@
+"""All jobs over all clusters, newest first, with filters that live in the address."""
+
+from __future__ import annotations
+
+from ray_multicluster_scheduler.dashboard.page import Page
+
+
+async def build(page: Page) -> None:
+    """Build the page, and keep it up to date."""

@@ -1,0 +1,9 @@
+"""What runs inside the clusters: jobs, actors, tasks, bridges, Ray Client sessions."""
+
+from __future__ import annotations
+
+from ray_multicluster_scheduler.dashboard.page import Page
+
+
+async def build(page: Page) -> None:
+    """Build the page, and keep it up to date."""

@@ -1,0 +1,1 @@
+"""What pages are made of: chips, bars, tables, charts, the log."""

@@ -1,0 +1,88 @@
+"""How full a cluster is: for each resource what Ray uses, what our jobs have reserved besides, the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nicegui import ui
+
+from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.service.views import ClusterView
+
+#: Shown on a card, if a cluster has them. `memory` is in bytes.
+SHOWN = ("CPU", "GPU", "memory")
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One resource of one cluster. What is reserved counts from where the used part ends."""
+
+    name: str
+    total: float
+    used: float
+    reserved: float
+
+    @property
+    def free(self) -> float:
+        """What neither Ray uses nor a job has reserved."""
+        return max(0.0, self.total - self.used - self.reserved)
+
+
+def shares(cluster: ClusterView) -> tuple[Share, ...]:
+    """Return the resources of a cluster that are worth a bar; none: nothing is known of them.
+
+    What our jobs have claimed is reserved for them, whether they use it or not: so reserved is what they
+    have claimed and Ray does not count as used.
+    """
+    total: Mapping[str, float] = cluster.total or {}
+    used: Mapping[str, float] = cluster.used or {}
+    return tuple(
+        Share(
+            name=name,
+            total=total[name],
+            used=min(used.get(name, 0.0), total[name]),
+            reserved=max(0.0, min(cluster.claimed.get(name, 0.0), total[name]) - used.get(name, 0.0)),
+        )
+        for name in SHOWN
+        if total.get(name)
+    )
+
+
+def amount(name: str, value: float) -> str:
+    """Return an amount as people write it: memory in GiB."""
+    return f"{value / _GIB:.1f} GiB" if name == "memory" else f"{value:g}"
+
+
+class ResourceBar(ui.element):
+    """One bar with its numbers."""
+
+    def __init__(self, page: Page, name: str) -> None:
+        super().__init__("div")
+        self._page = page
+        self._name = name
+        with self:
+            with ui.element("div").classes("line spread"):
+                ui.label(page.words.known(f"resources.{name}", name))
+                self._numbers = ui.label().classes("quiet")
+            with ui.element("div").classes("bar").props("role=img") as self._bar:
+                self._used = ui.element("div").classes("bar-used")
+                self._reserved = ui.element("div").classes("bar-reserved")
+
+    def show(self, share: Share) -> None:
+        """Show how it is now."""
+        name, text = self._name, self._page.t
+        numbers = text(
+            "resources.numbers",
+            used=amount(name, share.used),
+            reserved=amount(name, share.reserved),
+            free=amount(name, share.free),
+            total=amount(name, share.total),
+        )
+        if self._numbers.text != numbers:
+            self._numbers.set_text(numbers)
+            self._bar.props["aria-label"] = numbers
+            self._bar.update()
+            self._used.style(f"width: {100 * share.used / share.total:.1f}%")
+            self._reserved.style(f"width: {100 * share.reserved / share.total:.1f}%")

@@ -1,0 +1,44 @@
+// Times are shown in the browser's own time zone and language, and grow older without the server.
+// <time data-at="SECONDS" data-style="ago|clock|moment"> and <time data-from="SECONDS" data-to="SECONDS">.
+const language = document.documentElement.lang || "en";
+const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
+const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const moment = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
+const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+function ago(at) {
+  const age = Date.now() / 1000 - at;
+  const [unit, size] = UNITS.find(([, size]) => Math.abs(age) >= size) || UNITS[UNITS.length - 1];
+  return relative.format(-Math.trunc(age / size), unit);
+}
+
+function lasting(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} min`;
+  return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+}
+
+function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function write(element) {
+  const { at, from, to, style } = element.dataset;
+  if (from) {
+    put(element, lasting((to ? Number(to) : Date.now() / 1000) - Number(from)));
+    return;
+  }
+  if (!at) return put(element, "");
+  const date = new Date(Number(at) * 1000);
+  put(element, style === "clock" ? clock.format(date) : style === "moment" ? moment.format(date) : ago(Number(at)));
+  const whole = moment.format(date);
+  if (element.title !== whole) element.title = whole;
+}
+
+const writeAll = () => document.querySelectorAll("time").forEach(write);
+const options = { subtree: true, childList: true, attributeFilter: ["data-at", "data-from", "data-to"] };
+new MutationObserver(writeAll).observe(document.body, options);
+setInterval(writeAll, 1000);
+writeAll();

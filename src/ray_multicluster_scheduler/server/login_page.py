@@ -1,0 +1,108 @@
+"""`/login` and `/logout` of the dashboard: a token becomes a cookie that no script and no other site can use.
+
+A plain page, without scripts: nobody gets any part of the dashboard before the token is known.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from http import HTTPStatus
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Scope
+
+from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, preferred
+from ray_multicluster_scheduler.server.authentication import COOKIE
+from ray_multicluster_scheduler.server.ray_auth import is_known_token, keep_token, wants_token
+
+LOGIN, LOGOUT = "/login", "/logout"
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 24rem; margin: 12vh auto; padding: 0 1rem;
+color: #161b26; }
+input, button { font: inherit; width: 100%; box-sizing: border-box; padding: .55rem; border-radius: .5rem; }
+input { border: 1px solid #7a8496; margin: .3rem 0 1rem; background: #fff; color: #161b26; }
+button { border: 0; background: #1d4ed8; color: #fff; font-weight: 600; cursor: pointer; }
+[role=alert] { color: #b91c1c; } code { font-family: ui-monospace, monospace; }
+:focus-visible { outline: 2px solid #1d4ed8; outline-offset: 2px; }
+@media (prefers-color-scheme: dark) { body { background: #12161d; color: #e8ecf3; }
+[role=alert] { color: #ffc0c0; } input { background: #1a1f29; color: #e8ecf3; } }
+"""
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'"
+)
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get(LOGIN)
+def login_page(request: Request) -> Response:
+    """Ask for a token, unless this server wants none."""
+    if not wants_token(request):
+        return _to(_next_of(request))
+    return _page(request, problem=None)
+
+
+@router.post(LOGIN)
+async def log_in(request: Request) -> Response:
+    """Check a token; go on to the page that was asked for first."""
+    given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0].strip()
+    if not await is_known_token(request, given):
+        return _page(request, problem="login.wrong")
+    answer = _to(_next_of(request))
+    keep_token(request, answer, given)
+    return answer
+
+
+@router.post(LOGOUT)
+def log_out() -> Response:
+    """Forget the token in this browser. The token itself stays valid."""
+    answer = _to(LOGIN)
+    answer.delete_cookie(COOKIE, path="/")
+    return answer
+
+
+def to_login(scope: Scope) -> Response | None:
+    """Return where a browser goes that asks for a page without a token; None: it does not want a page."""
+    if scope["type"] != "http" or scope["method"] != "GET" or scope["path"].startswith(("/api/", "/_")):
+        return None
+    accepted = [value for name, value in scope["headers"] if name == b"accept"]
+    if not any(b"text/html" in value for value in accepted):
+        return None
+    query = scope["query_string"].decode("latin-1")
+    asked = scope["path"] + (f"?{query}" if query else "")
+    return _to(f"{LOGIN}?next={quote(asked, safe='')}")
+
+
+def _to(path: str) -> RedirectResponse:
+    return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+
+
+def _next_of(request: Request) -> str:
+    """Return the page to go on to: only one of this server."""
+    asked = request.query_params.get("next", "/")
+    # A browser takes `//host` and `/\\host` for another server, and drops tabs and line ends within.
+    ours = asked.startswith("/") and not asked[1:].startswith(("/", "\\")) and asked.isprintable()
+    return asked if ours else "/"
+
+
+def _page(request: Request, *, problem: str | None) -> HTMLResponse:
+    language = preferred(request.cookies.get("raymc-language"), request.headers.get("accept-language", ""))
+    t = Words(language)
+    alert = "" if problem is None else f'<p role="alert">{escape(t(problem))}</p>'
+    target = f"{LOGIN}?next={quote(_next_of(request), safe='')}"
+    return HTMLResponse(
+        f'<!doctype html><html lang="{LANGUAGES[language]}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(t('login.title'))} · raymc</title>"
+        f"<style>{_STYLE}</style></head><body><main><h1>raymc</h1>{alert}"
+        f'<form method="post" action="{escape(target)}"><label for="token">{escape(t("login.token"))}</label>'
+        '<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>'
+        f"<button>{escape(t('login.go'))}</button></form><p>{escape(t('login.help'))} "
+        "<code>raymc token create</code></p></main></body></html>",
+        HTTPStatus.OK if problem is None else HTTPStatus.FORBIDDEN,
+        headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"},
+    )
