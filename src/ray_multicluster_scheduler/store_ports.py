@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from ray_multicluster_scheduler.model.access import AuditEntry, Terms, Token
+from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
@@ -164,8 +165,10 @@ class JobStore(Protocol):
 
         `DuplicateSubmission` if an id is taken, unless the idempotency key of that user matches: then the
         existing job is returned in its place. Dependencies must be existing ids or earlier ones of the same
-        call (`DependencyProblem`). `terms`: `QuotaExceeded` if a user would exceed a quota, however many
-        callers try at once; a job that the terms hide does not exist as a dependency.
+        call (`DependencyProblem`). A job of a group is listed under the first of that user's group, one that
+        depends on others under its first dependency, or with it. `terms`: `QuotaExceeded` if a user would
+        exceed a quota, however many callers try at once; a job that the terms hide does not exist as a
+        dependency.
         """
 
     def get(self, submission_id: str) -> Job:
@@ -187,12 +190,21 @@ class JobStore(Protocol):
         since: float | None = None,
         before: int | None = None,
         text: str | None = None,
+        heads_only: bool = False,
+        head: str | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
         """Return jobs, newest first, that match every filter.
 
         `since` is the earliest time of acceptance, `before` an upper bound of `seq`, and `text` a part of the
-        id, name, group or command, case-insensitive.
+        id, name, group or command, case-insensitive. `heads_only` leaves out jobs that are listed under
+        another one: however many these are, a page costs the same. `head` is a job with all listed under it.
+        """
+
+    def member_counts(self, submission_ids: Sequence[str]) -> dict[str, dict[JobState, int]]:
+        """Return how many jobs are listed under each of these, by state; those without any are left out.
+
+        They belong to the same user as the job that they are listed under.
         """
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
@@ -253,6 +265,15 @@ class JobStore(Protocol):
     def attempts(self, submission_id: str, *, last: int | None = None) -> tuple[Attempt, ...]:
         """Return the attempts of a job, oldest first: all of them, or only the `last` ones."""
 
+    def spans(
+        self, *, since: float, until: float, cluster: str | None = None, user: str | None = None, limit: int
+    ) -> tuple[AttemptSpan, ...]:
+        """Return the newest `limit` attempts that were on their cluster between `since` and `until`.
+
+        They come in the order in which they were placed: of all clusters and users, or of one. The cost does
+        not grow with the attempts that ended before `since`.
+        """
+
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
         """Return the remote ids of the live attempts on a cluster."""
 
@@ -291,7 +312,7 @@ class JobStore(Protocol):
         """Remove ended jobs with their attempts, events and logs, all or none; their ids can be used again.
 
         `JobNotFound` for an unknown id, `InvalidRequest` for a job that has not ended, `DependencyProblem`
-        for one that open jobs wait for.
+        for one that open jobs wait for. The oldest of those listed under such a job takes its place.
         """
 
     def set_drained(
@@ -312,7 +333,8 @@ class JobStore(Protocol):
         """Remove data beyond the limits, of about `limit` jobs in a short transaction; repeat while `more`.
 
         Secrets of ended jobs go first, then logs, then jobs with their attempts and events, oldest first.
-        Open jobs, and jobs that an open job depends on, stay. Safe while another process leads.
+        Open jobs, and jobs that an open job depends on, stay; a job that many are listed under goes after
+        them. Safe while another process leads.
         """
 
     def prunable(self, keep: Keep, *, now: float) -> Pruned:

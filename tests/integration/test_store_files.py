@@ -311,12 +311,18 @@ def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path:
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directory: Path) -> None:
     store = open_store(directory)
-    store.add([("old", a_spec(name="nightly")), ("tried", a_spec())], now=NOW)
+    store.add([("old", a_spec(name="nightly", group="g")), ("tried", a_spec())], now=NOW)
+    store.add([("next", a_spec(group="g")), ("of-bob", a_spec(group="g", user="bob"))], now=NOW)
     Leader(store).move("tried", JobState.PLACED)
     store.close()
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
         connection.execute("CREATE INDEX ix_jobs_not_before ON jobs (state, not_before) WHERE not_before > 0")
+        for index in ("heads", "heads_user", "heads_state", "heads_group", "members"):
+            connection.execute(f"DROP INDEX ix_jobs_{index}")
+        connection.execute("ALTER TABLE jobs DROP COLUMN head")
+        connection.execute("DROP INDEX ix_attempts_placed")
+        connection.execute("DROP INDEX ix_attempts_ended")
         for table in ("package_chunks", "packages", "uploads", "sessions"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE attempts DROP COLUMN executor")
@@ -340,7 +346,8 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
 
     store = open_store(directory)
 
-    assert [job.submission_id for job in store.list_jobs(states=[JobState.QUEUED])] == ["old"]
+    queued = {job.submission_id: job.head for job in store.list_jobs(states=[JobState.QUEUED])}
+    assert queued == {"old": None, "next": "old", "of-bob": None}
     assert [job.submission_id for job in store.list_jobs(name="nightly")] == ["old"]
     assert len(store.access.job_key()) == 32
     assert [attempt.executor for attempt in store.attempts("tried")] == ["ray-jobs"]

@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from ray_multicluster_scheduler.client import transport_async
 from ray_multicluster_scheduler.client.http_administration import ServerAdministration
+from ray_multicluster_scheduler.client.http_queries import jobs_query, timeline_query
 from ray_multicluster_scheduler.client.http_responses import parsed
 from ray_multicluster_scheduler.client.resumable_streams import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
@@ -36,7 +37,7 @@ from ray_multicluster_scheduler.model.job import SUBMISSION_ID
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, JobQuery
+from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, SPANS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
     CallerView,
@@ -50,6 +51,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     PruneView,
     SessionView,
+    TimelineView,
 )
 
 T = TypeVar("T")
@@ -154,22 +156,17 @@ class HttpService:
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
-        asked = {
-            "state": None if query.states is None else [state.value for state in query.states],
-            "user": arguments.text_or_none("user", query.user),
-            "cluster": arguments.text_or_none("cluster", query.cluster),
-            "job_id": arguments.text_or_none("job_id", query.job_id),
-            "group": arguments.text_or_none("group", query.group),
-            "parent": arguments.text_or_none("parent", query.parent),
-            "tag": arguments.text_or_none("tag", query.tag),
-            "since": query.since,
-            "text": arguments.text_or_none("text", query.text),
-            "limit": query.page_limit(),
-            "cursor": query.cursor,
-        }
+        asked = jobs_query(query)
         if asked["state"] == []:  # in a URL, none of the states would mean any
             return JobPage(jobs=(), next_cursor=None)
         return self._ask(JobPage.model_validate, _get("/jobs", **asked))
+
+    def timeline(
+        self, *, since: float, until: float | None = None, cluster: str | None = None, limit: int = SPANS
+    ) -> TimelineView:
+        """Return the attempts that were on their clusters in this time, up to now if no end is given."""
+        asked = _get("/timeline", **timeline_query(since, until, cluster, limit))
+        return self._ask(TimelineView.model_validate, asked)
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states."""

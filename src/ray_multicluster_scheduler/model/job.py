@@ -120,6 +120,8 @@ class Job:
     user_failures: int = 0
     #: Clusters that lost this job or failed to set up its environment; used again only if nothing else fits.
     avoid: tuple[str, ...] = ()
+    #: The job under which a list shows this one; None: it is listed itself. Changes if that one is removed.
+    head: str | None = None
 
     @property
     def final(self) -> bool:

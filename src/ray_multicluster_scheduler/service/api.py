@@ -25,6 +25,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     PruneView,
     SessionView,
+    TimelineView,
 )
 
 
@@ -69,6 +70,11 @@ class Service(Protocol):
 
     def list_jobs(self, query: JobQuery = ...) -> JobPage:
         """Return jobs, newest first."""
+
+    def timeline(
+        self, *, since: float, until: float | None = None, cluster: str | None = None, limit: int = ...
+    ) -> TimelineView:
+        """Return the attempts that were on their clusters in this time, up to now if no end is given."""
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states."""

@@ -75,6 +75,13 @@ def seconds(name: str, given: Any) -> float | None:
     return value
 
 
+def moment(name: str, given: Any) -> float:
+    """Return a time in seconds since the epoch."""
+    if (value := amount(name, given)) is None:
+        raise InvalidRequest(f"{name} must be a time in seconds since the epoch, not None")
+    return value
+
+
 def cursor(given: Any) -> int | None:
     """Return where a page begins; None: at the start."""
     if given is None:

@@ -28,6 +28,7 @@ from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.event_stream import event_stream
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find_jobs import find, find_each
+from ray_multicluster_scheduler.service.job_lists import list_jobs, timeline
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.kept_packages import KeptPackages
 from ray_multicluster_scheduler.service.make_views import (
@@ -45,6 +46,7 @@ from ray_multicluster_scheduler.service.query import (
     EVENTS,
     MOST_ATTEMPTS,
     MOST_PAGE_JOBS,
+    SPANS,
     JobQuery,
     events_limit,
 )
@@ -65,6 +67,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     PruneView,
     SessionView,
+    TimelineView,
 )
 from ray_multicluster_scheduler.service.whole_log import whole_log
 from ray_multicluster_scheduler.store_ports import JobStore
@@ -182,24 +185,14 @@ class LocalService:
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
-        limit = query.page_limit()
-        if self._only is not None and query.user not in {None, self._only}:
-            return JobPage(jobs=(), next_cursor=None)
-        found = self._store.list_jobs(
-            states=query.states,
-            user=self._only or arguments.text_or_none("user", query.user),
-            cluster=arguments.text_or_none("cluster", query.cluster),
-            name=arguments.text_or_none("job_id", query.job_id),
-            group=arguments.text_or_none("group", query.group),
-            parent=arguments.text_or_none("parent", query.parent),
-            tag=arguments.text_or_none("tag", query.tag),
-            since=arguments.amount("since", query.since),
-            text=arguments.text_or_none("text", query.text),
-            before=arguments.cursor(query.cursor),
-            limit=limit + 1,
-        )
-        page, more = found[:limit], len(found) > limit
-        return JobPage(jobs=self._show(page), next_cursor=str(page[-1].seq) if more and page else None)
+        return list_jobs(self._store, query, only=self._only, show=self._show)
+
+    def timeline(
+        self, *, since: float, until: float | None = None, cluster: str | None = None, limit: int = SPANS
+    ) -> TimelineView:
+        """Return the attempts that were on their clusters in this time, up to now if no end is given."""
+        until = self._parts.clock.now() if until is None else until
+        return timeline(self._store, since=since, until=until, cluster=cluster, only=self._only, limit=limit)
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
@@ -27,6 +28,7 @@ from ray_multicluster_scheduler.service.views import (
     NodeView,
     PendingView,
     SessionView,
+    SpanView,
 )
 from ray_multicluster_scheduler.text.spelling import nearest
 
@@ -95,6 +97,24 @@ def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:
         ended_at=attempt.ended_at,
         outcome=attempt.outcome,
         reason=redact_text(attempt.reason, secrets),
+    )
+
+
+def show_span(span: AttemptSpan) -> SpanView:
+    """Show an attempt as a bar of a timeline."""
+    return SpanView(
+        submission_id=span.submission_id,
+        job_id=span.name or "",
+        user=span.user,
+        group=span.group,
+        cluster=span.cluster,
+        attempt=span.attempt,
+        placed_at=span.placed_at,
+        started_at=span.started_at,
+        ended_at=span.ended_at,
+        outcome=span.outcome,
+        state=span.state,
+        claim=dict(span.claim),
     )
 
 
@@ -222,4 +242,5 @@ def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
         "ended_at": job.ended_at,
         "changed_at": job.changed_at,
         "not_before": job.not_before,
+        "head": job.head,
     }

@@ -20,13 +20,20 @@ MOST_PAGE_JOBS = 1000
 #: Events per answer: the default and the maximum.
 EVENTS = 1000
 MOST_EVENTS = 10_000
+#: Attempts of a timeline: the default and the maximum.
+SPANS = 2000
+MOST_SPANS = 10_000
 #: How many of the last attempts are shown with a job: each repeats the environment that was sent.
 MOST_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """Jobs, newest first, that match every given filter."""
+    """Jobs, newest first, that match every given filter.
+
+    With `heads_only`, filters are about the head itself: `states=(FAILED,)` is not about the others of its
+    array. `JobPage.members` counts these in all states.
+    """
 
     states: tuple[JobState, ...] | None = None
     user: str | None = None
@@ -40,6 +47,10 @@ class JobQuery:
     since: float | None = None
     #: A part of the id, the name or the command.
     text: str | None = None
+    #: One job for each array, group or chain of dependencies: the first of it.
+    heads_only: bool = False
+    #: This job and those that are listed under it.
+    head: str | None = None
     limit: int = PAGE_JOBS
     #: `next_cursor` of the page before.
     cursor: str | None = None
@@ -58,6 +69,13 @@ def events_limit(limit: int) -> int:
     """Return how many events are asked for, checked."""
     if arguments.whole("limit", limit, least=0) > MOST_EVENTS:
         raise InvalidRequest(f"limit: an answer has {MOST_EVENTS} events at most; `after` gets the others")
+    return limit
+
+
+def spans_limit(limit: int) -> int:
+    """Return how many attempts of a timeline are asked for, checked."""
+    if arguments.whole("limit", limit, least=1) > MOST_SPANS:
+        raise InvalidRequest(f"limit: a timeline has {MOST_SPANS} attempts at most; ask for a shorter time")
     return limit
 
 

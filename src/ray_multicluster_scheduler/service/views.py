@@ -65,6 +65,8 @@ class JobView(View, JobOptions):
     not_before: float
     #: What the submitter should know of an open job, in sentences.
     warnings: tuple[str, ...] = ()
+    #: The job under which it is listed: the first of its array, group or chain; None: it is listed itself.
+    head: str | None = None
 
     @property
     def final(self) -> bool:
@@ -116,6 +118,38 @@ class JobPage(View):
 
     jobs: tuple[JobView, ...]
     next_cursor: str | None
+    #: With `heads_only`: for each job that stands for several, how many of them are in each state, with it.
+    members: dict[str, dict[JobState, int]] = {}
+
+
+class SpanView(View):
+    """One attempt of a job on its cluster, for a timeline."""
+
+    submission_id: str
+    job_id: str
+    user: str
+    group: str | None
+    cluster: str
+    attempt: int
+    placed_at: float
+    started_at: float | None
+    ended_at: float | None
+    #: How it ended; None while it lives.
+    outcome: str | None
+    #: The state of the job now.
+    state: JobState
+    #: What the job holds on its cluster while it runs.
+    claim: dict[str, float]
+
+
+class TimelineView(View):
+    """The attempts that were on their clusters in a span of time, in the order in which they were placed."""
+
+    since: float
+    until: float
+    spans: tuple[SpanView, ...]
+    #: There are more; these are the newest.
+    truncated: bool
 
 
 class EventView(View):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import check
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Terms
+from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.past_move import PastMove
@@ -23,11 +24,13 @@ from ray_multicluster_scheduler.store.leader_lease import LeaderLease
 from ray_multicluster_scheduler.store.operations import (
     accept_jobs,
     attempt_logs,
+    attempt_spans,
     blocked_jobs,
     clock_steps,
     cluster_records,
     job_attempts,
     job_events,
+    job_heads,
     job_reads,
     job_retention,
     package_chunks,
@@ -118,14 +121,30 @@ class SqlStore:
         since: float | None = None,
         before: int | None = None,
         text: str | None = None,
+        heads_only: bool = False,
+        head: str | None = None,
         limit: int | None = None,
     ) -> tuple[Job, ...]:
         """Return jobs, newest first, that match every filter."""
         equal = {"user": user, "cluster": cluster, "name": name, "group": group, "parent": parent}
         with self._transactions.read() as tx:
             return job_reads.list_jobs(
-                tx, states=states, equal=equal, tag=tag, since=since, before=before, text=text, limit=limit
+                tx,
+                states=states,
+                equal=equal,
+                tag=tag,
+                since=since,
+                before=before,
+                text=text,
+                heads_only=heads_only,
+                head=head,
+                limit=limit,
             )
+
+    def member_counts(self, submission_ids: Sequence[str]) -> dict[str, dict[JobState, int]]:
+        """Return how many jobs are listed under each of these, by state; those without any are left out."""
+        with self._transactions.read() as tx:
+            return job_heads.member_counts(tx, submission_ids)
 
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return submission ids with this prefix, in order."""
@@ -191,6 +210,13 @@ class SqlStore:
         """Return the attempts of a job, oldest first: all of them, or only the `last` ones."""
         with self._transactions.read() as tx:
             return job_attempts.list_attempts(tx, submission_id, last=last)
+
+    def spans(
+        self, *, since: float, until: float, cluster: str | None = None, user: str | None = None, limit: int
+    ) -> tuple[AttemptSpan, ...]:
+        """Return the newest `limit` attempts that overlap a span of time, oldest first."""
+        with self._transactions.read() as tx:
+            return attempt_spans.spans(tx, since=since, until=until, cluster=cluster, user=user, limit=limit)
 
     def live_remote_ids(self, cluster: str) -> frozenset[str]:
         """Return Ray submission ids of the attempts that live on a cluster now."""

@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_m
 
 #: Fields that a transition may set; everything else is derived from the move or never changes.
 JOB_FIELDS = frozenset(field.name for field in fields(Job)) - {
-    "seq", "submission_id", "spec", "state", "target", "accepted_at", "changed_at", "reason",
+    "seq", "submission_id", "spec", "state", "target", "accepted_at", "changed_at", "reason", "head",
 }  # fmt: skip
 ATTEMPT_FIELDS = frozenset(field.name for field in fields(Attempt)) - {
     "submission_id", "number", "cluster", "remote_id",

@@ -15,8 +15,8 @@ from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
-from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, PAGE_JOBS, JobQuery
-from ray_multicluster_scheduler.service.views import JobPage, JobView, PlanView, PruneView
+from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, MOST_SPANS, PAGE_JOBS, SPANS, JobQuery
+from ray_multicluster_scheduler.service.views import JobPage, JobView, PlanView, PruneView, TimelineView
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
@@ -28,6 +28,7 @@ States = Annotated[list[JobState] | None, Query(description="In one of these sta
 @router.get("/jobs", summary="List jobs, newest first")
 def list_jobs(
     service: Reading,
+    *,
     state: States = None,
     user: str | None = None,
     cluster: str | None = None,
@@ -39,10 +40,17 @@ def list_jobs(
         float | None, Query(allow_inf_nan=False, description="Accepted at or after this time (epoch).")
     ] = None,
     text: Annotated[str | None, Query(description="A part of the id, the name or the command.")] = None,
+    heads_only: Annotated[
+        bool, Query(description="One job for each array, group or chain of dependencies: the first of it.")
+    ] = False,
+    head: Annotated[str | None, Query(description="This job and those that are listed under it.")] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_PAGE_JOBS)] = PAGE_JOBS,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
 ) -> JobPage:
-    """Return jobs that match every given filter; `next_cursor` gets the following ones."""
+    """Return jobs that match every given filter; `next_cursor` gets the following ones.
+
+    With `heads_only`, filters are about these jobs themselves, and `members` counts what they stand for.
+    """
     return service.list_jobs(
         JobQuery(
             states=None if state is None else tuple(state),
@@ -54,6 +62,8 @@ def list_jobs(
             parent=parent,
             since=since,
             text=text,
+            heads_only=heads_only,
+            head=head,
             limit=limit,
             cursor=cursor,
         )
@@ -126,6 +136,20 @@ async def delete(
     """Forget jobs with their logs, here and on their clusters; their ids are free again."""
     await in_cluster_thread(connection, partial(service.delete, given.submission_ids))
     return bodies.Deleted(deleted=tuple(dict.fromkeys(given.submission_ids)))
+
+
+@router.get("/timeline", summary="What was on which cluster when")
+def timeline(
+    service: Reading,
+    since: Annotated[float, Query(ge=0, allow_inf_nan=False, description="From this time on (epoch).")],
+    until: Annotated[
+        float | None, Query(ge=0, allow_inf_nan=False, description="Up to this time; now by default.")
+    ] = None,
+    cluster: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_SPANS)] = SPANS,
+) -> TimelineView:
+    """Return the attempts that were on their clusters in this time; of too many, the newest."""
+    return service.timeline(since=since, until=until, cluster=cluster, limit=limit)
 
 
 @router.get("/counts", summary="Count jobs by state")

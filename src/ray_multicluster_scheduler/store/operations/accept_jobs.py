@@ -26,6 +26,7 @@ from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.operations.audit_trail import write_audit
 from ray_multicluster_scheduler.store.operations.job_events import WRITE_EVENTS
+from ray_multicluster_scheduler.store.operations.job_heads import heads_of
 from ray_multicluster_scheduler.store.operations.job_reads import get_many, open_jobs
 from ray_multicluster_scheduler.store.operations.sessions import add_sessions
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared, chunks
@@ -39,16 +40,25 @@ _INSERT_JOBS = Prepared(insert(jobs))
 _INSERT_DEPENDENCIES = Prepared(insert(dependencies))
 _INSERT_TAGS = Prepared(insert(tags))
 _SEQS = ForIds(lambda ids: select(jobs.c.submission_id, jobs.c.seq).where(jobs.c.submission_id.in_(ids)))
-_STATES = ForIds(
-    lambda ids: select(jobs.c.submission_id, jobs.c.user, jobs.c.state).where(jobs.c.submission_id.in_(ids))
+_EXISTING = ForIds(
+    lambda ids: select(jobs.c.submission_id, jobs.c.user, jobs.c.state, jobs.c.head).where(
+        jobs.c.submission_id.in_(ids)
+    )
 )
 
 #: (submission id, spec, time of the call, terms)
 _Request = tuple[str, JobSpec, float, Terms]
 #: New jobs by submission id: (spec, time of the call, terms).
 _New = dict[str, tuple[JobSpec, float, Terms]]
-#: (user, state) of an existing job.
-_Existing = tuple[str, JobState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Existing:
+    """What matters of a job that existed before."""
+
+    user: str
+    state: JobState
+    head: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,20 +119,26 @@ def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
     aliases = {new_id: old_id for (new_id, *_), old_id in zip(requests, ids, strict=True) if new_id != old_id}
     if aliases:
         new = {each: (_with_known_ids(spec, aliases), now, terms) for each, (spec, now, terms) in new.items()}
-    states = _check_dependencies(tx, new)
+    needed = _check_dependencies(tx, new)
     _check_quotas(tx, new)
-    _insert(tx, new, states)
+    heads = heads_of(
+        tx,
+        {submission_id: spec for submission_id, (spec, *_) in new.items()},
+        {need: (job.user, job.head) for need, job in needed.items()},
+    )
+    _insert(tx, new, {need: job.state for need, job in needed.items()}, heads)
     known_ids = [submission_id for submission_id in ids if submission_id not in new]
-    jobs_by_id = {**get_many(tx, known_ids), **_with_seq(tx, new)}
+    jobs_by_id = {**get_many(tx, known_ids), **_with_seq(tx, new, heads)}
     return tuple(jobs_by_id[submission_id] for submission_id in ids)
 
 
-def _with_seq(tx: Connection, new: _New) -> dict[str, Job]:
+def _with_seq(tx: Connection, new: _New, heads: Mapping[str, str]) -> dict[str, Job]:
     """Return the new jobs, each with the `seq` that the database has assigned."""
     jobs_by_id = {}
     for submission_id, seq in _SEQS.rows(tx, list(new)):
         spec, now, _ = new[submission_id]
-        jobs_by_id[submission_id] = new_job(submission_id, spec, seq=seq, now=now)
+        head = heads.get(submission_id)
+        jobs_by_id[submission_id] = new_job(submission_id, spec, seq=seq, now=now, head=head)
     return jobs_by_id
 
 
@@ -170,11 +186,11 @@ def _check_ids(tx: Connection, new: _New) -> None:
                 f"submission id {submission_id!r} ends like the retry of another job; "
                 "choose one that does not end in '--r' and a number"
             )
-    for submission_id, (user, state) in _existing(tx, list(new)).items():
-        if user != new[submission_id][0].user:  # tell another user only that the id is taken
+    for submission_id, job in _existing(tx, list(new)).items():
+        if job.user != new[submission_id][0].user:  # tell another user only that the id is taken
             raise DuplicateSubmission(f"submission id {submission_id!r} already exists; choose another one")
         raise DuplicateSubmission(
-            f"submission id {submission_id!r} already exists (it is {state.value}); choose another one, "
+            f"submission id {submission_id!r} already exists (it is {job.state.value}); choose another one, "
             "or repeat the idempotency_key of the first submission to get that job back"
         )
 
@@ -208,7 +224,10 @@ def _check_quotas(tx: Connection, new: _New) -> None:
 
 
 def _existing(tx: Connection, submission_ids: Sequence[str]) -> dict[str, _Existing]:
-    return {name: (user, JobState(state)) for name, user, state in _STATES.rows(tx, submission_ids)}
+    return {
+        submission_id: _Existing(user=user, state=JobState(state), head=head)
+        for submission_id, user, state, head in _EXISTING.rows(tx, submission_ids)
+    }
 
 
 def _with_known_ids(spec: JobSpec, aliases: Mapping[str, str]) -> JobSpec:
@@ -216,8 +235,8 @@ def _with_known_ids(spec: JobSpec, aliases: Mapping[str, str]) -> JobSpec:
     return replace(spec, depends_on=tuple(dict.fromkeys(aliases.get(need, need) for need in spec.depends_on)))
 
 
-def _check_dependencies(tx: Connection, new: _New) -> dict[str, JobState]:
-    """Refuse unknown dependencies and cycles; return the states of dependencies that existed before."""
+def _check_dependencies(tx: Connection, new: _New) -> dict[str, _Existing]:
+    """Refuse unknown dependencies and cycles; return the dependencies that existed before."""
     if not any(spec.depends_on for spec, *_ in new.values()):
         return {}
     existing_ids = sorted({need for spec, *_ in new.values() for need in spec.depends_on} - set(new))
@@ -225,7 +244,7 @@ def _check_dependencies(tx: Connection, new: _New) -> dict[str, JobState]:
     for submission_id, (spec, _, terms) in new.items():
         for need in spec.depends_on:
             # Calls of several users share a transaction: their new jobs are as hidden as their old ones.
-            user = existing[need][0] if need in existing else new[need][0].user if need in new else None
+            user = existing[need].user if need in existing else new[need][0].user if need in new else None
             if user is None or terms.only not in {None, user}:
                 raise DependencyProblem(
                     f"job {submission_id!r} depends on {need!r}, which is not known; "
@@ -236,10 +255,10 @@ def _check_dependencies(tx: Connection, new: _New) -> dict[str, JobState]:
     except CycleError as error:
         cycle = " -> ".join(repr(submission_id) for submission_id in reversed(error.args[1]))
         raise DependencyProblem(f"these jobs would wait for each other for ever: {cycle}") from None
-    return {need: state for need, (_, state) in existing.items()}
+    return existing
 
 
-def _insert(tx: Connection, new: _New, states: Mapping[str, JobState]) -> None:
+def _insert(tx: Connection, new: _New, states: Mapping[str, JobState], heads: Mapping[str, str]) -> None:
     dependency_rows = [
         {"submission_id": submission_id, "needs": need, "failed": states.get(need) in FINAL}
         for submission_id, (spec, *_) in new.items()
@@ -251,7 +270,10 @@ def _insert(tx: Connection, new: _New, states: Mapping[str, JobState]) -> None:
         for submission_id, (spec, *_) in new.items()
         for tag in dict.fromkeys(spec.tags)
     ]
-    _INSERT_JOBS.run(tx, [new_job_row(each, spec, now=now) for each, (spec, now, _) in new.items()])
+    _INSERT_JOBS.run(
+        tx,
+        [new_job_row(each, spec, now=now, head=heads.get(each)) for each, (spec, now, _) in new.items()],
+    )
     _INSERT_DEPENDENCIES.run(tx, dependency_rows)
     _INSERT_TAGS.run(tx, tag_rows)
     add_sessions(

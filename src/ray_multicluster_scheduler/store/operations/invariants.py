@@ -68,6 +68,10 @@ def counts_by_state(tx: Connection) -> dict[str, int]:
 def _rules() -> Mapping[str, tuple[Select[Any], str]]:
     current = and_(attempts.c.submission_id == jobs.c.submission_id, attempts.c.number == jobs.c.attempt)
     same_place = and_(attempts.c.cluster == jobs.c.cluster, attempts.c.remote_id == jobs.c.remote_id)
+    heads = jobs.alias("heads")
+    is_its_head = and_(
+        heads.c.submission_id == jobs.c.head, heads.c.head.is_(None), heads.c.user == jobs.c.user
+    )
     needed = dependencies.join(jobs, jobs.c.submission_id == dependencies.c.needs)
     chunk_count = (
         select(func.count())
@@ -105,6 +109,10 @@ def _rules() -> Mapping[str, tuple[Select[Any], str]]:
                 _LIVE, not_(exists().where(current, same_place, attempts.c.outcome.is_(None)))
             ),
             "look for them with `raymc ps`, then stop them",
+        ),
+        "a job is listed under one of the same user that is listed itself": (
+            select(jobs.c.submission_id).where(jobs.c.head.is_not(None), not_(exists().where(is_its_head))),
+            _RESTORE,
         ),
         "every job has an event": (
             select(jobs.c.submission_id).where(

@@ -70,7 +70,8 @@ def get_many(tx: Connection, submission_ids: Sequence[str]) -> dict[str, Job]:
 def get_changed(tx: Connection, submission_ids: Collection[str], known: Mapping[str, Job]) -> dict[str, Job]:
     """Do what `get_many` does, but reuse `known` jobs whose state, attempt and target are the same.
 
-    Only the leader and `request_stop` modify a job, and a stop request changes the target.
+    Only the leader and `request_stop` modify a job, and a stop request changes the target. A job that is
+    removed may change the head of others, which no move depends on.
     """
     known_ids = [submission_id for submission_id in submission_ids if submission_id in known]
     unchanged = {
@@ -98,10 +99,35 @@ def list_jobs(
     since: float | None,
     before: int | None,
     text: str | None,
+    heads_only: bool,
+    head: str | None,
     limit: int | None,
 ) -> tuple[Job, ...]:
     """Return jobs, newest first, that match every filter. `equal` maps columns to values, None to any."""
-    statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc()).limit(limit)
+    statement = _matching(equal, tag, since, before, text).limit(limit)
+    if heads_only:
+        statement = statement.where(jobs.c.head.is_(None))
+    if states is None and head is None:
+        return read_jobs(tx, statement)
+    # One query for each state: it reads the index backwards, up to the limit, and need not sort.
+    wanted = tuple(JobState) if states is None else tuple(dict.fromkeys(states))
+    in_state = statement if head is None else statement.where(jobs.c.head == head)
+    found = [read_jobs(tx, in_state.where(jobs.c.state == state.value)) for state in wanted]
+    if head is not None:
+        itself = read_jobs(tx, statement.where(jobs.c.submission_id == head))
+        found.append(tuple(job for job in itself if job.state in wanted))
+    return tuple(sorted(chain.from_iterable(found), key=lambda job: job.seq, reverse=True)[:limit])
+
+
+def _matching(
+    equal: Mapping[str, str | None],
+    tag: str | None,
+    since: float | None,
+    before: int | None,
+    text: str | None,
+) -> Select[Any]:
+    """Return a SELECT of the jobs that match these filters, newest first."""
+    statement = select(*JOB_COLUMNS).order_by(jobs.c.seq.desc())
     for column, value in equal.items():
         if value is not None:
             statement = statement.where(jobs.c[column] == value)
@@ -116,13 +142,7 @@ def list_jobs(
     if text is not None:
         searched = (jobs.c.submission_id, jobs.c.name, jobs.c.group, jobs.c.spec["entrypoint"].as_string())
         statement = statement.where(or_(*(column.icontains(text, autoescape=True) for column in searched)))
-    if states is None:
-        return read_jobs(tx, statement)
-    # One query for each state: it reads the index backwards, up to the limit, and need not sort.
-    by_state = [
-        read_jobs(tx, statement.where(jobs.c.state == state.value)) for state in dict.fromkeys(states)
-    ]
-    return tuple(sorted(chain.from_iterable(by_state), key=lambda job: job.seq, reverse=True)[:limit])
+    return statement
 
 
 def ids_beginning(tx: Connection, prefix: str, *, limit: int) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.operations.audit_trail import prune_audit
 from ray_multicluster_scheduler.store.operations.forget_secrets import forget_secrets
+from ray_multicluster_scheduler.store.operations.job_heads import has_more_members_than, replace_heads
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.tables import (
     attempts,
@@ -31,11 +32,15 @@ def _delete_from(table: Table) -> ForIds:
 
 #: Removing this many audit entries takes as long as removing one job with all its rows.
 _AUDIT_PER_JOB = 10
+#: A job that more than these are listed under is pruned after them: another one would take its place for all
+#: of them, again and again, and a step is to be short.
+_MOST_MEMBERS = 100
 _DELETE_LOGS = _delete_from(logs)
 #: In this order: rows that refer to a job are deleted before the job.
 _DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, sessions, dependencies, jobs))
 _IS_FINAL = jobs.c.state.in_(sorted(state.value for state in FINAL))
 _IS_NEEDED = exists().where(dependencies.c.needs == jobs.c.submission_id)
+_STANDS_FOR_FEW = has_more_members_than(_MOST_MEMBERS).is_(None)
 _ENDS = ForIds(
     lambda ids: select(jobs.c.submission_id, jobs.c.state, _IS_NEEDED.label("needed")).where(
         jobs.c.submission_id.in_(ids)
@@ -137,7 +142,7 @@ def _by_end(
 def _prune_jobs(tx: Connection, *, until: float, limit: int) -> Pruned:
     oldest = (
         select(jobs.c.submission_id)
-        .where(jobs.c.ended_at <= until, _IS_FINAL, ~_IS_NEEDED)
+        .where(jobs.c.ended_at <= until, _IS_FINAL, ~_IS_NEEDED, _STANDS_FOR_FEW)
         .order_by(jobs.c.ended_at)
         .limit(limit)
     )
@@ -150,6 +155,7 @@ def _remove(tx: Connection, ids: Sequence[str]) -> int:
     texts = _DELETE_LOGS.run(tx, ids)
     for statement in _DELETES:
         statement.run(tx, ids)
+    replace_heads(tx, ids)
     return texts
 
 

@@ -43,14 +43,20 @@ def to_json(value: Any) -> str:
     return pydantic_core.to_json(value, fallback=dict).decode()
 
 
-def new_job(submission_id: str, spec: JobSpec, *, seq: int, now: float) -> Job:
+def new_job(submission_id: str, spec: JobSpec, *, seq: int, now: float, head: str | None = None) -> Job:
     """Return a job that was just accepted, with the `seq` that the database has assigned."""
     return Job(
-        seq=seq, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now, reason=ACCEPTED
+        seq=seq,
+        submission_id=submission_id,
+        spec=spec,
+        accepted_at=now,
+        changed_at=now,
+        reason=ACCEPTED,
+        head=head,
     )
 
 
-def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, Any]:
+def new_job_row(submission_id: str, spec: JobSpec, *, now: float, head: str | None = None) -> dict[str, Any]:
     """Return the row of a job that is being accepted."""
     return {
         **_NEW,
@@ -61,6 +67,7 @@ def new_job_row(submission_id: str, spec: JobSpec, *, now: float) -> dict[str, A
         "name": spec.name,
         "group": spec.group,
         "parent": spec.parent,
+        "head": head,
         "idempotency_key": spec.idempotency_key,
         "accepted_at": now,
         "changed_at": now,

@@ -30,7 +30,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0013_pre"
+REVISION = "0014_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -138,6 +138,8 @@ jobs = Table(
     # Copies of the spec too. Migrations can add columns only at the end of a table. `name` is the `job_id`.
     Column("name", Text),
     Column("parent", Text),
+    # The job under which a list shows this one; NULL: it is listed itself. Such a job has no head itself.
+    Column("head", _Id),
     _one_of("state", JobState),
     _one_of("target", Target),
     Index("ix_jobs_state", "state", "seq"),
@@ -155,6 +157,15 @@ jobs = Table(
     # The jobs of one user by age, and the open ones: for lists, counts and quotas.
     Index("ix_jobs_user", "user"),
     _partial_index("ix_jobs_open", "user", "state", where="ended_at IS NULL"),
+    # What is listed itself, by age: of everybody, of one user, in one state. However many jobs are listed
+    # under others, a page costs the same.
+    _partial_index("ix_jobs_heads", "seq", where="head IS NULL"),
+    _partial_index("ix_jobs_heads_user", "user", "seq", where="head IS NULL"),
+    _partial_index("ix_jobs_heads_state", "state", "seq", where="head IS NULL"),
+    # The heads of groups. Users may have groups of the same name.
+    _partial_index("ix_jobs_heads_group", "group", "seq", where='head IS NULL AND "group" IS NOT NULL'),
+    # What is listed under a job: to count it without reading it, and by age in one state.
+    _partial_index("ix_jobs_members", "head", "state", "seq", where="head IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -197,6 +208,9 @@ attempts = Table(
     Column("executor", Text, nullable=False, server_default=RAY_JOBS),
     Index("uq_attempts_remote", "cluster", "remote_id", unique=True),
     _partial_index("ix_attempts_live", "cluster", where="outcome IS NULL"),
+    # For the timeline: what began in a span of time, and what ended after one.
+    Index("ix_attempts_placed", "placed_at"),
+    _partial_index("ix_attempts_ended", "ended_at", "placed_at", where="ended_at IS NOT NULL"),
 )
 
 events = Table(
