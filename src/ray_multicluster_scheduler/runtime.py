@@ -28,10 +28,10 @@ from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
-from ray_multicluster_scheduler.inspection.cluster_processes import Item, processes
 from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, open_cluster_look
 from ray_multicluster_scheduler.inspection.doctor import diagnose_all
 from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
+from ray_multicluster_scheduler.inspection.process_look import ProcessLook
 from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
@@ -45,12 +45,15 @@ from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
-from ray_multicluster_scheduler.service.local_service import LocalService, ServiceParts
+from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
 from ray_multicluster_scheduler.service.scheduler_parts import Parts
+from ray_multicluster_scheduler.service.service_parts import ServiceParts
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
+from ray_multicluster_scheduler.service.views import ProcessList
+from ray_multicluster_scheduler.service.wait_reasons import ENGINE_TIMEOUT_S, WaitReasons
 from ray_multicluster_scheduler.store import SqlStore, open_at
 from ray_multicluster_scheduler.store_ports import AccessStore
 
@@ -258,11 +261,11 @@ class Scheduler:
         assert self._engine is not None
         return self._engine.catch_up(timeout_s)
 
-    def waits(self, *, timeout_s: float) -> tuple[Wait, ...] | None:
+    def waits(self) -> tuple[Wait, ...] | None:
         """Say why the jobs in the queue wait; None: another process leads, or no answer came in time."""
         with self._usable():
             engine = self._engine
-        return None if engine is None else engine.waits(timeout_s)
+        return None if engine is None else engine.waits(ENGINE_TIMEOUT_S)
 
     @property
     def store_id(self) -> str:
@@ -285,9 +288,9 @@ class Scheduler:
         """Examine every cluster: what is wrong with it, and what to do about it."""
         return asyncio.run(diagnose_all(self.config, self._environ, self.clock))
 
-    def processes(self) -> tuple[list[Item], dict[str, str]]:
-        """Return what runs inside the clusters, and for each that cannot be looked at, why."""
-        return asyncio.run(processes(self.config, self._environ))
+    def processes(self) -> ProcessList:
+        """Return what runs inside the clusters, and which ones cannot be looked at; makes no store."""
+        return ProcessLook(self.config, self._environ, self.clock, self._read_records)()
 
     @property
     def user(self) -> str:
@@ -335,20 +338,20 @@ class Scheduler:
         packages = open_packages(self.directory / "packages", shared, store)
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
+        explainer = Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
+        look = FreshLook(config, self._connect_all, self.clock, is_published=self._is_led)
         service_parts = ServiceParts(
             config=config,
+            loaded=raw,
             store=store,
             packages=packages,
             clock=self.clock,
             hub=hub,
             jobs=JobService(config, store, self.clock, hub),
-            explainer=Explainer(config, store, self.clock, plan_rules(config.settings)),
-            look=FreshLook(
-                config,
-                self._connect_all,
-                self.clock,
-                is_published=lambda: self._engine is not None or bool(store.leader(now=self.clock.now())),
-            ),
+            explainer=explainer,
+            look=look,
+            waits=WaitReasons(explainer, self.clock, of_engine=self.waits, look=look),
+            processes=ProcessLook(raw, self._environ, self.clock, lambda: ClusterRecords.of(store)),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
@@ -363,6 +366,9 @@ class Scheduler:
             tokens=tokens,
             job_tokens=JobTokens(store, self.clock, tokens),
         )
+
+    def _is_led(self) -> bool:
+        return self._engine is not None or self.store.leader(now=self.clock.now()) is not None
 
     def _read_records(self) -> ClusterRecords:
         parts = self._parts

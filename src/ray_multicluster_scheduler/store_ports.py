@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from ray_multicluster_scheduler.model.access import AuditEntry, Terms, Token
+from ray_multicluster_scheduler.model.access import AuditEntry, OpenJobs, Terms, Token
 from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.client_session import Session
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.package_records import StoredPackage, Upload
 from ray_multicluster_scheduler.model.past_move import PastMove
@@ -213,6 +213,9 @@ class JobStore(Protocol):
     def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
         """Return the number of jobs in each of these states, of all users or of one; no zeros."""
 
+    def open_jobs(self) -> dict[str, OpenJobs]:
+        """Return for each user with jobs that have not ended how many these are, and what they claim."""
+
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED."""
 
@@ -318,10 +321,13 @@ class JobStore(Protocol):
     def set_drained(
         self, cluster: str, *, drained: bool, reason: str, now: float, audit: AuditEntry | None = None
     ) -> None:
-        """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts."""
+        """Mark a cluster so that it gets no new jobs, or unmark it; survives restarts.
 
-    def drained(self) -> dict[str, tuple[bool, str]]:
-        """Return the marks of `set_drained` by cluster name: (drained, reason)."""
+        A cluster that is drained already gets the new reason, and stays drained since the first call.
+        """
+
+    def drained(self) -> dict[str, DrainMark]:
+        """Return the marks of `set_drained` by cluster name."""
 
     def save_snapshots(self, snapshots: Sequence[ClusterSnapshot], *, epoch: int) -> None:
         """Publish the leader's snapshots, for other processes and for `explain`."""

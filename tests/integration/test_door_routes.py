@@ -67,6 +67,7 @@ JOBLESS = {
     "GET /api/v1/news",  # the same
     "POST /api/v1/plan",
     "GET /api/v1/clusters",
+    "GET /api/v1/wait-reasons",
     "GET /api/v1/leader",
     "GET /api/v1/me",
     "GET /metrics",

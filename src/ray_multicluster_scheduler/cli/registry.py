@@ -122,7 +122,7 @@ class Commands(LazyGroup):
         "serve": Entry(
             where="serve:serve",
             panel=_CLUSTERS,
-            about="Serve stock Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.",
+            about="Serve Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.",
         ),
         "config": Entry(
             where="config:config_app",

@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, TypeVar
 
-from pydantic_core import to_json
-
 from ray_multicluster_scheduler.client import transport_async
-from ray_multicluster_scheduler.client.http_administration import ServerAdministration
+from ray_multicluster_scheduler.client.http_calls import get, path_of, post
+from ray_multicluster_scheduler.client.http_operations import HttpOperations
 from ray_multicluster_scheduler.client.http_queries import jobs_query, timeline_query
 from ray_multicluster_scheduler.client.http_responses import parsed
 from ray_multicluster_scheduler.client.resumable_streams import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.server_packages import ServerPackages
-from ray_multicluster_scheduler.client.transport import Call, Transport, Tries, part
+from ray_multicluster_scheduler.client.transport import Tries, part
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
@@ -40,22 +39,17 @@ from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, SPANS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
-    CallerView,
-    ClusterView,
     EventView,
     Explanation,
     JobDetail,
     JobPage,
     JobView,
-    LeaderView,
     PlanView,
-    PruneView,
     SessionView,
     TimelineView,
 )
 
 T = TypeVar("T")
-ROOT = "/api/v1"
 #: Longest wait of one call of `news`: its answer must come within the transport's timeout.
 NEWS_S = 30.0
 _ALL = JobQuery()
@@ -65,12 +59,11 @@ _SHOWN_AS_ASKED = {"job_id", *(option.name for option in JOB_OPTIONS)}
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
 
 
-class HttpService:
+class HttpService(HttpOperations):
     """Asks a server on behalf of the caller that the token stands for."""
 
     def __init__(self, server: ServerAddress, *, user: str) -> None:
-        self.server = server
-        self._transport = Transport(server)
+        super().__init__(server)
         #: Whose name a request has when nobody named another: the server has a name for the token.
         self._user = user
 
@@ -83,18 +76,13 @@ class HttpService:
         """The package store. A job's directories are packed into it before the job is submitted."""
         return ServerPackages(self._transport)
 
-    @property
-    def admin(self) -> ServerAdministration:
-        """Tokens and the audit trail; the server refuses callers that are no administrators."""
-        return ServerAdministration(self.server, self._transport)
-
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on the server's disk when this returns."""
         named = [
             request if request.submission_id else request.replaced(submission_id=f"sub_{uuid.uuid4().hex}")
             for request in requests
         ]
-        call = _post("/jobs/batch", {"jobs": [self._body(request) for request in named]})
+        call = post("/jobs/batch", {"jobs": [self._body(request) for request in named]})
         tries = Tries()
         try:
             answer = self._transport.ask(call, tries)
@@ -115,7 +103,7 @@ class HttpService:
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Accept a new job for each of these that has failed or was stopped, with the same options."""
         words = arguments.words("submission_ids", submission_ids)
-        return self._ask(_jobs, _post("/jobs/retry", {"submission_ids": words}, repeatable=False))
+        return self._ask(_jobs, post("/jobs/retry", {"submission_ids": words}, repeatable=False))
 
     def stop(
         self, submission_ids: Sequence[str], *, reason: str = "stopped by the user"
@@ -123,14 +111,14 @@ class HttpService:
         """Ask for these jobs to be stopped, wherever they are; returns them as they are now."""
         words = arguments.words("submission_ids", submission_ids)
         why = arguments.text("reason", reason)
-        return self._ask(_jobs, _post("/jobs/stop", {"submission_ids": words, "reason": why}))
+        return self._ask(_jobs, post("/jobs/stop", {"submission_ids": words, "reason": why}))
 
     def delete(self, submission_ids: Sequence[str]) -> None:
         """Forget ended jobs, all or none, here and on their clusters; their ids are free again."""
         words = arguments.words("submission_ids", submission_ids)
         tries = Tries()
         try:
-            self._transport.ask(_post("/jobs/delete", {"submission_ids": words}), tries)
+            self._transport.ask(post("/jobs/delete", {"submission_ids": words}), tries)
         except JobNotFound:
             # All are gone, which a try before this one may have done: its answer was lost.
             if not tries.answer_lost or self.get_many(words):
@@ -138,71 +126,71 @@ class HttpService:
 
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
-        return self._ask(_jobs, _get("/jobs/find", word=arguments.text("id", word)))
+        return self._ask(_jobs, get("/jobs/find", word=arguments.text("id", word)))
 
     def find_each(self, words: Sequence[str]) -> tuple[JobView, ...]:
         """Return for each word the job with this id, else the newest with this `job_id`, each job once."""
         given = arguments.words("submission_ids", words)
-        return self._ask(_jobs, _post("/jobs/find-each", {"words": given}))
+        return self._ask(_jobs, post("/jobs/find-each", {"words": given}))
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, JobView]:
         """Return the jobs with these ids; unknown ids are left out."""
         words = arguments.words("submission_ids", submission_ids)
-        return self._ask(_jobs_by_id, _post("/jobs/get-many", {"submission_ids": words}))
+        return self._ask(_jobs_by_id, post("/jobs/get-many", {"submission_ids": words}))
 
     def detail(self, submission_id: str) -> JobDetail:
         """Return all that is known of a job, with its attempts and the log so far."""
-        return self._ask(JobDetail.model_validate, _get(_job(submission_id)))
+        return self._ask(JobDetail.model_validate, get(_job(submission_id)))
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
         asked = jobs_query(query)
         if asked["state"] == []:  # in a URL, none of the states would mean any
             return JobPage(jobs=(), next_cursor=None)
-        return self._ask(JobPage.model_validate, _get("/jobs", **asked))
+        return self._ask(JobPage.model_validate, get("/jobs", **asked))
 
     def timeline(
         self, *, since: float, until: float | None = None, cluster: str | None = None, limit: int = SPANS
     ) -> TimelineView:
         """Return the attempts that were on their clusters in this time, up to now if no end is given."""
-        asked = _get("/timeline", **timeline_query(since, until, cluster, limit))
+        asked = get("/timeline", **timeline_query(since, until, cluster, limit))
         return self._ask(TimelineView.model_validate, asked)
 
     def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
         """Return how many jobs are in each of these states."""
         if not states:
             return {}
-        found = _get("/counts", state=sorted(state.value for state in states))
+        found = get("/counts", state=sorted(state.value for state in states))
         return self._ask(_counts, found)
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
         """Return the queue: the jobs that may start now, in order, then those that wait for something."""
-        return self._ask(_jobs, _get("/queue", limit=limit))
+        return self._ask(_jobs, get("/queue", limit=limit))
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
     ) -> tuple[EventView, ...]:
         """Return what has happened, in order: to one job, or to all that this caller sees."""
         path = "/events" if submission_id is None else f"{_job(submission_id)}/events"
-        return self._ask(_events, _get(path, after=after, limit=limit))
+        return self._ask(_events, get(path, after=after, limit=limit))
 
     async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
         """Yield what happens, live, after this event (None: from now on), to all that this caller sees."""
-        async with aclosing(self._follow_async(Events(_path("/events/stream"), after))) as found:
+        async with aclosing(self._follow_async(Events(path_of("/events/stream"), after))) as found:
             async for event in found:
                 yield event
 
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the log of an attempt (the last one by default), from its cluster while it runs."""
-        return self._ask(_log, _get(f"{_job(submission_id)}/logs", attempt=attempt))
+        return self._ask(_log, get(f"{_job(submission_id)}/logs", attempt=attempt))
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
-        return self._follow(Tail(_path(f"{_job(submission_id)}/logs/tail")))
+        return self._follow(Tail(path_of(f"{_job(submission_id)}/logs/tail")))
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
         """Like the blocking version, for asyncio: no thread waits."""
-        async for piece in self._follow_async(Tail(_path(f"{_job(submission_id)}/logs/tail"))):
+        async for piece in self._follow_async(Tail(path_of(f"{_job(submission_id)}/logs/tail"))):
             yield piece
 
     def changes(
@@ -210,14 +198,14 @@ class HttpService:
     ) -> Iterator[Mapping[str, JobView]]:
         """Yield these jobs at once, on each change, and every `tick_s`; ends when all have ended."""
         words = arguments.words("submission_ids", submission_ids)
-        return self._follow(Changes(_path("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s))
+        return self._follow(Changes(path_of("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s))
 
     async def changes_async(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
     ) -> AsyncGenerator[Mapping[str, JobView], None]:
         """Like the blocking version, for asyncio: no thread waits."""
         words = arguments.words("submission_ids", submission_ids)
-        following = Changes(_path("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s)
+        following = Changes(path_of("/jobs/changes"), words, timeout_s=timeout_s, tick_s=tick_s)
         async with aclosing(self._follow_async(following)) as found:
             async for jobs in found:
                 yield jobs
@@ -227,50 +215,21 @@ class HttpService:
         ends_at = time.monotonic() + timeout_s
         while True:
             left = max(0.0, ends_at - time.monotonic())
-            newest = self._ask(_newest, _get("/news", after=after, timeout_s=min(left, NEWS_S)))
+            newest = self._ask(_newest, get("/news", after=after, timeout_s=min(left, NEWS_S)))
             if newest > after or left <= NEWS_S:
                 return newest
 
     def explain(self, submission_id: str) -> Explanation:
         """Say why a job is where it is, and what would let it start."""
-        return self._ask(Explanation.model_validate, _get(f"{_job(submission_id)}/explain"))
+        return self._ask(Explanation.model_validate, get(f"{_job(submission_id)}/explain"))
 
     def plan(self, request: JobRequest) -> PlanView:
         """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
-        return self._ask(PlanView.model_validate, _post("/plan", self._body(request)))
+        return self._ask(PlanView.model_validate, post("/plan", self._body(request)))
 
     def sessions(self) -> tuple[SessionView, ...]:
         """Return the open Ray Client sessions, oldest first."""
-        return self._ask(_sessions, _get("/sessions"))
-
-    def clusters(self) -> tuple[ClusterView, ...]:
-        """Return every configured cluster with what was last seen of it."""
-        return self._ask(_clusters, _get("/clusters"))
-
-    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
-        """Drain a cluster, so that it gets no new jobs, or undo that."""
-        name = part(arguments.text("cluster", cluster))
-        why = arguments.text("reason", reason, empty=True)
-        self._transport.ask(_post(f"/clusters/{name}/{'drain' if drained else 'undrain'}", {"reason": why}))
-
-    def me(self) -> CallerView:
-        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
-        return self._ask(CallerView.model_validate, _get("/me"))
-
-    def leader(self) -> LeaderView | None:
-        """Return who schedules now, if anybody."""
-        return self._ask(_leader, _get("/leader"))
-
-    def prune(
-        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
-    ) -> PruneView:
-        """Remove old history by the settings or by these limits; a dry run only counts it."""
-        asked = {"older_than_s": older_than_s, "keep": keep, "dry_run": dry_run}
-        return self._ask(PruneView.model_validate, _post("/prune", asked))
-
-    def reload_config(self) -> dict[str, list[str]]:
-        """Let the server read its clusters.yaml again; returns the names of what has changed."""
-        return self._ask(dict, _post("/config/reload", {}))
+        return self._ask(_sessions, get("/sessions"))
 
     def _body(self, request: JobRequest) -> dict[str, Any]:
         """Return a request as JSON; `InvalidRequest` names what no JSON can hold."""
@@ -287,9 +246,6 @@ class HttpService:
         asked = request.model_dump(include=_SHOWN_AS_ASKED, exclude_defaults=True)
         same_command = request.entrypoint == job.entrypoint or REDACTED in job.entrypoint
         return same_command and all(shown[name] == value for name, value in asked.items())
-
-    def _ask(self, parse: Callable[[Any], T], call: Call) -> T:
-        return parsed(self.server, parse, self._transport.ask(call))
 
     def _follow(self, following: Following[T]) -> Iterator[T]:
         patience = Patience()
@@ -327,25 +283,6 @@ class HttpService:
             await asyncio.sleep(patience.pause_s(error))
 
 
-def _get(path: str, **asked: Any) -> Call:
-    """Return a question; what is None is not asked for, and a list is asked for by each of its words."""
-    query = [
-        (name, str(each))
-        for name, value in asked.items()
-        if value is not None
-        for each in (value if isinstance(value, list) else [value])
-    ]
-    return Call(method="GET", path=_path(path), query=query)
-
-
-def _post(path: str, body: Mapping[str, Any], *, repeatable: bool = True) -> Call:
-    return Call(method="POST", path=_path(path), body=to_json(body), repeatable=repeatable)
-
-
-def _path(path: str) -> str:
-    return ROOT + path
-
-
 def _job(submission_id: str) -> str:
     if not SUBMISSION_ID.fullmatch(arguments.text("submission_id", submission_id, empty=True)):
         raise JobNotFound(submission_id)  # no job can have it, and a path may not
@@ -372,10 +309,6 @@ def _sessions(answer: Mapping[str, Any]) -> tuple[SessionView, ...]:
     return tuple(SessionView.model_validate(each) for each in answer["sessions"])
 
 
-def _clusters(answer: Mapping[str, Any]) -> tuple[ClusterView, ...]:
-    return tuple(map(ClusterView.model_validate, answer["clusters"]))
-
-
 def _counts(answer: Mapping[str, Any]) -> dict[JobState, int]:
     return {JobState(word): int(count) for word, count in answer["counts"].items()}
 
@@ -383,7 +316,3 @@ def _counts(answer: Mapping[str, Any]) -> dict[JobState, int]:
 def _log(answer: Mapping[str, Any]) -> str | None:
     logs: str | None = answer["logs"]
     return logs
-
-
-def _leader(answer: Mapping[str, Any] | None) -> LeaderView | None:
-    return None if answer is None else LeaderView.model_validate(answer)

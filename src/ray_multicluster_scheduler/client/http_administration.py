@@ -11,10 +11,10 @@ from ray_multicluster_scheduler.client.http_responses import parsed
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.transport import Call, Transport, part
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.views import AuditPage, NewTokenView, TokenView
+from ray_multicluster_scheduler.service.admin_views import AuditPage, NewTokenView, TokenView, UserView
 
 T = TypeVar("T")
-TOKENS, AUDIT = "/api/v1/tokens", "/api/v1/audit"
+TOKENS, AUDIT, USERS = "/api/v1/tokens", "/api/v1/audit", "/api/v1/users"
 #: Entries per page by default.
 PAGE_ENTRIES = 100
 
@@ -42,6 +42,10 @@ class ServerAdministration:
         path = f"{TOKENS}/{part(arguments.text('token', token_id))}"
         return self._ask(TokenView.model_validate, Call(method="DELETE", path=path))
 
+    def users(self) -> tuple[UserView, ...]:
+        """Return everybody who has a token, a quota or open jobs."""
+        return self._ask(_users, Call(method="GET", path=USERS))
+
     def audit(
         self, *, user: str | None = None, limit: int = PAGE_ENTRIES, cursor: str | None = None
     ) -> AuditPage:
@@ -52,6 +56,10 @@ class ServerAdministration:
 
     def _ask(self, parse: Callable[[Any], T], call: Call) -> T:
         return parsed(self._server, parse, self._transport.ask(call))
+
+
+def _users(answer: Mapping[str, Any]) -> tuple[UserView, ...]:
+    return tuple(map(UserView.model_validate, answer["users"]))
 
 
 def _tokens(answer: Mapping[str, Any]) -> tuple[TokenView, ...]:

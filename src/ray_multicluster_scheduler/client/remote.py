@@ -21,6 +21,7 @@ from ray_multicluster_scheduler.errors import StoreError
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.packages.store import PackageStore
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.service.views import ProcessList
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 
@@ -101,6 +102,10 @@ class RemoteScheduler:
     async def cluster_look(self) -> AsyncIterator[PublishedLook]:
         """Look at the clusters as the server sees them."""
         yield PublishedLook(self.service)
+
+    def processes(self) -> ProcessList:
+        """Return what runs inside the clusters, and which ones the server cannot look at."""
+        return self.service.processes()
 
     @property
     def stopped(self) -> bool:

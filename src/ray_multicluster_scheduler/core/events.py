@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.core.instructions import ReadJobs, ReadLog, WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
 
@@ -39,7 +39,7 @@ class JobsBlocked:
 class DrainsRead:
     """Marks made by `drain` and `undrain`, by cluster: (drained, reason)."""
 
-    drains: Mapping[str, tuple[bool, str]]
+    drains: Mapping[str, DrainMark]
 
 
 # -- from the store: answers

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.core.flow.start_limit import StartLimits
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_view, env_key
 from ray_multicluster_scheduler.environment.failed_setups import MOST_REMEMBERED, failed_setup
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark, Health
 from ray_multicluster_scheduler.model.decision import ClusterView
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
@@ -44,7 +44,7 @@ class KnownClusters:
         self.quarantine = Quarantine(names, quarantine)
         #: Environments that a cluster could not set up, by `env_key`.
         self._failed = {name: dict(failed_setups.get(name, {})) for name in names}
-        self.drains: Mapping[str, tuple[bool, str]] = {}
+        self.drains: Mapping[str, DrainMark] = {}
         self._views: dict[str, tuple[_Made, ClusterView]] = {}
         self._completed: dict[str, tuple[tuple[object, ...], ClusterSnapshot]] = {}
 
@@ -58,7 +58,8 @@ class KnownClusters:
 
     def is_drained(self, name: str) -> bool:
         """Tell whether a cluster gets no new jobs: a mark goes before the configuration."""
-        return self.drains.get(name, (self.specs[name].drained, ""))[0]
+        mark = self.drains.get(name)
+        return self.specs[name].drained if mark is None else mark.drained
 
     # -- environments
 

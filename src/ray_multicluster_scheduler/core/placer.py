@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.core.placement.plan import placements
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.preference import patience_s
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line
-from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue
+from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job, Transition
@@ -94,12 +94,7 @@ class Placer:
 
     def in_numbers(self, *, now: float) -> Queue:
         """Return the whole queue by kinds of jobs, as it is now."""
-        needing, later = self._queue.aside()
-        kinds = [
-            Kind(sample=line.sample, jobs=len(line.waiters), oldest=next(line.in_turn()).waiting_since)
-            for line in self._queue.lines(now=now)
-        ]
-        return Queue(kinds=kinds, needing=needing, later=later)
+        return in_numbers(self._queue, now=now)
 
     def _put(self, job: Job, needs: Sequence[str]) -> None:
         limit_s = job.spec.queue_timeout_s

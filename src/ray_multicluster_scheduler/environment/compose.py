@@ -10,12 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR, layer_env_vars
+from ray_multicluster_scheduler.environment.installers import (
+    INSTALLERS,
+    installer_of,
+    packages_of,
+    pip_section,
+    settings_of,
+)
 from ray_multicluster_scheduler.environment.options import OPTIONS, ReadFile, nearest
 from ray_multicluster_scheduler.environment.overlay import add_overlay, overlay_problem
 from ray_multicluster_scheduler.environment.requirements import merge_requirements
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
-_INSTALLERS = ("pip", "uv")
 _IMAGES = ("image_uri", "container")
 #: The only options that Ray accepts beside a container image.
 _FITS_AN_IMAGE = frozenset({"env_vars", "config"})
@@ -70,11 +76,11 @@ def compose(
     where = f"cluster {identity[CLUSTER_VAR]!r}" if CLUSTER_VAR in identity else "the cluster"
     cluster = normalise(cluster_env, where=f"{where}: runtime_env")
     job = normalise(job_env, where="the job's runtime_env")
-    cluster = _without_replaced_options(cluster, job)
+    cluster = without_replaced_options(cluster, job)
     _check_no_local_path(cluster, f"{where}: runtime_env")
 
     layers = {**cluster, **job}
-    composed = {option: value for option, value in layers.items() if option not in _INSTALLERS}
+    composed = {option: value for option, value in layers.items() if option not in INSTALLERS}
     composed |= _layer_packages(cluster, job)
     if "config" in cluster and "config" in job:
         composed["config"] = {**cluster["config"], **job["config"]}
@@ -88,15 +94,15 @@ def compose(
     return composed
 
 
-def _without_replaced_options(cluster: dict[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+def without_replaced_options(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Drop the options that the job sets itself, and the cluster's Python if the job brings its own."""
-    replaced = job.keys() - {"env_vars", "config", *_INSTALLERS}
+    replaced = job.keys() - {"env_vars", "config", *INSTALLERS}
     if any(image in job for image in _IMAGES):
         replaced |= cluster.keys() - _FITS_AN_IMAGE
     elif "conda" in job:
         replaced |= {*_IMAGES, "py_executable"}
         if isinstance(job["conda"], str):  # a named environment accepts no packages from the cluster
-            replaced |= {*_INSTALLERS}
+            replaced |= {*INSTALLERS}
     return {option: value for option, value in cluster.items() if option not in replaced}
 
 
@@ -114,13 +120,13 @@ def _check_no_local_path(cluster: Mapping[str, Any], where: str) -> None:
 
 def _layer_packages(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return one `pip` or `uv` option with the packages of both; the job's installer wins."""
-    installer = _installer(job) or _installer(cluster)
+    installer = installer_of(job) or installer_of(cluster)
     if installer is None:
         return {}
-    packages = merge_requirements(_packages(cluster), _packages(job))
-    settings = _settings(job)
+    packages = merge_requirements(packages_of(cluster), packages_of(job))
+    settings = settings_of(job)
     if installer in cluster and "conda" not in job:
-        settings = {**_settings(cluster), **settings}
+        settings = {**settings_of(cluster), **settings}
     return {installer: {"packages": packages, **settings} if settings else packages}
 
 
@@ -128,36 +134,15 @@ def _move_packages_into_conda(
     composed: dict[str, Any], cluster: Mapping[str, Any], job: Mapping[str, Any]
 ) -> None:
     """Move `pip` into the pip section of a conda mapping: Ray accepts both only in this form."""
-    installer = _installer(composed)
+    installer = installer_of(composed)
     if installer is None or "conda" not in composed:
         return
     section: list[str] = []
     for env in (cluster, job):  # the weaker first; within one, its `pip` list overrides the section
-        section = merge_requirements(section, merge_requirements(_pip_section(env), _packages(env)))
+        section = merge_requirements(section, merge_requirements(pip_section(env), packages_of(env)))
     others = [item for item in composed["conda"].get("dependencies", []) if isinstance(item, str)]
     composed["conda"] = {**composed["conda"], "dependencies": [*others, {"pip": section}]}
     del composed[installer]
-
-
-def _installer(env: Mapping[str, Any]) -> str | None:
-    return next((name for name in _INSTALLERS if name in env), None)
-
-
-def _packages(env: Mapping[str, Any]) -> list[str]:
-    value = env.get(_installer(env) or "", [])
-    packages: list[str] = value["packages"] if isinstance(value, Mapping) else value
-    return packages
-
-
-def _settings(env: Mapping[str, Any]) -> dict[str, Any]:
-    value = env.get(_installer(env) or "")
-    return {key: value[key] for key in value if key != "packages"} if isinstance(value, Mapping) else {}
-
-
-def _pip_section(env: Mapping[str, Any]) -> list[str]:
-    conda = env.get("conda")
-    dependencies = conda.get("dependencies", []) if isinstance(conda, Mapping) else []
-    return [package for item in dependencies if isinstance(item, Mapping) for package in item["pip"]]
 
 
 def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> None:
@@ -168,9 +153,9 @@ def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> Non
                 f"{where}: {image} brings its own Python and files, so Ray takes only env_vars and config "
                 f"beside it, not {', '.join(others)}. Build them into the image, or use conda instead of it"
             )
-    if all(name in env for name in _INSTALLERS):
+    if all(name in env for name in INSTALLERS):
         raise InvalidRuntimeEnv(f"{where}: pip and uv are two installers; put all packages under one of them")
-    if (installer := _installer(env)) and "conda" in env:
+    if (installer := installer_of(env)) and "conda" in env:
         _check_packages_with_conda(env, installer, where, overlay=overlay)
 
 
@@ -186,7 +171,7 @@ def _check_packages_with_conda(env: Mapping[str, Any], installer: str, where: st
             "which Ray builds: {'dependencies': ['python=3.10', {'pip': ['pandas']}]}"
         )
     # Ray's own client always writes `pip_check: false`: a setting that is switched off requests nothing.
-    if settings := [name for name, value in _settings(env).items() if value]:
+    if settings := [name for name, value in settings_of(env).items() if value]:
         raise InvalidRuntimeEnv(
             f"{where}: {', '.join(settings)}: with a conda mapping it is conda that installs packages, so "
             f"these have no effect. Write {installer} as a plain list, or leave conda out"

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.inspection.temporary_loop import Connect
+from ray_multicluster_scheduler.model.cluster import DrainMark
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock
@@ -30,8 +31,8 @@ class ClusterRecords:
 
     #: Jobs that hold an attempt on a cluster.
     live: Sequence[Job] = ()
-    #: Marks made by `raymc drain` and `undrain`: (drained, reason).
-    drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    #: Marks made by `raymc drain` and `undrain`.
+    drains: Mapping[str, DrainMark] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: JobStore) -> ClusterRecords:

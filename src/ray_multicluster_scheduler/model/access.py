@@ -63,6 +63,14 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenJobs:
+    """The jobs of a user that have not ended: how many, and what they claim together."""
+
+    count: int
+    claim: Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """Conditions for accepting the jobs of one call, checked in the transaction that writes them."""
 

@@ -53,6 +53,15 @@ class ClusterSpec:
         return self.dashboard.startswith("https:")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainMark:
+    """What somebody said with `drain` or `undrain`. It overrules the configuration."""
+
+    drained: bool
+    reason: str
+    at: float
+
+
 class Health(str, Enum):
     """Whether work may be sent to a cluster. `UNKNOWN` means "never probed", which is not "healthy"."""
 

@@ -105,6 +105,8 @@ class ClusterView:
     drained: bool = False
     #: The reason given when it was drained; may be empty.
     drain_reason: str = ""
+    #: When somebody drained it; None if it is not drained, or is so by the configuration.
+    drained_at: float | None = None
     #: Sum of the claims of our live attempts there, and the number of these attempts.
     reserved: Resources = field(default_factory=dict)
     live_jobs: int = 0

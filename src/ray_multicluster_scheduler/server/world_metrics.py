@@ -15,8 +15,6 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.views import ClusterView
 
-#: An engine that does not answer within this is measured by the lag of its loop, not by its queue.
-QUEUE_TIMEOUT_S = 5.0
 _OPEN = frozenset(JobState) - FINAL
 
 #: Name, help text and value of each gauge of a cluster.
@@ -84,7 +82,7 @@ class WorldMetrics(Collector):
             ("state",),
             {(state.value,): counts.get(state, 0) for state in sorted(_OPEN)},
         )
-        now, waits = self._scheduler.clock.now(), self._scheduler.waits(timeout_s=QUEUE_TIMEOUT_S) or ()
+        now, waits = self._scheduler.clock.now(), self._scheduler.waits() or ()
         yield _gauge(
             "raymc_queue_jobs",
             "Jobs in the queue by the reason why they wait. Only the leader knows.",

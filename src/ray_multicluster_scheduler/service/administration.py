@@ -1,16 +1,26 @@
-"""What administrators do: make and revoke tokens, and read the audit trail."""
+"""What administrators do: make and revoke tokens, see the users, and read the audit trail."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from ray_multicluster_scheduler.core.quotas import EVERYBODY, quota_of
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
-from ray_multicluster_scheduler.model.access import Token
+from ray_multicluster_scheduler.model.access import OpenJobs, Quota, Token
+from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.admin_views import (
+    AuditPage,
+    AuditView,
+    NewTokenView,
+    TokenView,
+    UserView,
+)
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.tokens import Tokens
-from ray_multicluster_scheduler.service.views import AuditPage, AuditView, NewTokenView, TokenView
-from ray_multicluster_scheduler.store_ports import AccessStore
+from ray_multicluster_scheduler.store_ports import JobStore
 
 #: Entries per page: the default and the maximum.
 PAGE_ENTRIES = 100
@@ -18,14 +28,18 @@ MOST_PAGE_ENTRIES = 1000
 
 
 class Administration:
-    """The tokens and the audit trail of one store, for one caller, who must be an administrator."""
+    """The tokens, users and audit trail of one store, for one caller, who must be an administrator."""
 
-    def __init__(self, tokens: Tokens, store: AccessStore, caller: Caller) -> None:
+    def __init__(
+        self, tokens: Tokens, store: JobStore, caller: Caller, *, quotas: Mapping[str, Quota], clock: Clock
+    ) -> None:
         if not caller.may(Role.ADMIN):
             raise Forbidden(f"this needs the role 'admin'; {caller.user!r} has {caller.role.word!r}")
         self._tokens = tokens
         self._store = store
         self._caller = caller
+        self._quotas = quotas
+        self._clock = clock
 
     def create_token(self, user: str, role: str, *, expires_s: float | None = None) -> NewTokenView:
         """Make a token. Its secret is in the answer and can never be shown again."""
@@ -40,6 +54,28 @@ class Administration:
         """Revoke a token from now on."""
         return TokenView(**_shown(self._tokens.revoke(token_id, by=self._caller)))
 
+    def users(self) -> tuple[UserView, ...]:
+        """Return everybody who has a token, a quota of their own or open jobs, by name."""
+        now, valid = self._clock.now(), defaultdict[str, list[Token]](list)
+        for token in self._tokens.list_all():
+            if token.valid(now=now):
+                valid[token.user].append(token)
+        open_jobs = self._store.open_jobs()
+        names = {*valid, *open_jobs, *self._quotas} - {EVERYBODY}
+        return tuple(self._user(name, valid[name], open_jobs.get(name)) for name in sorted(names))
+
+    def _user(self, name: str, tokens: Sequence[Token], jobs: OpenJobs | None) -> UserView:
+        quota, roles = quota_of(name, self._quotas), {token.role for token in tokens}
+        return UserView(
+            user=name,
+            roles=tuple(role.word for role in Role if role.word in roles),
+            tokens=len(tokens),
+            open_jobs=0 if jobs is None else jobs.count,
+            claimed={} if jobs is None else dict(jobs.claim),
+            quota_jobs=quota.jobs,
+            quota_resources=dict(quota.resources),
+        )
+
     def audit(
         self, *, user: str | None = None, limit: int = PAGE_ENTRIES, cursor: str | None = None
     ) -> AuditPage:
@@ -49,7 +85,7 @@ class Administration:
             raise InvalidRequest(
                 f"limit: a page has {MOST_PAGE_ENTRIES} entries at most; go on with next_cursor"
             )
-        found = self._store.audit(
+        found = self._store.access.audit(
             user=arguments.text_or_none("user", user), before=arguments.cursor(cursor), limit=limit + 1
         )
         page = tuple(AuditView(**asdict(entry)) for entry in found[:limit])

@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import (
     CallerView,
     ClusterView,
+    ConfigView,
     EventView,
     Explanation,
     JobDetail,
@@ -23,9 +24,11 @@ from ray_multicluster_scheduler.service.views import (
     JobView,
     LeaderView,
     PlanView,
+    ProcessList,
     PruneView,
     SessionView,
     TimelineView,
+    WaitView,
 )
 
 
@@ -131,6 +134,15 @@ class Service(Protocol):
 
     def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
         """Drain a cluster, so that it gets no new jobs, or undo that."""
+
+    def wait_reasons(self) -> tuple[WaitView, ...]:
+        """Return for each reason how many jobs in the queue wait for it: everybody's, in numbers only."""
+
+    def processes(self) -> ProcessList:
+        """Return what runs inside the clusters, ours or not, and which clusters cannot be looked at."""
+
+    def configuration(self) -> ConfigView:
+        """Return the configuration as it was loaded, with secrets hidden."""
 
     def me(self) -> CallerView:
         """Return who the caller is: whose jobs are submitted, and what that caller may do."""

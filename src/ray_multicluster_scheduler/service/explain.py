@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,10 @@ from ray_multicluster_scheduler.core.placement.inputs import (
 )
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
 from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S, PlanRules
-from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of
+from ray_multicluster_scheduler.core.placement.wait_reasons import Wait, in_numbers, waits
 from ray_multicluster_scheduler.core.placement.what_if import suggestions
+from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
@@ -49,6 +51,8 @@ class _Pass:
 
 
 Snapshots = Mapping[str, ClusterSnapshot]
+#: Waiting jobs that are read at once.
+QUEUE_PAGE = 1000
 #: Poll interval for snapshots: writing one sends no notification.
 NAP_S = 0.05
 
@@ -60,8 +64,12 @@ class Explainer:
     the leader published last.
     """
 
-    def __init__(self, config: Config, store: JobStore, clock: Clock, rules: PlanRules) -> None:
+    def __init__(
+        self, config: Config, store: JobStore, clock: Clock, rules: PlanRules, *, loaded: Config
+    ) -> None:
+        """`loaded` is the configuration as it was read: a server adds to the environments of its clusters."""
         self._config = config
+        self._written = {spec.name: spec.runtime_env for spec in loaded.clusters}
         self._fits = Fits(config.clusters)
         self._secrets = Secrets(config.clusters)
         self._store = store
@@ -101,6 +109,26 @@ class Explainer:
             environments=self._environments(submission_id, spec),
             **self._ways_out(decided, world),
         )
+
+    def waits(self, *, snapshots: Snapshots | None = None) -> tuple[Wait, ...]:
+        """Return for each reason how many jobs wait for it: what the leader says of its queue."""
+        world, queue, queued = self._world(snapshots), JobQueue(), QueuedJobs(self._config.clusters)
+        ended = {job.submission_id for job, _ in self._store.blocked(now=world.now)}
+        for job, needs in self._queue():
+            if job.submission_id not in ended:
+                queue.put(queued.of(job), not_before=job.not_before, needs=needs)
+        views = cluster_views(world)
+        for line, _ in unworkable_lines(queue.lines(now=world.now), views, self._rules):
+            queue.remove(list(line.waiters))
+        numbers, in_use = in_numbers(queue, now=world.now), world.live.held_by_user()
+        return waits(numbers, views, now=world.now, rules=self._rules, in_use=in_use)
+
+    def _queue(self) -> Iterator[tuple[Job, tuple[str, ...]]]:
+        """Yield all waiting jobs with their open dependencies."""
+        after = 0
+        while page := self._store.arrivals(after=after, limit=QUEUE_PAGE):
+            yield from page
+            after = page[-1][0].seq
 
     def _after_first_look(self) -> Snapshots:
         """Return the snapshots of the leader; wait while it probes all clusters for the first time."""
@@ -147,21 +175,23 @@ class Explainer:
 
     def _look(self, waiting: Sequence[Job], snapshots: Snapshots | None, *, asked: str) -> _Pass:
         """Put together what the leader plans by. It first ends the jobs that no cluster can take."""
-        live = LiveJobs(self._store.live())
-        world = World(
-            specs=self._config.clusters,
-            snapshots=self._store.load_snapshots() if snapshots is None else snapshots,
-            live=live,
-            drains=self._store.drained(),
-            now=self._clock.now(),
-        )
+        world = self._world(snapshots)
         queue, views = tuple(map(QueuedJobs(self._config.clusters).of, waiting)), cluster_views(world)
         lines = queue_of(queue).lines(now=world.now)
         ended = {each for line, _ in unworkable_lines(lines, views, self._rules) for each in line.waiters}
         return _Pass(
             queue=tuple(job for job in queue if job.submission_id == asked or job.submission_id not in ended),
             views=views,
-            in_use=live.held_by_user(),
+            in_use=world.live.held_by_user(),
+            now=self._clock.now(),
+        )
+
+    def _world(self, snapshots: Snapshots | None) -> World:
+        return World(
+            specs=self._config.clusters,
+            snapshots=self._store.load_snapshots() if snapshots is None else snapshots,
+            live=LiveJobs(self._store.live()),
+            drains=self._store.drained(),
             now=self._clock.now(),
         )
 
@@ -180,6 +210,7 @@ class Explainer:
                 entrypoint=redact_text(request.entrypoint, secrets_of(request.runtime_env)),
                 runtime_env=redact_env(request.runtime_env),
                 refused=None,
+                origins=origins(request.runtime_env, self._written[cluster.name], spec.runtime_env),
             )
         return shown
 

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
 
-from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.core.live_jobs import LiveJobs
-from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.client_session import SessionClient
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
-from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.packages.uploads import Uploads
-from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry, check_may_act_for
 from ray_multicluster_scheduler.service.delete import delete
-from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.event_stream import event_stream
-from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.find_jobs import find, find_each
 from ray_multicluster_scheduler.service.job_lists import list_jobs, timeline
-from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.kept_packages import KeptPackages
 from ray_multicluster_scheduler.service.make_views import (
     Secrets,
-    show_cluster,
     show_detail,
     show_event,
     show_job,
-    show_leader,
     show_session,
     warnings_of,
 )
-from ray_multicluster_scheduler.service.prune import keep_rules, prune
+from ray_multicluster_scheduler.service.operations import Operations
 from ray_multicluster_scheduler.service.query import (
     EVENTS,
     MOST_ATTEMPTS,
@@ -51,60 +37,30 @@ from ray_multicluster_scheduler.service.query import (
     events_limit,
 )
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.service_parts import ServiceParts
 from ray_multicluster_scheduler.service.shown_jobs import ShownJobs
-from ray_multicluster_scheduler.service.tail import Reach, Tails
-from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
 from ray_multicluster_scheduler.service.views import (
-    CallerView,
-    ClusterView,
     EventView,
     Explanation,
     JobDetail,
     JobPage,
     JobView,
-    LeaderView,
     PlanView,
-    PruneView,
     SessionView,
     TimelineView,
 )
 from ray_multicluster_scheduler.service.whole_log import whole_log
-from ray_multicluster_scheduler.store_ports import JobStore
 
 _ALL = JobQuery()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceParts:
-    """The components that the service uses."""
-
-    config: Config
-    store: JobStore
-    packages: PackageStore
-    clock: Clock
-    hub: EventHub
-    jobs: JobService
-    explainer: Explainer
-    #: Probes the clusters when there is no leader; returns None when the published snapshots are fresh.
-    look: Callable[[], Mapping[str, ClusterSnapshot] | None]
-    #: Packages that callers from other processes have uploaded.
-    uploads: Uploads
-    #: Runs a coroutine that talks to clusters.
-    reach: Reach
-    tails: Tails
-    tokens: Tokens
-
-
-class LocalService:
+class LocalService(Operations):
     """Answers one caller from the store. It decides nothing about placement."""
 
     def __init__(self, parts: ServiceParts, caller: Caller, *, remote: bool = False) -> None:
         """`remote`: the caller is another process, and its packages are what its user has uploaded."""
-        self._parts = parts
-        self._store = parts.store
-        self._jobs = parts.jobs
-        self._caller = caller
+        super().__init__(parts, caller)
         self._uploaded = UploadedPackages(parts.uploads, parts.packages, caller.user) if remote else None
         self._secrets = Secrets(parts.config.clusters)
         self._clusters = tuple(spec.name for spec in parts.config.clusters)
@@ -180,6 +136,7 @@ class LocalService:
             attempts,
             log,
             self._secrets.of(job, attempts),
+            cluster_envs={spec.name: spec.runtime_env for spec in self._parts.loaded.clusters},
             warnings=warnings_of(job, self._clusters),
         )
 
@@ -305,49 +262,6 @@ class LocalService:
             for session in sessions
             if (job := jobs.get(session.submission_id)) is not None and self._caller.sees(job.spec.user)
         )
-
-    def clusters(self) -> tuple[ClusterView, ...]:
-        """Return every configured cluster with what was last seen of it."""
-        world = World(
-            specs=self._parts.config.clusters,
-            snapshots=self._store.load_snapshots(),
-            live=LiveJobs(self._store.live()),
-            drains=self._store.drained(),
-            now=self._parts.clock.now(),
-        )
-        return tuple(show_cluster(planned, now=world.now) for planned in cluster_views(world))
-
-    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
-        """Drain a cluster, so that it gets no new jobs, or undo that."""
-        self._parts.config.cluster(cluster)
-        self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
-
-    def me(self) -> CallerView:
-        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
-        return CallerView(user=self._caller.user, role=self._caller.role.word)
-
-    def leader(self) -> LeaderView | None:
-        """Return who schedules now, if anybody."""
-        return show_leader(self._store.leader(now=self._parts.clock.now()))
-
-    def prune(
-        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
-    ) -> PruneView:
-        """Remove old history by the settings or by these limits; a dry run only counts it."""
-        rules = keep_rules(self._parts.config.settings)
-        if older_than_s is not None:
-            rules = replace(rules, jobs_s=older_than_s)
-        if keep is not None:
-            rules = replace(rules, jobs=keep)
-        now = self._parts.clock.now()
-        if not dry_run:
-            self._store.access.record([audit_entry(self._caller, "prune", now=now)])
-        return prune(self._store, rules, now=now, dry_run=dry_run)
-
-    @property
-    def admin(self) -> Administration:
-        """Tokens and the audit trail; raises `Forbidden` unless the caller is an administrator."""
-        return Administration(self._parts.tokens, self._store.access, self._caller)
 
     def _with_content_names(self, request: JobRequest) -> JobRequest:
         return request if self._uploaded is None else self._uploaded.localised(request)

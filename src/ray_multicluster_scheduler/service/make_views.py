@@ -8,6 +8,7 @@ from itertools import starmap
 from typing import Any
 
 from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
+from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.client_session import Session
@@ -56,9 +57,13 @@ def show_detail(
     log: str | None,
     secrets: Collection[str],
     *,
+    cluster_envs: Mapping[str, Mapping[str, Any]],
     warnings: Sequence[str] = (),
 ) -> JobDetail:
-    """Show all that is known of a job; of an attempt that was sent, as it was sent."""
+    """Show all that is known of a job; of an attempt that was sent, as it was sent.
+
+    `cluster_envs` is what the configuration says today; a cluster may have been removed from it.
+    """
     fields = _job_fields(job, secrets)
     last = attempts[-1] if attempts else None
     if last is not None:
@@ -66,7 +71,9 @@ def show_detail(
     if last is not None and last.entrypoint:
         fields["entrypoint"] = redact_text(last.entrypoint, secrets)
         fields["runtime_env"] = redact_env(last.runtime_env)
-    shown = tuple(show_attempt(attempt, secrets) for attempt in attempts)
+    shown = tuple(
+        show_attempt(attempt, job, cluster_envs.get(attempt.cluster, {}), secrets) for attempt in attempts
+    )
     logs = None if log is None else redact_text(log, secrets)
     return JobDetail(**fields, warnings=tuple(warnings), attempts=shown, logs=logs)
 
@@ -81,7 +88,9 @@ def warnings_of(job: Job, clusters: Collection[str]) -> tuple[str, ...]:
     return (f"preferred_cluster {name!r} is not configured; {hint} The job goes to the best of all",)
 
 
-def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:
+def show_attempt(
+    attempt: Attempt, job: Job, cluster_env: Mapping[str, Any], secrets: Collection[str]
+) -> AttemptView:
     """Show one placement."""
     return AttemptView(
         number=attempt.number,
@@ -97,6 +106,7 @@ def show_attempt(attempt: Attempt, secrets: Collection[str]) -> AttemptView:
         ended_at=attempt.ended_at,
         outcome=attempt.outcome,
         reason=redact_text(attempt.reason, secrets),
+        origins=origins(attempt.runtime_env, cluster_env, job.spec.runtime_env),
     )
 
 
@@ -178,6 +188,7 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
         weight=spec.weight,
         drained=planned.drained,
         drain_reason=planned.drain_reason,
+        drained_at=planned.drained_at,
         dashboard=spec.dashboard,
         head_address=spec.head_address,
     )

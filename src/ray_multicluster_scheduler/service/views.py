@@ -102,6 +102,8 @@ class AttemptView(View):
     #: How it ended; None while it lives.
     outcome: str | None
     reason: str
+    #: Whose each option and each variable ("env_vars.NAME") is: "cluster", "job", "both" or "scheduler".
+    origins: dict[str, str] = {}
 
 
 class JobDetail(JobView):
@@ -217,6 +219,8 @@ class EnvironmentView(View):
     entrypoint: str | None
     runtime_env: dict[str, Any] | None
     refused: str | None
+    #: As `AttemptView.origins`.
+    origins: dict[str, str] = {}
 
 
 class PlanView(View):
@@ -280,8 +284,49 @@ class ClusterView(View):
     weight: float
     drained: bool
     drain_reason: str
+    #: Since when it is drained; None: it is not, or clusters.yaml says so.
+    drained_at: float | None = None
     dashboard: str
     head_address: str
+
+
+class WaitView(View):
+    """How many jobs in the queue wait for one reason, and since when the oldest of them does."""
+
+    #: One of `core/placement/wait_reasons.REASONS`.
+    reason: str
+    jobs: int
+    #: When the oldest of them was accepted.
+    oldest: float
+
+
+class ProcessView(View):
+    """Something that runs inside a cluster, ours or not."""
+
+    cluster: str
+    #: "job", "driver", "session", "actor", "task", "hub" or "bridge".
+    kind: str
+    state: str
+    what: str
+    why: str
+    pid: int | None = None
+    started_at: float | None = None
+
+
+class ProcessList(View):
+    """What runs inside the clusters, and for each cluster that cannot be looked at, why."""
+
+    items: tuple[ProcessView, ...]
+    problems: dict[str, str]
+
+
+class ConfigView(View):
+    """The configuration as it was loaded, with secrets hidden and defaults filled in."""
+
+    path: str
+    clusters: dict[str, dict[str, Any]]
+    settings: dict[str, Any]
+    server: dict[str, Any]
 
 
 class CallerView(View):
@@ -329,43 +374,3 @@ class PruneView(View):
     bytes_after: int | None
     #: False: the space is used again, but given back only by a run while nobody schedules.
     given_back: bool
-
-
-class TokenView(View):
-    """A token without its secret, which nobody can get any more."""
-
-    id: str
-    user: str
-    role: str
-    created_at: float
-    #: None: never.
-    expires_at: float | None
-    revoked_at: float | None
-    #: To the hour; None: not yet.
-    used_at: float | None
-
-
-class NewTokenView(TokenView):
-    """A token that was just made. This is the only time that its secret is shown."""
-
-    token: str
-
-
-class AuditView(View):
-    """Who did what to what, from where, and what came of it."""
-
-    id: int
-    at: float
-    user: str | None
-    token_id: str | None
-    action: str
-    target: str
-    outcome: str
-    address: str | None
-
-
-class AuditPage(View):
-    """Some entries of the audit trail, newest first; `next_cursor` gets the following ones."""
-
-    entries: tuple[AuditView, ...]
-    next_cursor: str | None

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import check
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, Terms
+from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, OpenJobs, Terms
 from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
@@ -156,6 +156,11 @@ class SqlStore:
         with self._transactions.read() as tx:
             return job_reads.counts(tx, states, user=user)
 
+    def open_jobs(self) -> dict[str, OpenJobs]:
+        """Return for each user with open jobs how many these are, and what they claim."""
+        with self._transactions.read() as tx:
+            return job_reads.open_jobs_by_user(tx)
+
     def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
         with self._transactions.read() as tx:
@@ -276,8 +281,8 @@ class SqlStore:
         with self._transactions.write(audit=audit) as tx:
             cluster_records.set_drained(tx, cluster, drained=drained, reason=reason, now=now)
 
-    def drained(self) -> dict[str, tuple[bool, str]]:
-        """Return the marks made with `set_drained` by cluster name: (drained, reason)."""
+    def drained(self) -> dict[str, DrainMark]:
+        """Return the marks made with `set_drained` by cluster name."""
         with self._transactions.read() as tx:
             return cluster_records.list_drained(tx)
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.inputs import drain_fields
 from ray_multicluster_scheduler.core.placement.queue import line_key
 from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR, SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, SchedulerError
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock
@@ -46,7 +47,7 @@ WAIT_AT_HOME_S = 0.05
 HOLD_S = 10.0
 
 Snapshots = Mapping[str, ClusterSnapshot]
-DrainStates = Mapping[str, tuple[bool, str]]
+DrainStates = Mapping[str, DrainMark]
 Drains = Callable[[], DrainStates]
 
 
@@ -267,16 +268,13 @@ class ClusterSelector:
         others = [spec for spec in self._config.clusters if spec.name != excluding]
         return tuple(self._view(spec, snapshots[spec.name], drains.get(spec.name)) for spec in others)
 
-    def _view(
-        self, spec: ClusterSpec, snapshot: ClusterSnapshot, drain: tuple[bool, str] | None
-    ) -> ClusterView:
+    def _view(self, spec: ClusterSpec, snapshot: ClusterSnapshot, drain: DrainMark | None) -> ClusterView:
         if snapshot.observed_at is not None:
             self._unobserved.drop_sent(spec.name, before=snapshot.observed_at - LAG_S)
         if self.joined:
             self._unobserved.drop_finished(spec.name, finished)
-        drained, why = drain or (spec.drained, "set in the configuration")
         unseen = self._unobserved.total(spec.name)
-        return ClusterView(spec=spec, snapshot=snapshot, drained=drained, drain_reason=why, unseen=unseen)
+        return ClusterView(spec=spec, snapshot=snapshot, unseen=unseen, **drain_fields(spec, drain))
 
     def _open_bridge(self, cluster: str, home: Home) -> OpenBridge:
         job = self._environ.get(SUBMISSION_ID_VAR)

@@ -5,7 +5,7 @@ from tests.builders import NOW, a_snapshot
 from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.errors import JobNotFound
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Node
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Node
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store_ports import JobStore
 
@@ -136,7 +136,22 @@ def test_drain_marks_are_kept_by_cluster_and_an_unmark_is_a_mark_too(store: JobS
     store.set_drained("b", drained=True, reason="", now=NOW)
     store.set_drained("b", drained=False, reason="done", now=NOW + 1)
 
-    assert store.drained() == {"a": (True, "new disks"), "b": (False, "done")}
+    assert store.drained() == {
+        "a": DrainMark(drained=True, reason="new disks", at=NOW),
+        "b": DrainMark(drained=False, reason="done", at=NOW + 1),
+    }
+
+
+def test_a_cluster_is_drained_since_the_first_mark_whatever_the_reason_becomes(store: JobStore) -> None:
+    store.set_drained("a", drained=True, reason="new disks", now=NOW)
+    store.set_drained("a", drained=True, reason="new fans", now=NOW + 1)
+
+    assert store.drained() == {"a": DrainMark(drained=True, reason="new fans", at=NOW)}
+
+    store.set_drained("a", drained=False, reason="", now=NOW + 2)
+    store.set_drained("a", drained=True, reason="", now=NOW + 3)
+
+    assert store.drained() == {"a": DrainMark(drained=True, reason="", at=NOW + 3)}
 
 
 def test_snapshots_come_back_as_they_were_published(store: JobStore, leader: Leader) -> None:

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import move
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
+from ray_multicluster_scheduler.model.cluster import DrainMark
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
@@ -191,7 +192,7 @@ def test_a_cluster_that_has_not_answered_is_not_caught_up_whatever_is_written_ab
 def test_nothing_is_placed_on_a_cluster_that_was_drained_while_the_pass_was_carried_out() -> None:
     world = VirtualWorld({"a": 1, "b": 1})
     world.submit_spec("job", a_spec(entrypoint="sleep 5", preferred_cluster="a"))
-    drained = events.DrainsRead(drains={"a": (True, "new disks")})
+    drained = events.DrainsRead(drains={"a": DrainMark(drained=True, reason="new disks", at=0.0)})
     world.at(NOW + READ_S / 2, lambda: world.hear(drained))
     world.run()
     assert [attempt.cluster for attempt in world.attempts["job"]] == ["b"]

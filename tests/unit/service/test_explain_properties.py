@@ -1,5 +1,6 @@
 """`explain` and the dry run say before a pass of the leader what the pass then does, in any state."""
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -150,7 +151,7 @@ class Scene:
         for view in drawn:
             if view.drained:
                 store.set_drained(view.spec.name, drained=True, reason="new disks", now=NOW)
-        self.explainer = Explainer(self.config, store, StandingClock(), RULES)
+        self.explainer = Explainer(self.config, store, StandingClock(), RULES, loaded=self.config)
 
     def causes(self) -> dict[str, tuple[dict[str, str], int]]:
         """For each job that the leader leaves waiting: what each cluster says, and its place."""
@@ -175,7 +176,7 @@ class Scene:
         )
         return {each.submission_id: (causes_of(each), each.position) for each in planned.waiting}
 
-    def one_pass(self) -> None:
+    def one_pass(self) -> SchedulerState:
         """Let the leader's own state read the store and do one pass."""
         store = self.store
         state = SchedulerState(
@@ -191,6 +192,7 @@ class Scene:
         blocked = events.JobsBlocked(jobs=store.blocked(now=NOW))
         for event in (arrived, drains, blocked, events.Tick(), events.Tick()):
             self._carry_out(state, state.handle(event, now=NOW))
+        return state
 
     def _carry_out(self, state: SchedulerState, wanted: Sequence[Instruction]) -> None:
         """Read and write as the engine does, and do nothing else."""
@@ -240,6 +242,20 @@ def test_what_explain_says_is_what_the_next_pass_does(
             else:  # it waits for something else than room, or the pass has ended it
                 assert decision is None, said[job_id]
                 assert said[job_id].waits_for
+
+
+@THOROUGH
+@given(st.tuples(*(clusters(name) for name in CLUSTERS)), st.integers(1, 3), jobs())
+def test_why_jobs_wait_is_counted_from_the_store_as_the_leader_counts_it(
+    drawn: tuple[ClusterView, ...], count: int, put: list[Put]
+) -> None:
+    with closing(open_memory_store()) as store:
+        scene = Scene(store, list(drawn[:count]))
+        put_all(store, scene.leader, put)
+        state = scene.one_pass()
+        said = scene.explainer.waits()
+        assert Counter(said) == Counter(state.waits(now=NOW)())
+        assert sum(wait.jobs for wait in said) == store.counts([S.QUEUED]).get(S.QUEUED, 0)
 
 
 @THOROUGH

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.builders import a_spec
 
 from ray_multicluster_scheduler.environment.redact import REDACTED, redact_env, redact_text
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
+from ray_multicluster_scheduler.model.access import Quota
 from ray_multicluster_scheduler.service import tokens as tokens_module
 from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.caller import Caller, Role
@@ -58,6 +60,10 @@ def tokens(store: SqlStore, clock: Clock) -> Tokens:
 
 def made(tokens: Tokens, user: str = "ann", role: Role = Role.SUBMIT, expires_s: float | None = None) -> str:
     return tokens.create(user, role, expires_s=expires_s, by=ROOT).secret
+
+
+def administration(tokens: Tokens, store: SqlStore, caller: Caller = ROOT, **quotas: Quota) -> Administration:
+    return Administration(tokens, store, caller, quotas=quotas, clock=tokens._clock)
 
 
 def test_who_has_a_token_is_recognised_by_it(tokens: Tokens) -> None:
@@ -194,11 +200,11 @@ def test_a_token_is_hidden_wherever_it_would_be_shown(tokens: Tokens) -> None:
 def test_only_administrators_manage_tokens(tokens: Tokens, store: SqlStore) -> None:
     for role in (Role.READ, Role.SUBMIT, Role.OPERATE):
         with pytest.raises(Forbidden, match="needs the role 'admin'"):
-            Administration(tokens, store.access, replace(ROOT, role=role))
+            administration(tokens, store, replace(ROOT, role=role))
 
 
 def test_what_was_done_is_in_the_audit_trail_with_who_did_it(tokens: Tokens, store: SqlStore) -> None:
-    admin = Administration(tokens, store.access, replace(ROOT, token_id="t9", address="10.1.1.1"))
+    admin = administration(tokens, store, replace(ROOT, token_id="t9", address="10.1.1.1"))
     new = admin.create_token("ann", "READ", expires_s=60.0)
     admin.revoke_token(new.id)
 
@@ -215,7 +221,7 @@ def test_what_was_done_is_in_the_audit_trail_with_who_did_it(tokens: Tokens, sto
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_the_audit_trail_is_read_in_pages(tokens: Tokens, store: SqlStore, limit: int) -> None:
-    admin = Administration(tokens, store.access, ROOT)
+    admin = administration(tokens, store)
     made_ids = [admin.create_token("ann", "read").id for _ in range(6)]
     found, cursor = [], None
     while True:
@@ -228,8 +234,29 @@ def test_the_audit_trail_is_read_in_pages(tokens: Tokens, store: SqlStore, limit
     assert found == made_ids[::-1]
 
 
+def test_users_are_those_with_a_valid_token_a_quota_or_open_jobs(
+    tokens: Tokens, store: SqlStore, clock: Clock
+) -> None:
+    for role in (Role.ADMIN, Role.READ, Role.READ):
+        made(tokens, "ann", role)
+    made(tokens, "gone", expires_s=1.0)
+    clock.time += 2.0
+    store.add(
+        [(name, a_spec(user="bob", requirements={"CPU": 2.0})) for name in ("one", "two")], now=clock.time
+    )
+    all_get = Quota(jobs=9)
+    admin = administration(tokens, store, **{"*": all_get, "cy": Quota(resources={"GPU": 1.0})})
+
+    ann, bob, cy = admin.users()
+
+    assert (ann.user, ann.roles, ann.tokens) == ("ann", ("read", "admin"), 3)
+    assert (ann.open_jobs, ann.claimed, ann.quota_jobs) == (0, {}, 9)
+    assert (bob.user, bob.roles, bob.tokens, bob.open_jobs, bob.claimed) == ("bob", (), 0, 2, {"CPU": 4.0})
+    assert (cy.user, cy.quota_jobs, cy.quota_resources) == ("cy", None, {"GPU": 1.0})
+
+
 def test_bad_arguments_are_refused_by_name(tokens: Tokens, store: SqlStore) -> None:
-    admin = Administration(tokens, store.access, ROOT)
+    admin = administration(tokens, store)
     with pytest.raises(InvalidRequest, match="there is no role 'boss'; the roles are read, submit"):
         admin.create_token("ann", "boss")
     with pytest.raises(InvalidRequest, match="user must be a text"):

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.times import Times
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.service.views import AuditPage, AuditView
+    from ray_multicluster_scheduler.service.admin_views import AuditPage, AuditView
 
 #: Entries that are asked for at once.
 _PAGE = 1000

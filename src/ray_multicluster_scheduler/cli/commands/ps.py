@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -12,12 +11,12 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stderr_console, stdout_console, write_json
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
-from ray_multicluster_scheduler.cli.session import opened_here
+from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.render import NONE
 from ray_multicluster_scheduler.cli.views.times import Times
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.inspection.cluster_processes import Item
+    from ray_multicluster_scheduler.service.views import ProcessView
 
 
 def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -25,18 +24,19 @@ def ps(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     Looks over HTTP only, so it starts nothing on any cluster.
     """
-    with opened_here(config) as scheduler:
-        items, problems = scheduler.processes()
+    with opened(config) as scheduler:
+        found = scheduler.processes()
     if as_json:
-        write_json({"items": [asdict(item) for item in items], "problems": problems})
+        write_json(found.model_dump(mode="json"))
         return
     console = stdout_console()
-    console.print(_table(items, Times.of(console)) if items else "Nothing runs on any cluster that answers.")
-    for name, problem in problems.items():
+    nothing = "Nothing runs on any cluster that answers."
+    console.print(_table(found.items, Times.of(console)) if found.items else nothing)
+    for name, problem in found.problems.items():
         stderr_console().print(f"{name}: not seen: {problem}")
 
 
-def _table(items: Sequence[Item], times: Times) -> Table:
+def _table(items: Sequence[ProcessView], times: Times) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("cluster", "kind", "pid", "state", "age", "what", "why"):
         table.add_column(heading, overflow="fold")

@@ -77,7 +77,7 @@ def serve(
         typer.Option(metavar="URL", help="A page elsewhere that may call this server from a browser."),
     ] = None,
 ) -> None:
-    """Serve stock Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.
+    """Serve Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.
 
     SIGTERM ends it as well; jobs go on. SIGHUP, or `raymc config reload`, reads clusters.yaml again.
     """

@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.times import Times, iso
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.service.views import TokenView
+    from ray_multicluster_scheduler.service.admin_views import TokenView
 
 NEVER = "never"
 

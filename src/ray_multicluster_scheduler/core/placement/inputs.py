@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.environment.compose import compose
@@ -14,7 +15,7 @@ from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR
 from ray_multicluster_scheduler.environment.failed_setups import setup_digest, still_failing
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.environment import RayNeeds
 from ray_multicluster_scheduler.model.job import Job, JobSpec
@@ -31,7 +32,7 @@ class World:
     snapshots: Mapping[str, ClusterSnapshot]
     live: LiveJobs
     #: Marks made by `drain` and `undrain`, by cluster: they override the configuration.
-    drains: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    drains: Mapping[str, DrainMark] = field(default_factory=dict)
     #: The present time: failed setups expire.
     now: float
 
@@ -135,17 +136,26 @@ def env_key(spec: JobSpec) -> str:
     return setup_digest(spec.runtime_env)
 
 
+def drain_fields(spec: ClusterSpec, mark: DrainMark | None) -> dict[str, Any]:
+    """Return what a `ClusterView` says of draining: a mark overrules the configuration."""
+    if mark is None:
+        return {"drained": spec.drained, "drain_reason": "set in the configuration"}
+    return {
+        "drained": mark.drained,
+        "drain_reason": mark.reason,
+        "drained_at": mark.at if mark.drained else None,
+    }
+
+
 def cluster_view(spec: ClusterSpec, world: World) -> ClusterView:
     """Return one cluster as the planner sees it."""
     snapshot = world.snapshots.get(spec.name, ClusterSnapshot(name=spec.name))
     here = world.live.on(spec.name)
-    drained, why = world.drains.get(spec.name, (spec.drained, "set in the configuration"))
     limit, starting = snapshot.start_limit, len(here.starting)
     return ClusterView(
         spec=spec,
         snapshot=snapshot,
-        drained=drained,
-        drain_reason=why,
+        **drain_fields(spec, world.drains.get(spec.name)),
         reserved=here.claims.total,
         unseen=here.unseen(snapshot.observed_at or 0.0),
         live_jobs=len(here.jobs),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.core.placement.plan import decisions
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import Resources
 
@@ -68,6 +68,16 @@ class Wait:
     reason: str
     jobs: int
     oldest: float
+
+
+def in_numbers(queue: JobQueue, *, now: float) -> Queue:
+    """Return a whole queue by kinds of jobs, as it is now."""
+    kinds = [  # first: whose time has come is no longer aside
+        Kind(sample=line.sample, jobs=len(line.waiters), oldest=next(line.in_turn()).waiting_since)
+        for line in queue.lines(now=now)
+    ]
+    needing, later = queue.aside()
+    return Queue(kinds=kinds, needing=needing, later=later)
 
 
 def waits(

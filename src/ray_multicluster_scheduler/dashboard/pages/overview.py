@@ -15,8 +15,7 @@ from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.query import JobQuery
-from ray_multicluster_scheduler.service.views import ClusterView, JobView
-from ray_multicluster_scheduler.service.views import JobView as WaitView
+from ray_multicluster_scheduler.service.views import ClusterView, JobView, WaitView
 
 FAILURES = JobQuery(states=(JobState.FAILED,), limit=8)
 OPEN = tuple(state for state in JobState if state not in FINAL)
@@ -59,7 +58,7 @@ class _Overview:
         counts = await page.read("counts", lambda service: service.counts(OPEN))
         self._show_fleet(clusters, counts)
         self._show_clusters(clusters)
-        self._show_queue(())
+        self._show_queue(await page.read("waits", lambda service: service.wait_reasons()))
         failures = await page.read(FAILURES, lambda service: service.list_jobs(FAILURES))
         self._show_failures(failures.jobs)
 

@@ -65,7 +65,7 @@ class ClusterCard(ui.card):
             since = cluster.observed_at
         elif cluster.drained:
             why = page.t("overview.drained", why=cluster.drain_reason or page.t("overview.no_reason"))
-            since = None
+            since = cluster.drained_at
         elif cluster.throttle is not None:
             why = cluster.throttle_reason
         self._trouble.set_visibility(bool(why))

@@ -10,7 +10,14 @@ from pydantic_core import CoreSchema
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
-from ray_multicluster_scheduler.service.views import ClusterView, EventView, JobView, SessionView, View
+from ray_multicluster_scheduler.service.views import (
+    ClusterView,
+    EventView,
+    JobView,
+    SessionView,
+    View,
+    WaitView,
+)
 
 #: Jobs of one batch, and ids of one question.
 MOST_JOBS = 10_000
@@ -129,6 +136,12 @@ class ClusterList(View):
     """Every configured cluster."""
 
     clusters: tuple[ClusterView, ...]
+
+
+class WaitList(View):
+    """Every reason with waiting jobs."""
+
+    waits: tuple[WaitView, ...]
 
 
 class Counts(View):

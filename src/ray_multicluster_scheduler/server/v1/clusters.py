@@ -1,16 +1,18 @@
-"""Clusters, who schedules, and who asks."""
+"""Clusters, what runs there, why jobs wait, who schedules, and who asks."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
+from starlette.requests import HTTPConnection
 
+from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
 from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
-from ray_multicluster_scheduler.service.views import CallerView, LeaderView
+from ray_multicluster_scheduler.service.views import CallerView, LeaderView, ProcessList
 
 router = APIRouter(prefix="/api/v1", tags=["clusters"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
@@ -31,6 +33,18 @@ def drain(
     drained = action == "drain"
     service.set_drained(name, drained=drained, reason="" if given is None else given.reason)
     return bodies.Drained(cluster=name, drained=drained)
+
+
+@router.get("/wait-reasons", summary="Why jobs wait, in numbers")
+def wait_reasons(service: Reading) -> bodies.WaitList:
+    """Return for each reason how many jobs in the queue wait for it, whosever they are."""
+    return bodies.WaitList(waits=service.wait_reasons())
+
+
+@router.get("/processes", summary="What runs inside the clusters")
+async def processes(service: Operating, connection: HTTPConnection) -> ProcessList:
+    """Ask every cluster for its jobs, actors, tasks, bridges and sessions, ours or not."""
+    return await in_cluster_thread(connection, service.processes)
 
 
 @router.get("/leader", summary="Who schedules now")

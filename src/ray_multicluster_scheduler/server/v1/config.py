@@ -11,9 +11,17 @@ from ray_multicluster_scheduler.server.request_caller import allowed, caller_of,
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.views import ConfigView
 
 router = APIRouter(prefix="/api/v1", tags=["server"])
+Operating = Annotated[LocalService, Depends(allowed(Role.OPERATE))]
 Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
+
+
+@router.get("/config", summary="The configuration as it was loaded")
+def configuration(service: Operating) -> ConfigView:
+    """Return what clusters.yaml says, with defaults filled in and secrets hidden."""
+    return service.configuration()
 
 
 @router.post("/config/reload", summary="Read clusters.yaml again")

@@ -1,4 +1,4 @@
-"""Tokens and the audit trail, for administrators."""
+"""Tokens, users and the audit trail, for administrators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pydantic import Field
 
 from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1.bodies import Body
+from ray_multicluster_scheduler.service.admin_views import AuditPage, NewTokenView, TokenView, UserView
 from ray_multicluster_scheduler.service.administration import MOST_PAGE_ENTRIES, PAGE_ENTRIES
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
-from ray_multicluster_scheduler.service.views import AuditPage, NewTokenView, TokenView, View
+from ray_multicluster_scheduler.service.views import View
 
 router = APIRouter(prefix="/api/v1", tags=["administration"])
 Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
@@ -30,6 +31,18 @@ class TokenList(View):
     """All tokens, oldest first."""
 
     tokens: tuple[TokenView, ...]
+
+
+class UserList(View):
+    """All users, by name."""
+
+    users: tuple[UserView, ...]
+
+
+@router.get("/users", summary="Who has a token, a quota or open jobs")
+def users(service: Administering) -> UserList:
+    """Return what each user may do, has at once, and may have at once."""
+    return UserList(users=service.admin.users())
 
 
 @router.get("/tokens", summary="All tokens, without their secrets")

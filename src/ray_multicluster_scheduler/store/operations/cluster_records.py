@@ -6,24 +6,32 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, insert, select
 
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
 from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import snapshot_from
 from ray_multicluster_scheduler.store.schema.tables import drained_clusters, snapshots
 
-_DRAINED = select(drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason)
+_DRAINED = select(
+    drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason, drained_clusters.c.at
+)
 _SAVE_SNAPSHOTS = Prepared(insert(snapshots))
 
 
 def set_drained(tx: Connection, cluster: str, *, drained: bool, reason: str, now: float) -> None:
     """Mark or unmark a cluster; "not drained" is kept too, because it overrules the configuration."""
+    known = list_drained(tx).get(cluster)
+    # A cluster that is drained already stays so since then: the call gives it another reason.
+    since = known.at if known is not None and known.drained and drained else now
     tx.execute(delete(drained_clusters).where(drained_clusters.c.cluster == cluster))
-    tx.execute(insert(drained_clusters).values(cluster=cluster, drained=drained, reason=reason, at=now))
+    tx.execute(insert(drained_clusters).values(cluster=cluster, drained=drained, reason=reason, at=since))
 
 
-def list_drained(tx: Connection) -> dict[str, tuple[bool, str]]:
-    """Return the marks by cluster name: (drained, reason)."""
-    return {cluster: (drained, reason) for cluster, drained, reason in tx.execute(_DRAINED)}
+def list_drained(tx: Connection) -> dict[str, DrainMark]:
+    """Return the marks by cluster name."""
+    return {
+        cluster: DrainMark(drained=drained, reason=reason, at=at)
+        for cluster, drained, reason, at in tx.execute(_DRAINED)
+    }
 
 
 def save_snapshots(tx: Connection, new_snapshots: Sequence[ClusterSnapshot]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -22,8 +21,8 @@ from sqlalchemy import (
 )
 
 from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.model.access import OpenJobs
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.rows import (
@@ -169,14 +168,6 @@ def counts(tx: Connection, states: Collection[JobState], *, user: str | None = N
     return {JobState(state): count for state, count in tx.execute(statement)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenJobs:
-    """The jobs of a user that have not ended: how many, and what they claim together."""
-
-    count: int
-    claim: Resources
-
-
 def open_jobs(tx: Connection, user: str, *, claims: bool) -> OpenJobs:
     """Count the open jobs of a user; with `claims`, also add up what they claim."""
     is_open = (jobs.c.user == user, jobs.c.ended_at.is_(None))
@@ -184,7 +175,19 @@ def open_jobs(tx: Connection, user: str, *, claims: bool) -> OpenJobs:
         return OpenJobs(
             count=tx.scalar(select(func.count()).select_from(jobs).where(*is_open)) or 0, claim={}
         )
-    specs = tx.scalars(select(cast(jobs.c.spec, Text)).where(*is_open)).all()
+    return _added_up(tx.scalars(select(cast(jobs.c.spec, Text)).where(*is_open)).all())
+
+
+def open_jobs_by_user(tx: Connection) -> dict[str, OpenJobs]:
+    """Count the open jobs of every user, and add up what they claim."""
+    specs: dict[str, list[str]] = {}
+    statement = select(jobs.c.user, cast(jobs.c.spec, Text)).where(jobs.c.ended_at.is_(None))
+    for user, spec in tx.execute(statement):
+        specs.setdefault(user, []).append(spec)
+    return {user: _added_up(found) for user, found in specs.items()}
+
+
+def _added_up(specs: Sequence[str]) -> OpenJobs:
     claim: dict[str, float] = {}
     for spec in specs:
         for name, amount in claim_from(spec):

@@ -1,0 +1,100 @@
+"""The calls of the service about clusters, the queue as a whole, and the scheduler itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
+from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.service.administration import Administration
+from ray_multicluster_scheduler.service.caller import Caller, Role, audit_entry
+from ray_multicluster_scheduler.service.make_views import show_cluster, show_leader
+from ray_multicluster_scheduler.service.prune import keep_rules, prune
+from ray_multicluster_scheduler.service.service_parts import ServiceParts
+from ray_multicluster_scheduler.service.show_config import show_config
+from ray_multicluster_scheduler.service.views import (
+    CallerView,
+    ClusterView,
+    ConfigView,
+    LeaderView,
+    ProcessList,
+    PruneView,
+    WaitView,
+)
+
+
+class Operations:
+    """The part of `LocalService` that is not about single jobs."""
+
+    def __init__(self, parts: ServiceParts, caller: Caller) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._jobs = parts.jobs
+        self._caller = caller
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """Return every configured cluster with what was last seen of it."""
+        world = World(
+            specs=self._parts.config.clusters,
+            snapshots=self._store.load_snapshots(),
+            live=LiveJobs(self._store.live()),
+            drains=self._store.drained(),
+            now=self._parts.clock.now(),
+        )
+        return tuple(show_cluster(planned, now=world.now) for planned in cluster_views(world))
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
+        self._parts.config.cluster(cluster)
+        self._jobs.set_drained(cluster, drained=drained, reason=reason, by=self._caller)
+
+    def wait_reasons(self) -> tuple[WaitView, ...]:
+        """Return for each reason how many jobs in the queue wait for it: everybody's, in numbers only."""
+        return tuple(WaitView(**asdict(wait)) for wait in self._parts.waits())
+
+    def processes(self) -> ProcessList:
+        """Return what runs inside the clusters, ours or not, and which clusters cannot be looked at."""
+        self._check_operator()
+        return self._parts.processes()
+
+    def configuration(self) -> ConfigView:
+        """Return the configuration as it was loaded, with secrets hidden."""
+        self._check_operator()
+        return show_config(self._parts.loaded)
+
+    def me(self) -> CallerView:
+        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
+        return CallerView(user=self._caller.user, role=self._caller.role.word)
+
+    def leader(self) -> LeaderView | None:
+        """Return who schedules now, if anybody."""
+        return show_leader(self._store.leader(now=self._parts.clock.now()))
+
+    def prune(
+        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> PruneView:
+        """Remove old history by the settings or by these limits; a dry run only counts it."""
+        rules = keep_rules(self._parts.config.settings)
+        if older_than_s is not None:
+            rules = replace(rules, jobs_s=older_than_s)
+        if keep is not None:
+            rules = replace(rules, jobs=keep)
+        now = self._parts.clock.now()
+        if not dry_run:
+            self._store.access.record([audit_entry(self._caller, "prune", now=now)])
+        return prune(self._store, rules, now=now, dry_run=dry_run)
+
+    @property
+    def admin(self) -> Administration:
+        """Tokens, users and the audit trail; raises `Forbidden` unless the caller is an administrator."""
+        settings, clock = self._parts.config.settings, self._parts.clock
+        quotas = {user: entry.quota() for user, entry in settings.quotas.items()}
+        return Administration(self._parts.tokens, self._store, self._caller, quotas=quotas, clock=clock)
+
+    def _check_operator(self) -> None:
+        """Refuse callers that may not see what belongs to others."""
+        if not self._caller.may(Role.OPERATE):
+            raise Forbidden(
+                f"this needs the role 'operate'; {self._caller.user!r} has {self._caller.role.word!r}"
+            )

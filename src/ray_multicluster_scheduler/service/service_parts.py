@@ -1,0 +1,47 @@
+"""What the service works with, and what is handed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.uploads import Uploads
+from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.explain import Explainer
+from ray_multicluster_scheduler.service.job_service import JobService
+from ray_multicluster_scheduler.service.tail import Reach, Tails
+from ray_multicluster_scheduler.service.tokens import Tokens
+from ray_multicluster_scheduler.service.views import ProcessList
+from ray_multicluster_scheduler.store_ports import JobStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """The components that the service uses."""
+
+    config: Config
+    #: The same as it was read: without packed directories and the address of a server.
+    loaded: Config
+    store: JobStore
+    packages: PackageStore
+    clock: Clock
+    hub: EventHub
+    jobs: JobService
+    explainer: Explainer
+    #: Probes the clusters when there is no leader; returns None when the published snapshots are fresh.
+    look: Callable[[], Mapping[str, ClusterSnapshot] | None]
+    #: Why the jobs in the queue wait, in numbers.
+    waits: Callable[[], tuple[Wait, ...]]
+    #: Asks the clusters what runs there.
+    processes: Callable[[], ProcessList]
+    #: Packages that callers from other processes have uploaded.
+    uploads: Uploads
+    #: Runs a coroutine that talks to clusters.
+    reach: Reach
+    tails: Tails
+    tokens: Tokens
