@@ -125,6 +125,18 @@ def test_clusters_are_shown_as_the_server_sees_them(
     assert remote.run("stop", "long").code == 0
 
 
+def test_ps_shows_what_the_server_sees(remote: Commands) -> None:
+    remote.no_wait("--submission-id", "long", "--", "sleep 600")
+    for _ in range(200):  # the server sends the job in its own time, and looks at clusters now and then
+        if items := remote.json("ps")["items"]:
+            break
+        time.sleep(0.05)
+    (item,) = items
+    assert (item["kind"], item["what"], item["why"]) == ("job", "sleep 600", "submitted as long")
+    assert "submitted as long" in remote.run("ps").out.replace("\n", " ")
+    assert remote.run("stop", "long").code == 0
+
+
 def test_history_tokens_and_the_audit_trail_are_the_servers(
     remote: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +181,7 @@ def test_completion_offers_nothing_where_no_server_answers(
 
 def test_the_commands_of_a_client_import_neither_the_store_nor_the_engine(remote: Commands) -> None:
     """In a process of its own: what another test has imported does not count."""
-    for command in (["jobs"], ["submit", "--", "echo"], ["clusters"]):
+    for command in (["jobs"], ["submit", "--", "echo"], ["clusters"], ["ps"]):
         done = subprocess.run(
             [sys.executable, "-c", TELL_IMPORTS, *command], capture_output=True, text=True, check=False
         )

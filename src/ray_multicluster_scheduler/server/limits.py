@@ -34,6 +34,9 @@ LISTS = frozenset(
         "/api/v1/queue",
         "/api/v1/events",
         "/api/v1/audit",
+        "/api/v1/users",
+        "/api/v1/wait-reasons",
+        "/api/v1/processes",
     }
 )
 _LOGS = ("/logs", "/logs/tail")

@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.errors import (
     JobNotFound,
     QuotaExceeded,
 )
-from ray_multicluster_scheduler.model.access import AuditEntry, Quota, Terms, Token
+from ray_multicluster_scheduler.model.access import AuditEntry, OpenJobs, Quota, Terms, Token
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.prune import prune_all
 from ray_multicluster_scheduler.store import open_memory_store
@@ -122,6 +122,20 @@ def test_nobody_has_more_open_jobs_than_the_quota(store: JobStore, leader: Leade
     leader.move("j0", JobState.PLACED, JobState.SUBMITTED, JobState.SUCCEEDED)
 
     assert store.add([("more", a_spec())], now=NOW, terms=FIVE)
+
+
+def test_the_open_jobs_of_each_user_are_counted_with_what_they_claim(store: JobStore, leader: Leader) -> None:
+    assert store.open_jobs() == {}
+    two = a_spec(requirements={"CPU": 2.0, "GPU": 1.0})
+    store.add([("a0", two), ("a1", two), ("b0", a_spec(user="bob"))], now=NOW)
+    store.add([("over", a_spec(user="cy"))], now=NOW)
+    leader.move("over", JobState.PLACED, JobState.SUBMITTED, JobState.SUCCEEDED)
+    leader.move("a1", JobState.PLACED)
+
+    assert store.open_jobs() == {
+        "ann": OpenJobs(count=2, claim={"CPU": 4.0, "GPU": 2.0}),
+        "bob": OpenJobs(count=1, claim={"CPU": 1.0}),
+    }
 
 
 def test_all_of_a_call_or_nothing_is_within_the_quota(store: JobStore) -> None:

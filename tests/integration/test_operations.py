@@ -1,0 +1,160 @@
+"""What operators and pages see of the queue, the clusters and the configuration, here and over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live_server import live
+from tests.system import System, fake
+
+from ray_multicluster_scheduler.client.http import HttpService
+from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.config.schema import QuotaEntry
+from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.core.placement.wait_reasons import DEPENDENCIES
+from ray_multicluster_scheduler.environment.redact import REDACTED
+from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.request import JobRequest
+
+SECRET = "not-for-any-screen"
+ENVIRONMENT = {
+    "runtime_env": {
+        "pip": ["numpy", f"git+https://ann:{SECRET}@example.org/x"],
+        "env_vars": {"home_dir": "/home/ann", "DB_PASSWORD": SECRET},
+    }
+}
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[System, LocalService, HttpService]]:
+    async with System(tmp_path, fake("a", 1), clusters={"a": ENVIRONMENT}, **settings) as system:
+        with live(create_app(system.scheduler)) as address:
+            http = HttpService(ServerAddress(url=address, named_by="the test"), user=this_user())
+            yield system, system.scheduler.service, http
+            http.close()
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[tuple[System, LocalService, HttpService]]:
+    async with served(tmp_path) as found:
+        yield found
+
+
+Doors = tuple[System, LocalService, HttpService]
+
+
+async def test_an_attempt_and_a_dry_run_say_whose_each_part_is(doors: Doors) -> None:
+    system, *services = doors
+    own = {"pip": ["pandas"], "env_vars": {"MODE": "fast"}}
+    name = await system.submit("echo hi", runtime_env=own)
+    await system.finished(name)
+    expected = {
+        "pip": "both",
+        "env_vars.home_dir": "cluster",
+        "env_vars.DB_PASSWORD": "cluster",
+        "env_vars.MODE": "job",
+        "env_vars.RAY_MULTICLUSTER_ATTEMPT": "scheduler",
+    }
+    for service in services:
+        (attempt,) = (await asyncio.to_thread(service.detail, name)).attempts
+        request = JobRequest(entrypoint="echo hi", user=this_user(), runtime_env=own)
+        planned = await asyncio.to_thread(service.plan, request)
+        for shown in (attempt, planned.environments["a"]):
+            assert shown.origins.items() >= expected.items()
+            assert SECRET not in str(shown)
+            told = {f"env_vars.{each}" for each in shown.runtime_env["env_vars"]}
+            assert shown.origins.keys() == (shown.runtime_env.keys() - {"env_vars"}) | told
+
+
+async def test_why_jobs_wait_is_the_same_whoever_is_asked(doors: Doors) -> None:
+    system, local, http = doors
+    running = await system.submit("sleep 600", submission_id="runs")
+    await system.until(running, JobState.RUNNING)
+    await system.submit_many([{"entrypoint": "true", "submission_id": f"waits-{i}"} for i in range(3)])
+    await system.submit("true", depends_on=["waits-0"])
+    while sum(wait.jobs for wait in await asyncio.to_thread(system.scheduler.waits) or ()) < 4:
+        pass  # the leader has not read all of them yet
+    other = system.another_scheduler()
+    try:
+        led = await asyncio.to_thread(local.wait_reasons)
+        counted = {wait.reason: wait.jobs for wait in led}
+        assert sum(counted.values()) == 4
+        assert counted[DEPENDENCIES] == 1
+        assert counted.keys() <= {DEPENDENCIES, Cause.NO_ROOM.value, Cause.UNSEEN.value}
+        assert {wait.reason: wait.jobs for wait in await asyncio.to_thread(http.wait_reasons)} == counted
+        asked = await asyncio.to_thread(other.service.wait_reasons)
+        assert {wait.reason: wait.jobs for wait in asked} == counted
+    finally:
+        await asyncio.to_thread(other.stop)
+        await asyncio.to_thread(local.stop, [running])
+
+
+async def test_what_runs_on_clusters_is_shown_without_secrets(doors: Doors) -> None:
+    system, *services = doors
+    name = await system.submit(f"sleep 600; echo {SECRET}", submission_id="runs")
+    await system.until(name, JobState.RUNNING)
+    for service in services:
+        found = await asyncio.to_thread(service.processes)
+        (item,) = [each for each in found.items if each.kind == "job"]
+        assert (item.cluster, item.what, item.why) == (
+            "a",
+            f"sleep 600; echo {REDACTED}",
+            "submitted as runs",
+        )
+        assert found.problems == {}
+    await asyncio.to_thread(services[0].stop, [name])
+
+
+async def test_a_cluster_that_cannot_be_looked_at_says_why(doors: Doors) -> None:
+    system, local, _ = doors
+    system.ray["a"].token = "changed"
+    found = await asyncio.to_thread(local.processes)
+    assert found.problems.keys() == {"a"}
+
+
+async def test_the_configuration_is_the_same_here_and_over_http(doors: Doors) -> None:
+    _, local, http = doors
+    here, there = await asyncio.to_thread(local.configuration), await asyncio.to_thread(http.configuration)
+    assert there == here
+    assert SECRET not in str(here)
+    assert here.clusters["a"]["runtime_env"]["env_vars"] == {"home_dir": "/home/ann", "DB_PASSWORD": REDACTED}
+    assert here.settings["poll_interval_s"] == local._parts.config.settings.poll_interval_s
+
+
+async def test_users_are_counted_with_what_they_have_and_may_have(tmp_path: Path) -> None:
+    quotas = {"ann": QuotaEntry(jobs=5)}
+    async with served(tmp_path, quotas=quotas) as (system, local, http):
+        await system.submit("sleep 600", submission_id="runs", resource_requirements={"CPU": 1})
+        here, there = await asyncio.to_thread(local.admin.users), await asyncio.to_thread(http.admin.users)
+        assert there == here
+        (ann,) = here
+        assert (ann.user, ann.open_jobs, ann.claimed, ann.quota_jobs) == ("ann", 1, {"CPU": 1.0}, 5)
+        await asyncio.to_thread(local.stop, ["runs"])
+
+
+async def test_a_drained_cluster_says_since_when(doors: Doors) -> None:
+    system, local, http = doors
+    before = system.scheduler.clock.now()
+    await asyncio.to_thread(local.set_drained, "a", drained=True, reason="tea")
+    (shown,) = await asyncio.to_thread(http.clusters)
+    assert shown.drained_at is not None
+    assert before <= shown.drained_at <= system.scheduler.clock.now()
+    await asyncio.to_thread(local.set_drained, "a", drained=False)
+    (shown,) = await asyncio.to_thread(http.clusters)
+    assert shown.drained_at is None
+
+
+async def test_only_operators_see_processes_and_the_configuration(doors: Doors) -> None:
+    _, local, _ = doors
+    service = local.as_caller(Caller(user="bob", role=Role.SUBMIT))
+    for ask in (service.processes, service.configuration):
+        with pytest.raises(Forbidden, match="this needs the role 'operate'; 'bob' has 'submit'"):
+            await asyncio.to_thread(ask)
