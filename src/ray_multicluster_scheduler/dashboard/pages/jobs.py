@@ -32,7 +32,7 @@ async def build(page: Page) -> None:
     clusters = await page.read("clusters", lambda service: service.clusters())
     try:
         query = parse(cast(QueryParams, page.query).multi_items())
-        await page.read(query, partial(_list, query))  # before the page is built: it may refuse the address
+        await page.read(_key(query), partial(_list, query))  # it may refuse the address, too
     except InvalidRequest as problem:
         page.client.status_code = HTTPStatus.BAD_REQUEST
         show_problem(page, problem)
@@ -57,7 +57,8 @@ class _Jobs:
         self._busy = ui.linear_progress(show_value=False, size="3px").props("indeterminate role=status")
         self._busy.props["aria-label"] = page.t("jobs.loading")
         self._busy.set_visibility(False)
-        self._table = JobTable(page, may_pick=page.visitor.may(Role.SUBMIT), with_user=page.visitor.may(Role.OPERATE))
+        may = page.visitor.may
+        self._table = JobTable(page, may_pick=may(Role.SUBMIT), with_user=may(Role.OPERATE))
         self._table.on("open", self._open).on("close", self._close)
         self._table.on("turn", self._turn).on("address", self._moved).on("bulk", self._act)
         self._none = self._no_match()
@@ -71,7 +72,7 @@ class _Jobs:
         members = {}
         for head in sorted(self._opened):
             inner = JobQuery(head=head, limit=ROWS)
-            members[head] = await page.read(inner, partial(_list, inner))
+            members[head] = await page.read(_key(inner), partial(_list, inner))
         if query is not self._query:
             return  # somebody has asked for another list meanwhile
         self._rows = rows
@@ -82,12 +83,12 @@ class _Jobs:
     async def _read(self, query: JobQuery) -> Rows:
         """Read a list. A later page keeps its jobs, also those that a filter would not choose any more."""
         if query.cursor is None or query.heads_only or self._rows is None:
-            return await self._page.read(query, partial(_list, query))
+            return await self._page.read(_key(query), partial(_list, query))
         ids = tuple(row["id"] for row in self._rows.rows)
         now = await self._page.read(("jobs", ids), lambda service: service.get_many(ids))
         return replace(self._rows, rows=same_jobs(self._rows.rows, now))
 
-    async def _go(self, query: JobQuery, typed: bool = False, *, moved: bool = False) -> None:
+    async def _go(self, query: JobQuery, *, typed: bool = False, moved: bool = False) -> None:
         """Show another list, with its address."""
         self._query, self._rows = query, None
         self._opened.clear()
@@ -132,8 +133,9 @@ class _Jobs:
             await self._go(query, moved=True)
 
     async def _open(self, event: GenericEventArguments) -> None:
-        if self._rows is not None and any(row["id"] == event.args and row["members"] for row in self._rows.rows):
-            self._opened.add(event.args)
+        rows = self._rows.rows if self._rows is not None else ()
+        if any(row["id"] == event.args and row["members"] for row in rows):
+            self._opened.add(str(event.args))
             await self._now()
 
     def _close(self, event: GenericEventArguments) -> None:
@@ -156,7 +158,7 @@ class _Jobs:
         page = self._page
         with ui.card().props("data-test=no-match") as card:
             ui.label(page.t("jobs.no_match"))
-            ui.button(page.t("jobs.clear"), on_click=self._filters.clear).props("outline no-caps")
+            ui.button(page.t("jobs.clear"), on_click=self._filters.show_all).props("outline no-caps")
         card.set_visibility(False)
         return card
 
@@ -174,3 +176,7 @@ class _Jobs:
 
 def _list(query: JobQuery, service: LocalService) -> Rows:
     return rows_of(service.list_jobs(query))
+
+
+def _key(query: JobQuery) -> tuple[str, JobQuery]:
+    return "rows of jobs", query

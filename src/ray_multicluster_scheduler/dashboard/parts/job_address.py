@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 from ray_multicluster_scheduler.errors import InvalidRequest
@@ -21,21 +22,27 @@ _KEEPING_HEADS = ("user", "cursor")
 
 
 def parse(pairs: Iterable[tuple[str, str]]) -> JobQuery:
-    """Return what an address asks for. Names that are no filter are ignored; of repeated ones the last wins."""
+    """Return what an address asks for. Other names are ignored; the last of one name wins."""
     states: dict[JobState, None] = {}
-    words: dict[str, str] = {}
+    words: dict[str, Any] = {}
     for name, value in pairs:
         if name == "state" and value:
             states[_state(value)] = None
         elif name in _WORDS and value.strip():
             words[name] = value.strip()
-    return listed(JobQuery(states=tuple(states) or None, limit=ROWS, **words))  # type: ignore[arg-type]
+    return _listed(JobQuery(states=tuple(states) or None, limit=ROWS, **words))
 
 
-def listed(query: JobQuery) -> JobQuery:
-    """Return a query that has one row for several jobs, unless a filter picks single ones out of them."""
-    kept = {name: None for name in _KEEPING_HEADS}
-    return replace(query, heads_only=replace(query, heads_only=False, **kept) == JobQuery(limit=query.limit))
+def changed(query: JobQuery, **filters: Any) -> JobQuery:
+    """Return the beginning of the list with other filters."""
+    return _listed(replace(query, cursor=None, **filters))
+
+
+def _listed(query: JobQuery) -> JobQuery:
+    """Let one row stand for several jobs, unless a filter picks single ones out of them."""
+    others: dict[str, Any] = dict.fromkeys(_KEEPING_HEADS)
+    plain = JobQuery(limit=query.limit)
+    return replace(query, heads_only=replace(query, heads_only=False, **others) == plain)
 
 
 def address(query: JobQuery) -> str:

@@ -36,8 +36,11 @@ class Picked:
         """Return what a browser has sent; None: no browser of ours sends that."""
         if not isinstance(args, dict) or args.get("action") not in ACTIONS:
             return None
-        jobs, heads = ([each for each in args.get(name) or () if isinstance(each, str)] for name in ("jobs", "heads"))
-        return cls(action=args["action"], jobs=tuple(jobs), heads=tuple(heads))
+        return cls(action=args["action"], jobs=_texts(args.get("jobs")), heads=_texts(args.get("heads")))
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    return tuple(each for each in given if isinstance(each, str)) if isinstance(given, list) else ()
 
 
 def meant(picked: Picked, service: Service) -> tuple[JobView, ...]:
@@ -46,11 +49,12 @@ def meant(picked: Picked, service: Service) -> tuple[JobView, ...]:
     found = service.get_many(picked.jobs)
     for head in picked.heads:
         found |= _listed_under(head, service, tuple(sorted(states)))
-    return tuple(job for job in found.values() if job.state in states and not (job.stopping and not job.final))
+    return tuple(job for job in found.values() if job.state in states and (job.final or not job.stopping))
 
 
 def _listed_under(head: str, service: Service, states: tuple[JobState, ...]) -> dict[str, JobView]:
-    query, found = JobQuery(head=head, states=states, limit=MOST_PAGE_JOBS), {}
+    query = JobQuery(head=head, states=states, limit=MOST_PAGE_JOBS)
+    found: dict[str, JobView] = {}
     while True:
         page = service.list_jobs(query)
         found |= {job.submission_id: job for job in page.jobs}
@@ -69,9 +73,9 @@ class BulkActions:
             self._question.props("data-test=question")
             self._names = ui.label().classes("jobs-names")
             with ui.element("div").classes("line").style("justify-content: flex-end"):
-                cancel = ui.button(page.t("common.cancel"), on_click=lambda: self._dialog.submit(False))
+                cancel = ui.button(page.t("common.cancel"), on_click=lambda: self._dialog.submit(None))
                 cancel.props("flat no-caps autofocus data-test=cancel")
-                self._yes = ui.button(on_click=lambda: self._dialog.submit(True))
+                self._yes = ui.button(on_click=lambda: self._dialog.submit("yes"))
                 self._yes.props("unelevated no-caps data-test=confirm")
 
     async def run(self, picked: Picked) -> bool:
@@ -84,19 +88,21 @@ class BulkActions:
         if not await self._confirmed(action, jobs):
             return False
         ids = [job.submission_id for job in jobs]
+
+        def change(service: Service) -> tuple[JobView, ...]:
+            return service.stop(ids) if action == "stop" else service.retry(ids)
+
         done = page.t(f"jobs.{action}_done", n=len(ids))
-        result = await page.act(
-            Role.SUBMIT, lambda service: service.stop(ids) if action == "stop" else service.retry(ids), done=done
-        )
-        return result is not None
+        return await page.act(Role.SUBMIT, change, done=done) is not None
 
     async def _confirmed(self, action: str, jobs: Sequence[JobView]) -> bool:
         page, number = self._page, len(jobs)
-        self._question.set_text(page.t(f"jobs.{action}_one" if number == 1 else f"jobs.{action}_many", n=number))
+        question = f"jobs.{action}_one" if number == 1 else f"jobs.{action}_many"
+        self._question.set_text(page.t(question, n=number))
         names = [job.own_name or job.submission_id for job in jobs[:NAMED]]
         if number > NAMED:
             names.append(page.t("jobs.and_more", n=number - NAMED))
         self._names.set_text("\n".join(names))
-        self._yes.set_text(page.t("jobs.stop" if action == "stop" else "jobs.retry", n=number))
+        self._yes.set_text(page.t(f"jobs.{action}", n=number))
         self._yes.props(f"color={'negative' if action == 'stop' else 'primary'}")
         return bool(await self._dialog)

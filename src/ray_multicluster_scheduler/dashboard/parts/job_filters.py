@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Protocol
 
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
-from ray_multicluster_scheduler.dashboard.parts.job_address import LINKED, TYPED, is_filtered, listed
+from ray_multicluster_scheduler.dashboard.parts.job_address import LINKED, ROWS, TYPED, changed, is_filtered
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.query import JobQuery
@@ -17,8 +17,12 @@ from ray_multicluster_scheduler.service.query import JobQuery
 #: How long somebody pauses who has finished a word.
 DEBOUNCE_MS = 350
 
-#: Is told the new query, and whether it was typed: each letter is no step of the browser's history.
-Changed = Callable[[JobQuery, bool], Awaitable[None]]
+
+class Changed(Protocol):
+    """Is told what to show from now on."""
+
+    async def __call__(self, query: JobQuery, *, typed: bool = False) -> None:
+        """`typed`: letter by letter, which makes no steps in the browser's history."""
 
 
 class JobFilters(ui.element):
@@ -34,16 +38,20 @@ class JobFilters(ui.element):
         with self:
             self._states = ui.select(
                 {state.value: state_text(page, state.value) for state in JobState},
-                multiple=True, value=[], label=page.t("common.state"), clearable=True, on_change=self._chosen,
-            ).props("dense outlined data-test=filter-state")  # fmt: skip
+                multiple=True,
+                value=[],
+                label=page.t("common.state"),
+                clearable=True,
+                on_change=self._look,
+            ).props("dense outlined data-test=filter-state")
             self._cluster = ui.select(
-                self._clusters, label=page.t("common.cluster"), clearable=True, on_change=self._chosen
+                self._clusters, label=page.t("common.cluster"), clearable=True, on_change=self._look
             ).props("dense outlined data-test=filter-cluster")
             for name in TYPED:
                 if name != "user" or page.visitor.may(Role.OPERATE):
                     self._add_typed(page, name)
             self._linked = {name: self._add_linked(page, name) for name in LINKED}
-            self._clear = ui.button(page.t("jobs.clear"), icon="filter_alt_off", on_click=self.clear)
+            self._clear = ui.button(page.t("jobs.clear"), icon="filter_alt_off", on_click=self.show_all)
             self._clear.props("flat dense no-caps data-test=clear")
 
     def show(self, query: JobQuery) -> None:
@@ -64,9 +72,9 @@ class JobFilters(ui.element):
             button.set_text(f"{button.props['data-name']}: {value}")
         self._clear.set_visibility(is_filtered(query))
 
-    async def clear(self) -> None:
-        """Show all jobs."""
-        await self._changed(listed(JobQuery(limit=self._query.limit)), False)
+    async def show_all(self) -> None:
+        """Take all filters away."""
+        await self._changed(JobQuery(limit=ROWS, heads_only=True))
 
     def _add_typed(self, page: Page, name: str) -> None:
         label = page.t("common.user") if name == "user" else page.t(f"jobs.filter_{name}")
@@ -79,19 +87,16 @@ class JobFilters(ui.element):
 
     def _add_linked(self, page: Page, name: str) -> ui.button:
         async def remove() -> None:
-            await self._changed(listed(replace(self._query, cursor=None, **{name: None})), False)
+            await self._changed(changed(self._query, **{name: None}))
 
-        button = ui.button(icon="close", on_click=remove).props("outline dense no-caps").classes("jobs-linked")
+        button = ui.button(icon="close", on_click=remove).classes("jobs-linked")
         button.props["data-name"] = page.t(f"jobs.filter_{name}")
-        return button.props(f"data-test=filter-{name}")
+        return button.props(f"outline dense no-caps data-test=filter-{name}")
 
-    async def _chosen(self) -> None:
-        await self._look(typed=False)
-
-    async def _look(self, *, typed: bool) -> None:
+    async def _look(self, *, typed: bool = False) -> None:
         """Tell what the fields ask for; nothing if that is shown already, as after `show`."""
         words = {name: (field.value or "").strip() or None for name, field in self._typed.items()}
         states = tuple(JobState[word] for word in self._states.value or ()) or None
-        asked = replace(self._query, states=states, cluster=self._cluster.value, **words)
-        if asked != self._query:
-            await self._changed(listed(replace(asked, cursor=None)), typed)
+        asked = changed(self._query, states=states, cluster=self._cluster.value, **words)
+        if asked != changed(self._query):
+            await self._changed(asked, typed=typed)

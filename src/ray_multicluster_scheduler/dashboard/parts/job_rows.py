@@ -49,7 +49,7 @@ def row_of(job: JobView, members: Mapping[JobState, int] | None = None) -> Row:
         "ended": job.ended_at,
         "attempt": job.attempt,
         "message": job.message[:MOST_MESSAGE],
-        "members": {state.value: states[state] for state in JobState if states.get(state)} if members else None,
+        "members": members and {state.value: members[state] for state in JobState if members.get(state)},
         "stop": sum(count for state, count in states.items() if state not in FINAL),
         "retry": sum(count for state, count in states.items() if state in RETRIED),
     }

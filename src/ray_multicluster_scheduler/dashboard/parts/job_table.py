@@ -34,7 +34,7 @@ class JobTable(ui.element, component="job_table.js"):
         self.show(Rows(rows=()), {}, place="", newer=False)
 
     def show(self, rows: Rows, members: Mapping[str, Rows], *, place: str, newer: bool) -> None:
-        """Show rows, and under those that are open their jobs. What is selected stays so in the same place."""
+        """Show rows, and under open ones their jobs. What is selected stays so while `place` is the same."""
         shown = (rows, members, place, newer)
         if shown == self._shown:
             return
