@@ -78,6 +78,8 @@ async def test_a_job_runs_and_all_that_is_known_of_it_is_told(rest: Rest) -> Non
     assert await rest.ask("GET", f"/jobs/{name}/logs?attempt=7") == {"logs": None}
     events = [shown(each) for each in service.events(name)]
     assert await rest.ask("GET", f"/jobs/{name}/events") == {"events": events}
+    attempts = [shown(each) for each in service.attempts(name)]
+    assert await rest.ask("GET", f"/jobs/{name}/attempts") == {"attempts": attempts}
     assert await rest.ask("GET", f"/jobs/{name}/events?limit=1") == {"events": events[:1]}
     assert await rest.ask("GET", f"/events?after={events[0]['id']}") == {"events": events[1:]}
     assert await rest.ask("GET", "/jobs/find?word=greeting") == {"jobs": [shown(*service.find(name))]}
@@ -175,6 +177,7 @@ async def test_what_is_wrong_is_told_as_the_service_would_raise_it(rest: Rest) -
     for ask in (
         ("GET", "/jobs/nope"),
         ("GET", "/jobs/nope/logs"),
+        ("GET", "/jobs/nope/attempts"),
         ("GET", "/jobs/nope/explain"),
         ("GET", "/jobs/nope/logs/tail"),
     ):

@@ -39,6 +39,7 @@ from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, SPANS, JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
+    AttemptView,
     EventView,
     Explanation,
     JobDetail,
@@ -141,6 +142,10 @@ class HttpService(HttpOperations):
     def detail(self, submission_id: str) -> JobDetail:
         """Return all that is known of a job, with its attempts and the log so far."""
         return self._ask(JobDetail.model_validate, get(_job(submission_id)))
+
+    def attempts(self, submission_id: str) -> tuple[AttemptView, ...]:
+        """Return the last placements of a job, oldest first. No cluster is asked."""
+        return self._ask(_attempts, get(f"{_job(submission_id)}/attempts"))
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
@@ -299,6 +304,10 @@ def _jobs_by_id(answer: Mapping[str, Any]) -> dict[str, JobView]:
 
 def _events(answer: Mapping[str, Any]) -> tuple[EventView, ...]:
     return tuple(map(EventView.model_validate, answer["events"]))
+
+
+def _attempts(answer: Mapping[str, Any]) -> tuple[AttemptView, ...]:
+    return tuple(map(AttemptView.model_validate, answer["attempts"]))
 
 
 def _newest(answer: Mapping[str, Any]) -> int:

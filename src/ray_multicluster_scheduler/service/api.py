@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import (
+    AttemptView,
     CallerView,
     ClusterView,
     ConfigView,
@@ -70,6 +71,9 @@ class Service(Protocol):
 
     def detail(self, submission_id: str) -> JobDetail:
         """Return all that is known of a job, with its attempts and the log so far."""
+
+    def attempts(self, submission_id: str) -> tuple[AttemptView, ...]:
+        """Return the last placements of a job, oldest first. No cluster is asked."""
 
     def list_jobs(self, query: JobQuery = ...) -> JobPage:
         """Return jobs, newest first."""

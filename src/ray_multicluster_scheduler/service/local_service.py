@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from typing import Any
 
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
@@ -21,6 +22,7 @@ from ray_multicluster_scheduler.service.job_lists import list_jobs, timeline
 from ray_multicluster_scheduler.service.kept_packages import KeptPackages
 from ray_multicluster_scheduler.service.make_views import (
     Secrets,
+    show_attempts,
     show_detail,
     show_event,
     show_job,
@@ -41,6 +43,7 @@ from ray_multicluster_scheduler.service.service_parts import ServiceParts
 from ray_multicluster_scheduler.service.shown_jobs import ShownJobs
 from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
 from ray_multicluster_scheduler.service.views import (
+    AttemptView,
     EventView,
     Explanation,
     JobDetail,
@@ -136,9 +139,16 @@ class LocalService(Operations):
             attempts,
             log,
             self._secrets.of(job, attempts),
-            cluster_envs={spec.name: spec.runtime_env for spec in self._parts.loaded.clusters},
+            cluster_envs=self._cluster_envs(),
             warnings=warnings_of(job, self._clusters),
         )
+
+    def attempts(self, submission_id: str) -> tuple[AttemptView, ...]:
+        """Return the last placements of a job, oldest first. No cluster is asked."""
+        job = self._get(submission_id)
+        attempts = self._store.attempts(submission_id, last=MOST_ATTEMPTS)
+        secrets = self._secrets.of(job, attempts)
+        return show_attempts(job, attempts, secrets, cluster_envs=self._cluster_envs())
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
@@ -268,6 +278,9 @@ class LocalService(Operations):
 
     def _found(self, words: Sequence[str]) -> tuple[Job, ...]:
         return find_each(self._store, arguments.words("submission_ids", words), only=self._only)
+
+    def _cluster_envs(self) -> dict[str, Mapping[str, Any]]:
+        return {spec.name: spec.runtime_env for spec in self._parts.loaded.clusters}
 
     def _get(self, submission_id: str) -> Job:
         job = self._store.get(arguments.text("submission_id", submission_id, empty=True))

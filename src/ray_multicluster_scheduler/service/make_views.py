@@ -60,10 +60,7 @@ def show_detail(
     cluster_envs: Mapping[str, Mapping[str, Any]],
     warnings: Sequence[str] = (),
 ) -> JobDetail:
-    """Show all that is known of a job; of an attempt that was sent, as it was sent.
-
-    `cluster_envs` is what the configuration says today; a cluster may have been removed from it.
-    """
+    """Show all that is known of a job; of an attempt that was sent, as it was sent."""
     fields = _job_fields(job, secrets)
     last = attempts[-1] if attempts else None
     if last is not None:
@@ -71,9 +68,7 @@ def show_detail(
     if last is not None and last.entrypoint:
         fields["entrypoint"] = redact_text(last.entrypoint, secrets)
         fields["runtime_env"] = redact_env(last.runtime_env)
-    shown = tuple(
-        show_attempt(attempt, job, cluster_envs.get(attempt.cluster, {}), secrets) for attempt in attempts
-    )
+    shown = show_attempts(job, attempts, secrets, cluster_envs=cluster_envs)
     logs = None if log is None else redact_text(log, secrets)
     return JobDetail(**fields, warnings=tuple(warnings), attempts=shown, logs=logs)
 
@@ -86,6 +81,22 @@ def warnings_of(job: Job, clusters: Collection[str]) -> tuple[str, ...]:
     guess = nearest(name, clusters)
     hint = f"did you mean {guess!r}?" if guess else f"there are {', '.join(clusters)}."
     return (f"preferred_cluster {name!r} is not configured; {hint} The job goes to the best of all",)
+
+
+def show_attempts(
+    job: Job,
+    attempts: Sequence[Attempt],
+    secrets: Collection[str],
+    *,
+    cluster_envs: Mapping[str, Mapping[str, Any]],
+) -> tuple[AttemptView, ...]:
+    """Show the placements of a job.
+
+    `cluster_envs` is what the configuration says today; a cluster may have been removed from it.
+    """
+    return tuple(
+        show_attempt(attempt, job, cluster_envs.get(attempt.cluster, {}), secrets) for attempt in attempts
+    )
 
 
 def show_attempt(

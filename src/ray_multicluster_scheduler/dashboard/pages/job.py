@@ -2,8 +2,154 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
+from nicegui import ui
+
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.chips import StateChip
+from ray_multicluster_scheduler.dashboard.parts.job_actions import JobActions
+from ray_multicluster_scheduler.dashboard.parts.job_attempts import AttemptsTable, Environment
+from ray_multicluster_scheduler.dashboard.parts.job_events import JobEvents
+from ray_multicluster_scheduler.dashboard.parts.job_facts import Command, JobFacts
+from ray_multicluster_scheduler.dashboard.parts.job_graph import JobGraph
+from ray_multicluster_scheduler.dashboard.parts.job_relations import read_relations
+from ray_multicluster_scheduler.dashboard.parts.job_why import JobWhy
+from ray_multicluster_scheduler.dashboard.parts.log_view import LogView
+from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.model.execution import RAY_CLIENT
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.views import AttemptView, JobView
+
+#: The least time between two looks at the whole queue, and at other jobs.
+LOOK_S = 5.0
 
 
 async def build(page: Page) -> None:
     """Build the page, and keep it up to date."""
+    submission_id = page.path["submission_id"]
+    job = await _read(page, submission_id)
+    if job is None:
+        raise JobNotFound(submission_id)
+    page.client.page.title = f"{job.own_name or submission_id} · raymc"
+    shown = _Job(page, submission_id, session=await _is_session(page, job))
+    await page.follow(shown.refresh)
+
+
+async def _read(page: Page, submission_id: str) -> JobView | None:
+    found = await page.read(("job", submission_id), lambda service: service.get_many([submission_id]))
+    return found.get(submission_id)
+
+
+async def _is_session(page: Page, job: JobView) -> bool:
+    """Tell whether it is a Ray Client session: its attempts say so, or, before there is one, the list."""
+    name = job.submission_id
+    if job.attempt:
+        attempts = await page.ask(lambda service: service.attempts(name))
+        return any(each.executor == RAY_CLIENT for each in attempts)
+    sessions = await page.ask(lambda service: service.sessions())
+    return any(each.submission_id == name for each in sessions)
+
+
+class _Job:
+    """The elements that change."""
+
+    def __init__(self, page: Page, submission_id: str, *, session: bool) -> None:
+        self._page = page
+        self._id = submission_id
+        self._session = session
+        self._job: JobView | None = None
+        self._attempts: Sequence[AttemptView] = ()
+        self._looked_at = float("-inf")
+        self._gone = ui.label(page.t("job.gone")).classes("raymc-banner").props("role=alert")
+        self._gone.set_visibility(False)
+        self._build_head()
+        with ui.element("div").classes("grid grid-wide"):
+            with ui.card():
+                _heading(page, "job.why")
+                self._why = JobWhy(page)
+            with ui.card() as self._relations:
+                _heading(page, "job.relations")
+                self._graph = JobGraph(page)
+        self._relations.set_visibility(False)
+        with ui.card():
+            _heading(page, "log.log")
+            self._log = None if session else LogView(page, submission_id)
+            if session:
+                ui.label(page.t("log.session")).classes("quiet")
+        self._build_history()
+
+    def _build_head(self) -> None:
+        page = self._page
+        with ui.card():
+            with ui.element("div").classes("line spread"):
+                with ui.element("div").classes("line").style("width: auto; align-items: center"):
+                    self._name = ui.label().classes("raymc-subtitle").props("role=heading aria-level=2")
+                    self._state = StateChip(page)
+                    self._state.props("data-test=job-state")
+                self._actions = JobActions(page, self._id)
+            self._message = ui.label().classes("lines").props("data-test=job-message")
+            self._warnings = ui.label().classes("job-warning lines").props("role=status")
+            self._command = Command(page)
+            self._facts = JobFacts(page)
+
+    def _build_history(self) -> None:
+        page = self._page
+        with ui.card():
+            _heading(page, "job.attempts")
+            self._table = AttemptsTable(page)
+        with ui.element("div").classes("grid grid-wide"):
+            with ui.card():
+                _heading(page, "job.environment")
+                self._environment = Environment(page)
+            with ui.card():
+                _heading(page, "job.events")
+                self._events = JobEvents(page, self._id)
+
+    async def refresh(self) -> None:
+        """Read the job, and the rest where it may have changed. No cluster is asked."""
+        job = await _read(self._page, self._id)
+        self._gone.set_visibility(job is None)
+        if job is None:
+            self._actions.hide()
+            return
+        changed = job != self._job
+        if changed:
+            self._job = job
+            name = self._id
+            self._attempts = await self._page.read(("attempts", name), lambda service: service.attempts(name))
+            self._show(job)
+            await self._events.refresh()
+        if changed or time.monotonic() - self._looked_at >= LOOK_S:
+            await self._look(job, changed=changed)
+
+    def _show(self, job: JobView) -> None:
+        self._name.set_text(job.own_name or job.submission_id)
+        self._state.show(job.state.value)
+        self._message.set_text(job.message)
+        self._message.set_visibility(bool(job.message))
+        self._warnings.set_text("\n".join(job.warnings))
+        self._warnings.set_visibility(bool(job.warnings))
+        self._command.show(job.entrypoint)
+        self._facts.show(job)
+        self._actions.show(job, session=self._session)
+        self._table.show_attempts(self._attempts)
+        self._environment.show(job, self._attempts)
+        if self._log is not None:
+            self._log.show(job, self._attempts)
+
+    async def _look(self, job: JobView, *, changed: bool) -> None:
+        """Read what depends on other jobs: seldom, because it is more than one row."""
+        page, name = self._page, self._id
+        self._looked_at = time.monotonic()
+        if changed or job.state is JobState.QUEUED:
+            self._why.show(await page.read(("explain", name), lambda service: service.explain(name)))
+        relations = await page.read(("relations", name), lambda service: read_relations(service, job))
+        self._relations.set_visibility(not relations.empty)
+        if not relations.empty:
+            self._graph.show(job, relations)
+
+
+def _heading(page: Page, key: str) -> None:
+    ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")

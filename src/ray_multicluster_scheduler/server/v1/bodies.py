@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import (
+    AttemptView,
     ClusterView,
     EventView,
     JobView,
@@ -124,6 +125,12 @@ class EventList(View):
     """What has happened, in order."""
 
     events: tuple[EventView, ...]
+
+
+class AttemptList(View):
+    """The last placements of a job, oldest first."""
+
+    attempts: tuple[AttemptView, ...]
 
 
 class SessionList(View):

@@ -45,6 +45,12 @@ def events(
     return bodies.EventList(events=service.events(submission_id, after=after, limit=limit))
 
 
+@router.get("/attempts", summary="On which clusters a job was placed")
+def attempts(service: Reading, submission_id: str) -> bodies.AttemptList:
+    """Return the last placements of a job, oldest first, each with what was sent there and how it ended."""
+    return bodies.AttemptList(attempts=service.attempts(submission_id))
+
+
 @router.get("/logs", summary="The log of a job")
 async def logs(
     service: Reading,

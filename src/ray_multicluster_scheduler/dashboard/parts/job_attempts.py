@@ -1,0 +1,121 @@
+"""On which clusters a job was tried, and the environment that it got there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+
+from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When, state_text
+from ray_multicluster_scheduler.dashboard.parts.job_facts import cluster_address
+from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
+from ray_multicluster_scheduler.service.views import AttemptView, JobView
+
+
+def environment_rows(
+    runtime_env: Mapping[str, Any], origins: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """Return option, value and origin, each variable for itself; an origin that is not told is empty."""
+    rows = []
+    for option, value in runtime_env.items():
+        if option == "env_vars" and isinstance(value, Mapping):
+            rows += [(f"env_vars.{name}", str(each)) for name, each in value.items()]
+        else:
+            rows.append((option, value if isinstance(value, str) else _readable(value)))
+    return [(option, value, origins.get(option, "")) for option, value in rows]
+
+
+def _readable(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1 if len(str(value)) > 60 else None)
+
+
+class AttemptsTable(PlainTable):
+    """One row for each placement."""
+
+    def __init__(self, page: Page) -> None:
+        names = ("number", "cluster", "placed", "started", "lasting", "outcome", "reason")
+        super().__init__([page.t(f"job.{name}") for name in names], empty=page.t("job.no_attempts"))
+        self._page = page
+        self.props("data-test=job-attempts")
+
+    def show_attempts(self, attempts: Sequence[AttemptView]) -> None:
+        """Show these, the last one first."""
+        self.show([self._row(each) for each in reversed(attempts)])
+
+    def _row(self, each: AttemptView) -> Row:
+        outcome = each.outcome and state_text(self._page, each.outcome)
+        cells = (
+            str(each.number),
+            partial(ui.link, each.cluster, cluster_address(each.cluster)),
+            partial(When, each.placed_at, style="moment"),
+            partial(When, each.started_at, style="clock") if each.started_at else "–",
+            partial(Lasting, each.started_at, each.ended_at) if each.started_at else "–",
+            outcome or self._page.t("job.lives"),
+            each.reason,
+        )
+        return (each.number, each.started_at, each.ended_at, each.outcome, each.reason), cells
+
+
+class Environment(ui.element):
+    """The composed environment of one attempt, the last one by default, with the origin of each value."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__("div")
+        self.classes("stack")
+        self._page = page
+        self._job: JobView | None = None
+        self._attempts: Sequence[AttemptView] = ()
+        with self:
+            self._about = ui.label().classes("quiet")
+            self._choice = ui.select({}, label=page.t("job.attempt"), on_change=self._show)
+            self._choice.props("dense outlined options-dense data-test=job-environment-of")
+            self._choice.style("min-width: 12rem")
+            names = ("option", "value", "origin")
+            self._table = PlainTable(
+                [page.t(f"job.{name}") for name in names], empty=page.t("job.environment_empty")
+            )
+            self._table.props("data-test=job-environment")
+
+    def show(self, job: JobView, attempts: Sequence[AttemptView]) -> None:
+        """Show the environment of the chosen attempt; before there is one, that of the job itself."""
+        self._job = job
+        newest = self._attempts[-1].number if self._attempts else None
+        chosen = self._choice.value
+        self._attempts = attempts
+        options = {each.number: f"{each.number} · {each.cluster}" for each in reversed(attempts)}
+        if options != self._choice.options:
+            keep = chosen if chosen in options and chosen != newest else next(iter(options), None)
+            self._choice.set_options(options, value=keep)
+        self._choice.set_visibility(len(attempts) > 1)
+        self._show()
+
+    def _show(self) -> None:
+        page, job = self._page, self._job
+        if job is None:
+            return
+        attempt = next((each for each in self._attempts if each.number == self._choice.value), None)
+        if attempt is None or not attempt.entrypoint:  # it was not sent yet
+            self._about.set_text(page.t("job.environment_own"))
+            own = {option: "job" for option, _, _ in environment_rows(job.runtime_env, {})}
+            rows = environment_rows(job.runtime_env, own)
+        else:
+            text = page.t("job.environment_of", attempt=attempt.number, cluster=attempt.cluster)
+            self._about.set_text(text)
+            rows = environment_rows(attempt.runtime_env, attempt.origins)
+        self._table.show([self._row(*row) for row in rows])
+
+    def _row(self, option: str, value: str, origin: str) -> Row:
+        told = self._page.words.known(f"job.origin_{origin}", origin)
+        return (option, value, origin), (_mono(option), _mono(value), told)
+
+
+def _mono(text: str) -> partial[ui.label]:
+    return partial(_labelled, text)
+
+
+def _labelled(text: str) -> ui.label:
+    return ui.label(text).classes("mono lines")

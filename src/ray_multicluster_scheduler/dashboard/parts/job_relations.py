@@ -1,0 +1,142 @@
+"""What a job needs and what needs it, who has submitted it and what it has submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray_multicluster_scheduler.dashboard.parts.colours import QUIET, STATES
+from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.query import JobQuery
+from ray_multicluster_scheduler.service.views import JobView
+
+#: How many other jobs are drawn, and among how many of its chain those are sought that need it.
+MOST_DRAWN = 40
+MOST_READ = 500
+#: The kinds, each with its column: left of the job, or right of it.
+KINDS = {"needs": 0, "parent": 0, "needed_by": 2, "children": 2}
+ROW_PX = 52
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relations:
+    """Other jobs by kind, each by its id; None: it is not known any more, or not for this visitor."""
+
+    kinds: Mapping[str, Mapping[str, JobView | None]] = field(default_factory=dict)
+    #: There are more than are shown.
+    more: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether there is nothing to show."""
+        return not any(self.kinds.values())
+
+
+def read_relations(service: LocalService, job: JobView) -> Relations:
+    """Ask the store, not the clusters."""
+    name = job.submission_id
+    above = [*job.depends_on, *([job.parent] if job.parent else [])][: MOST_DRAWN + 1]
+    known = service.get_many(above)
+    chain = service.list_jobs(JobQuery(head=job.head or name, limit=MOST_READ))
+    children = service.list_jobs(JobQuery(parent=name, limit=MOST_DRAWN + 1))
+    return limited(
+        {
+            "needs": {each: known.get(each) for each in job.depends_on},
+            "parent": {job.parent: known.get(job.parent)} if job.parent else {},
+            "needed_by": {each.submission_id: each for each in chain.jobs if name in each.depends_on},
+            "children": {each.submission_id: each for each in children.jobs},
+        },
+        more=chain.next_cursor is not None,
+    )
+
+
+def limited(kinds: Mapping[str, Mapping[str, JobView | None]], *, more: bool = False) -> Relations:
+    """Keep as many as are drawn: of each kind the first ones, and of no kind none."""
+    left = MOST_DRAWN
+    kept: dict[str, dict[str, JobView | None]] = {}
+    for index, (kind, jobs) in enumerate(kinds.items()):
+        waiting = sum(bool(each) for each in list(kinds.values())[index + 1 :])
+        room = max(left - waiting * (MOST_DRAWN // len(kinds)), 0)
+        kept[kind] = dict(list(jobs.items())[:room])
+        left -= len(kept[kind])
+        more = more or len(kept[kind]) < len(jobs)
+    return Relations(kinds=kept, more=more)
+
+
+def shown_name(submission_id: str, job: JobView | None) -> str:
+    """Return what a job is called in a list."""
+    return submission_id if job is None else job.own_name or submission_id
+
+
+def chart(job: JobView, relations: Relations) -> dict[str, Any]:
+    """Return the options of the graph: one column on each side of the job."""
+    columns: dict[int, list[tuple[str, JobView | None]]] = {0: [], 1: [(job.submission_id, job)], 2: []}
+    links = []
+    placed = {job.submission_id}
+    for kind, column in KINDS.items():
+        for name, other in relations.kinds.get(kind, {}).items():
+            if name not in placed:
+                placed.add(name)
+                columns[column].append((name, other))
+            source, target = (job.submission_id, name) if column else (name, job.submission_id)
+            style = {"type": "dashed" if kind in {"parent", "children"} else "solid"}
+            links.append({"source": source, "target": target, "lineStyle": style})
+    nodes = [
+        _node(name, other, column=column, place=(index + 0.5) / len(jobs), own=name == job.submission_id)
+        for column, jobs in columns.items()
+        for index, (name, other) in enumerate(jobs)
+    ]
+    return {"series": [_series(nodes, links)], "tooltip": {"show": False}, "animation": False}
+
+
+def height_px(relations: Relations) -> int:
+    """Return the height that the fuller column needs."""
+    rows = [
+        sum(len(relations.kinds.get(kind, {})) for kind, column in KINDS.items() if column == side)
+        for side in (0, 2)
+    ]
+    return ROW_PX * max(2, *rows)
+
+
+def _node(name: str, job: JobView | None, *, column: int, place: float, own: bool) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": name,
+        "x": 100 * column,
+        "y": 100 * place,
+        "symbolSize": 20 if own else 14,
+        "itemStyle": {"color": QUIET if job is None else STATES[job.state]},
+        "label": {"formatter": _escaped(shown_name(name, job))},
+    }
+
+
+def _escaped(text: str) -> str:
+    """Return a text as ECharts shows it as it is: braces would name parts of its data."""
+    return text.replace("{", "(").replace("}", ")")
+
+
+def _series(nodes: Sequence[dict[str, Any]], links: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "graph",
+        "layout": "none",
+        "left": 60,
+        "right": 60,
+        "top": 16,
+        "bottom": 32,
+        "preserveAspect": False,
+        "data": list(nodes),
+        "links": list(links),
+        "edgeSymbol": ["none", "arrow"],
+        "edgeSymbolSize": 7,
+        "lineStyle": {"color": QUIET, "opacity": 0.8},
+        "label": {
+            "show": True,
+            "position": "bottom",
+            "color": QUIET,
+            "width": 110,
+            "overflow": "truncate",
+            "fontSize": 12,
+        },
+        "emphasis": {"disabled": True},
+    }
