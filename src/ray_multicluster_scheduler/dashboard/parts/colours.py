@@ -1,0 +1,43 @@
+"""Colours of charts. White text can be read on each of them, and each stands out on a light and a dark page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from zlib import crc32
+
+#: By the state of an attempt; `static/dashboard.css` has the same hues for chips.
+STATE_COLOURS = {
+    "PLACED": "#0369a1",
+    "SUBMITTED": "#0369a1",
+    "RUNNING": "#2563eb",
+    "UNREACHABLE": "#b45309",
+    "LOST": "#9333ea",
+    "SUCCEEDED": "#15803d",
+    "FAILED": "#dc2626",
+    "STOPPED": "#64748b",
+}
+PALETTE = (
+    "#2563eb",
+    "#b45309",
+    "#0f766e",
+    "#7c3aed",
+    "#be123c",
+    "#15803d",
+    "#c026d3",
+    "#0369a1",
+    "#a16207",
+    "#c2410c",
+    "#4d7c0f",
+    "#be185d",
+)
+
+
+def user_colours(users: Collection[str]) -> dict[str, str]:
+    """Return a colour for each user: the same one every time, but two users share none while there are enough."""
+    found: dict[str, str] = {}
+    for user in sorted(users):
+        first = crc32(user.encode()) % len(PALETTE)
+        order = PALETTE[first:] + PALETTE[:first]
+        free = (colour for colour in order if colour not in found.values())
+        found[user] = next(free, order[0])
+    return found
