@@ -55,9 +55,12 @@ def many_spans(draw: st.DrawFn) -> list[SpanView]:
     ]
 
 
+def end_of(span: SpanView) -> float:
+    return inf if span.ended_at is None else span.ended_at
+
+
 def overlap(a: SpanView, b: SpanView) -> bool:
-    ends = [inf if each.ended_at is None else each.ended_at for each in (a, b)]
-    return a.placed_at < ends[1] and b.placed_at < ends[0]
+    return a.placed_at < end_of(b) and b.placed_at < end_of(a)
 
 
 @given(many_spans())
@@ -69,8 +72,7 @@ def test_no_two_spans_of_a_lane_overlap(spans: list[SpanView]) -> None:
 @given(many_spans())
 def test_there_are_as_few_lanes_as_possible(spans: list[SpanView]) -> None:
     def living_at(at: float) -> int:
-        ends = [inf if each.ended_at is None else each.ended_at for each in spans]
-        return sum(each.placed_at <= at < max(end, each.placed_at + 0.1) for each, end in zip(spans, ends))
+        return sum(each.placed_at <= at < max(end_of(each), each.placed_at + 0.1) for each in spans)
 
     most = max((living_at(each.placed_at) for each in spans), default=0)
     assert max(lanes(spans), default=-1) + 1 <= most

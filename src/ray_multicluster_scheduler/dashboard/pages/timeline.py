@@ -23,8 +23,8 @@ WINDOWS = (900, 3600, 6 * 3600, 24 * 3600)
 COLOURINGS = ("state", "user")
 #: The least time between two drawings, of all pages at once.
 GAP_S = 3.0
-#: What is read reaches back to a multiple of this part of the window. So spans that fall out of it on the left
-#: do not let the others change their lanes in every drawing.
+#: What is read begins at a multiple of this part of the window. So spans that fall out of it on the left do
+#: not let the others change their lanes in every drawing.
 STEPS = 12
 #: So many users are named below the chart; it has no more colours.
 NAMED = 12
@@ -186,7 +186,8 @@ def _table(page: Page) -> ui.table:
     table = ui.table(columns=columns, rows=[], row_key="key").props("flat dense hide-pagination")
     table.add_slot(
         "body-cell-job",
-        '<q-td :props="props"><a :href="`/jobs/${encodeURIComponent(props.row.id)}`">{{ props.value }}</a></q-td>',
+        '<q-td :props="props">'
+        '<a :href="`/jobs/${encodeURIComponent(props.row.id)}`">{{ props.value }}</a></q-td>',
     )
     table.add_slot(
         "body-cell-state",

@@ -1,4 +1,4 @@
-"""Colours of charts. White text can be read on each of them, and each stands out on a light and a dark page."""
+"""Colours of charts. White text can be read on each, and each stands out on a light and a dark page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ PALETTE = (
 
 
 def user_colours(users: Collection[str]) -> dict[str, str]:
-    """Return a colour for each user: the same one every time, but two users share none while there are enough."""
+    """Return a colour for each user, two of whom share one only when there are more users than colours.
+
+    A user has the same colour every time, unless another one came first.
+    """
     found: dict[str, str] = {}
     for user in sorted(users):
         first = crc32(user.encode()) % len(PALETTE)
