@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ray_multicluster_scheduler.dashboard.parts.colours import QUIET, STATES
+from ray_multicluster_scheduler.dashboard.parts.colours import QUIET, STATE_COLOURS
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import JobView
@@ -106,7 +106,7 @@ def _node(name: str, job: JobView | None, *, column: int, place: float, own: boo
         "x": 100 * column,
         "y": 100 * place,
         "symbolSize": 20 if own else 14,
-        "itemStyle": {"color": QUIET if job is None else STATES[job.state]},
+        "itemStyle": {"color": QUIET if job is None else STATE_COLOURS[job.state.value]},
         "label": {"formatter": _escaped(shown_name(name, job))},
     }
 
