@@ -174,7 +174,28 @@ class _SubmitForm:
         finally:
             self._dry.props(remove="loading")
 
-    async def _numbered(request: JobRequest, indices: Sequence[int] | None, form_id: str) -> list[JobRequest]:
+    async def _submit(self) -> None:
+        """Submit what is typed now, once."""
+        self._tried = True
+        self.changed()
+        request, indices = self._filled.request, self._filled.indices
+        if request is None or self._sending:
+            return
+        self._sending = True
+        self._send.props("loading disable")
+        accepted = await self._page.act(
+            Role.SUBMIT, lambda service: service.submit(_numbered(request, indices, self._id)), done=""
+        )
+        if accepted is None:
+            self._sending = False
+            self._send.props(remove="loading disable")
+        elif indices is None:
+            ui.navigate.to(f"/jobs/{quote(accepted[0].submission_id, safe='')}")
+        else:
+            ui.navigate.to(f"/jobs?group={quote(accepted[0].group or '', safe='')}")
+
+
+def _numbered(request: JobRequest, indices: Sequence[int] | None, form_id: str) -> list[JobRequest]:
     """Return the job, or all of an array, under ids that belong to the form."""
     if indices is None:
         return [request.replaced(submission_id=f"sub_{form_id}")]

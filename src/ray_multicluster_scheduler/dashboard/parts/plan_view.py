@@ -103,7 +103,7 @@ class PlanPanel(ui.element):
         table = PlainTable(headings, empty=page.t("submit.environment_empty"))
         rows: list[Row] = []
         for option, value in flattened(sent.runtime_env or {}):
-            origin = getattr(sent, "origins", {}).get(option, "")
+            origin = sent.origins.get(option, "")
             word = page.words.known(f"submit.origin_{origin}", origin)
             rows.append((option, (option, partial(_value_cell, value), word)))
         table.show(rows)
