@@ -42,3 +42,21 @@ const options = { subtree: true, childList: true, attributeFilter: ["data-at", "
 new MutationObserver(writeAll).observe(document.body, options);
 setInterval(writeAll, 1000);
 writeAll();
+
+// A button in a .copy-block copies the text beside it. Without https a browser has no clipboard: then the
+// text is selected and copied the old way.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest(".copy-button");
+  if (!button) return;
+  const text = button.closest(".copy-block").querySelector(".copy-text");
+  if (navigator.clipboard) await navigator.clipboard.writeText(text.textContent);
+  else {
+    getSelection().selectAllChildren(text);
+    document.execCommand("copy");
+  }
+  const label = button.querySelector(".block");
+  const before = label.textContent;
+  if (before === button.dataset.copied) return;
+  label.textContent = button.dataset.copied;
+  setTimeout(() => { label.textContent = before; }, 2000);
+});
