@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from nicegui import app as nicegui_app
 from nicegui import ui
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.dashboard.frame import frame, show_problem
@@ -34,6 +34,7 @@ from ray_multicluster_scheduler.dashboard.pages import (
     submit,
     timeline,
 )
+from ray_multicluster_scheduler.dashboard.sockets import bind_sockets
 from ray_multicluster_scheduler.dashboard.visitor import Visitor
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, preferred
 from ray_multicluster_scheduler.errors import Forbidden, JobNotFound, SchedulerError
@@ -84,7 +85,7 @@ class Dashboard:
     service_for: Callable[[Caller], LocalService]
     live: Live
     #: What a request shows to prove its caller, as an `Authorization` header has it.
-    shown: Callable[[Request], str]
+    shown: Callable[[HTTPConnection], str]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -137,6 +138,7 @@ def add_dashboard(app: FastAPI, dashboard: Dashboard) -> None:
     nicegui_app.add_middleware(PageHeaders)  # before `run_with`: what it adds compresses pages
     nicegui_app.add_static_files(STATIC, str(Path(__file__).parent / "static"))
     nicegui_app.config.socket_io_js_transports = ["websocket"]
+    bind_sockets(dashboard.shown)
     for spec in PAGES:
         dashboard.add(spec)
     ui.run_with(

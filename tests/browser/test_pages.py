@@ -1,0 +1,23 @@
+"""Every page: it opens without a complaint, says what it is, and asks nobody but its own server."""
+
+import pytest
+from tests.browser.conftest import Open
+from tests.browser.visits import ADDRESSES, Server, origin
+
+from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_page_opens_without_complaints_and_says_its_title(
+    visit: Open, server: Server, path: str, language: str
+) -> None:
+    one, spec = visit(language=language), ADDRESSES[path]
+    one.go(path)
+    title = Words(language)(spec.title)
+    assert one.page.get_by_role("heading", level=1).inner_text() == title
+    assert one.page.title() == f"{title} · raymc"
+    assert one.page.locator("html").get_attribute("lang") == LANGUAGES[language]
+    one.page.wait_for_load_state("networkidle")
+    assert one.complaints == []
+    assert one.origins - {""} == {origin(server.address)}
