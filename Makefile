@@ -6,11 +6,11 @@ READY := $(VENV)/.ready
 # Tests without Ray wait more than they compute.
 WORKERS ?= 4
 
-.PHONY: help setup demo test check unit e2e bench docs clean
+.PHONY: help setup demo demo-ui test check unit e2e bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed: make PYTHON=python3.11")'
@@ -22,6 +22,9 @@ setup: $(READY)  ## create .venv with the pinned dependencies
 
 demo: $(READY)  ## start two real local clusters, show what the scheduler does, stop them
 	$(BIN)/python -m ray_multicluster_scheduler.demo
+
+demo-ui: $(READY)  ## start two real local clusters and a server with the dashboard, with jobs on them, until Ctrl-C
+	$(BIN)/python -m ray_multicluster_scheduler.demo.ui
 
 test: check  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
 	$(BIN)/python -m pytest -m "not ray and not slow" --numprocesses $(WORKERS)

@@ -53,7 +53,7 @@ INLINE = sorted(
         if "…" not in command
     }
 )
-TARGETS = set(re.findall(r"^([a-z0-9]+):.*##", (ROOT / "Makefile").read_text(), re.M))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):.*##", (ROOT / "Makefile").read_text(), re.M))
 
 
 def parse_raymc(command: str) -> None:

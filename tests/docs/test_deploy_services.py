@@ -130,7 +130,7 @@ def test_no_file_names_a_host_of_images_or_packages() -> None:
 def test_the_image_installs_extras_that_exist() -> None:
     extras = metadata("ray-multicluster-scheduler").get_all("Provides-Extra") or []
     (named,) = re.findall(r"^ARG EXTRAS=(.+)$", DOCKERFILE, re.M)
-    assert {"server", "postgres", "ray"} <= set(named.split(",")) <= set(extras)
+    assert {"dashboard", "postgres", "ray"} <= set(named.split(",")) <= set(extras)
 
 
 def test_the_image_is_not_run_by_root_and_starts_the_server() -> None:

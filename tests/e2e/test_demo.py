@@ -15,18 +15,20 @@ from ray_multicluster_scheduler.local.sandbox_state import StateDir
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
-COMMAND = [sys.executable, "-m", "ray_multicluster_scheduler.demo"]
-
 
 class Demo:
     """A demo in a process of its own, whose temporary files are below a directory of the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, module: str = "ray_multicluster_scheduler.demo") -> None:
         self.folder = folder
         folder.mkdir()
         environ = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", "COLUMNS": "110"}
         self.process = subprocess.Popen(
-            COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-m", module],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.printed = ""
 

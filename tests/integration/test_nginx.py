@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import signal
 import sys
 import zipfile
@@ -177,6 +178,33 @@ async def test_requests_of_one_client_go_to_any_server(scene: Scene) -> None:
     assert sorted(job["submission_id"] for job in page["jobs"]) == names
     servers = {each.address.removeprefix("http://") for each in scene.servers}
     assert await scene.asked("/api/v1/jobs", servers=2) == servers
+
+
+async def test_an_open_page_of_the_dashboard_stays_with_the_server_that_has_sent_it(scene: Scene) -> None:
+    for _ in range(6):  # one at a time would reach the right server by chance
+        async with scene.asking("GET", "/", headers={"Accept": "text/html"}) as answer:
+            assert answer.status == 200
+            (client,) = set(re.findall(r"[\"']client_id[\"']: ?[\"']([\w-]+)", await answer.text()))
+        said = {"EIO": "4", "transport": "websocket", "client_id": client, "implicit_handshake": "true"}
+        said |= {"tab_id": "tab", "document_id": "document", "next_message_id": "0"}
+        address = f"{scene.front.url}/_nicegui_ws/socket.io/"
+        origin = {"Origin": scene.front.url}
+        async with scene.http.ws_connect(
+            address, params=said, headers=origin, ssl=scene.front.trusting
+        ) as websocket:
+            assert (await websocket.receive_str()).startswith("0{")
+            await websocket.send_str("40")
+            assert (await websocket.receive_str()).startswith('40{"sid"')
+    assert len(await scene.asked("/_nicegui_ws/", servers=1)) == 1
+
+
+async def test_the_cookie_of_a_login_is_for_tls_only(scene: Scene) -> None:
+    form = {"token": scene.token}
+    async with scene.asking("POST", "/login", data=form, allow_redirects=False) as answer:
+        assert answer.status == 303, await answer.text()
+        cookie = answer.headers["Set-Cookie"].lower()
+    assert cookie.startswith("ray-authentication-token=raymc_")
+    assert {"secure", "httponly", "samesite=strict"} <= {word.strip() for word in cookie.split(";")}
 
 
 async def test_logs_are_followed_as_text_as_events_and_by_websocket(scene: Scene) -> None:

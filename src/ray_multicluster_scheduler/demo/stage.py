@@ -22,8 +22,11 @@ from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 #: As in the users' report, both jobs request 16 CPUs. Ray only counts them: the machine may have fewer.
 CPUS = 16
 HOMES = {"centos": "home/zorro", "mac": "Users/zorro"}
+#: What each head has, in the words of `HeadSpec`.
+Machines = Mapping[str, Mapping[str, Any]]
+MACHINES: Machines = {name: {"cpus": CPUS} for name in HOMES}
 #: Here a killed head ends its jobs at once, so the 90 s of production are not needed as evidence.
-SETTINGS: Mapping[str, float] = {
+SETTINGS: Mapping[str, Any] = {
     "probe_interval_s": 1,
     "poll_interval_s": 0.5,
     "retry_delay_s": 1,
@@ -49,16 +52,16 @@ class Stage:
         """Return the home directory that a cluster's environment names."""
         return self.folder / HOMES[cluster]
 
-    def write_config(self) -> None:
+    def write_config(self, settings: Mapping[str, Any] = SETTINGS) -> None:
         """Add the demo's settings to the sandbox's configuration; the programs read a copy in their home."""
         document: dict[str, Any] = yaml.safe_load(self.sandbox.config_path.read_text())
-        document["scheduler"] = dict(SETTINGS)
+        document["scheduler"] = dict(settings)
         for path in (self.config, *(self.home(cluster) / programs.CONFIG for cluster in HOMES)):
             path.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
 @contextmanager
-def set_up() -> Iterator[Stage]:
+def set_up(machines: Machines = MACHINES) -> Iterator[Stage]:
     """Create the files; at the end remove them and stop every process, however the demo ends."""
     folder = Path(tempfile.mkdtemp(prefix="raymc-demo-")).resolve()
     state = folder / "raymc"
@@ -66,19 +69,19 @@ def set_up() -> Iterator[Stage]:
     os.environ[CONFIG_VARIABLE] = str(folder / "clusters.yaml")
     try:
         _unwind_on_signals()
-        yield Stage(folder=folder, sandbox=_sandbox(folder, state))
+        yield Stage(folder=folder, sandbox=_sandbox(folder, state, machines))
     finally:
         _hold_signals()
         Sandbox.clean(state)
         shutil.rmtree(folder)
 
 
-def _sandbox(folder: Path, state: Path) -> Sandbox:
+def _sandbox(folder: Path, state: Path, machines: Machines) -> Sandbox:
     heads = []
     for name, below in HOMES.items():
         home = folder / below
         programs.install(home, name)
-        heads.append(HeadSpec(name=name, cpus=CPUS, runtime_env=programs.runtime_env(home)))
+        heads.append(HeadSpec(name=name, runtime_env=programs.runtime_env(home), **machines[name]))
     return Sandbox(state, heads)
 
 

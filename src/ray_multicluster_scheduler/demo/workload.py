@@ -1,0 +1,167 @@
+"""The jobs of `make demo-ui`: first so many that some wait, then a few at a time, each for something to see.
+
+A job of a real cluster costs its head a process, so the jobs are few, and mostly asleep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.demo.programs import FUND
+from ray_multicluster_scheduler.service.request import JobRequest
+
+EPOCHS = f"{FUND}/epochs.py"
+ACTORS = f"{FUND}/actors.py"
+#: What the clusters of this demo have. Ray only counts it: the machine may have less.
+MACHINES: Mapping[str, Mapping[str, Any]] = {
+    "centos": {"cpus": 8, "gpus": 2, "tags": ("linux", "gpu")},
+    "mac": {"cpus": 4, "tags": ("macos",)},
+}
+#: How many jobs of the first array there are: more than both clusters hold.
+FIRST = 10
+
+_EPOCHS = '''\
+"""Prints what a training prints. Arguments: how many epochs, and how many attempts fail."""
+import os
+import sys
+import time
+
+epochs, failures = int(sys.argv[1]), int(sys.argv[2])
+where, attempt = os.environ["RAY_MULTICLUSTER_CLUSTER"], int(os.environ["RAY_MULTICLUSTER_ATTEMPT"])
+print(f"\\x1b[1mtraining on {where}\\x1b[0m, attempt {attempt}", flush=True)
+for epoch in range(1, epochs + 1):
+    for percent in (25, 50, 75, 100):
+        time.sleep(0.25)
+        print(f"\\repoch {epoch}/{epochs} {percent:3d} %", end="", flush=True)
+    colour = 32 if epoch > epochs / 2 else 33
+    print(f"  \\x1b[{colour}mloss {1 / epoch:.3f}\\x1b[0m", flush=True)
+if attempt <= failures:
+    print("\\x1b[31mthe loss is not a number\\x1b[0m", flush=True)
+    raise FloatingPointError("loss is nan after the last epoch: is the learning rate too high?")
+print("\\x1b[32mdone\\x1b[0m")
+'''
+
+_ACTORS = '''\
+"""Two actors inside the job's own cluster, for as many seconds as the argument says."""
+import sys
+import time
+
+import ray
+
+
+@ray.remote(num_cpus=0)
+class Infer:
+    def infer(self, index, seconds):
+        time.sleep(seconds)
+        return f"{index}: up"
+
+
+ray.init(log_to_driver=False)
+actors = {index: Infer.options(name=f"infer-{index}").remote() for index in ("000300", "000905")}
+print(ray.get([actor.infer.remote(index, float(sys.argv[1])) for index, actor in actors.items()]))
+'''
+
+
+def install(home: Path) -> None:
+    """Write the programs below the home directory of a cluster."""
+    for name, text in {EPOCHS: _EPOCHS, ACTORS: _ACTORS}.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+class Workload:
+    """Makes the jobs. `home` is that of the user, who works on one of the clusters."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def batches(self) -> Iterator[list[JobRequest]]:
+        """Yield what is submitted together, without an end: the first batch, then one after the other."""
+        turns: tuple[Callable[[int], list[JobRequest]], ...] = (
+            self._chain,
+            self._on_gpus,
+            self._flaky,
+            self._with_actors,
+            self._report,
+            self._broken,
+            self._large,
+        )
+        yield [
+            *self._array(0, FIRST),
+            *self._on_gpus(0),
+            *self._on_gpus(0, "finetune-again"),
+            *self._flaky(0),
+            *self._large(0),
+        ]
+        for number in count(1):
+            yield self._array(number, 4)
+            for turn in turns:
+                yield turn(number)
+
+    def _array(self, number: int, size: int) -> list[JobRequest]:
+        name = f"sweep-{number}"
+        return [
+            self._epochs(
+                f"{name}-{n}", "ann", seconds=8 + n % 5, group=name, tags=["linux"], entrypoint_num_cpus=1
+            )
+            for n in range(size)
+        ]
+
+    def _chain(self, number: int) -> list[JobRequest]:
+        names = [f"{step}-{number}" for step in ("prepare", "train", "evaluate")]
+        befores: list[list[str]] = [[], names[:1], names[1:2]]
+        return [
+            self._epochs(name, "bob", seconds=6, depends_on=before)
+            for name, before in zip(names, befores, strict=True)
+        ]
+
+    def _on_gpus(self, number: int, name: str = "finetune") -> list[JobRequest]:
+        claim = {"CPU": 1, "GPU": 2}
+        return [
+            self._epochs(
+                f"{name}-{number}", "carol", seconds=20, claim=claim, entrypoint_num_gpus=2, tags=["gpu"]
+            )
+        ]
+
+    def _flaky(self, number: int) -> list[JobRequest]:
+        return [self._epochs(f"flaky-{number}", "bob", seconds=5, failures=1, max_retries=2)]
+
+    def _broken(self, number: int) -> list[JobRequest]:
+        return [self._epochs(f"broken-{number}", "carol", seconds=3, failures=9, max_retries=1)]
+
+    def _report(self, number: int) -> list[JobRequest]:
+        secret = {"env_vars": {"REPORT_TOKEN": "nobody-sees-this", "REGION": "cn-north"}}
+        return [
+            self._epochs(f"report-{number}", "ann", seconds=5, job_id="日报", priority=5, runtime_env=secret)
+        ]
+
+    def _large(self, number: int) -> list[JobRequest]:
+        return [
+            self._epochs(f"large-{number}", "carol", seconds=6, claim={"CPU": MACHINES["centos"]["cpus"]})
+        ]
+
+    def _with_actors(self, number: int) -> list[JobRequest]:
+        command = f"python {self._home}/{ACTORS} 20"
+        return [JobRequest(entrypoint=command, user="ann", submission_id=f"actors-{number}")]
+
+    def _epochs(
+        self,
+        name: str,
+        user: str,
+        *,
+        seconds: int,
+        failures: int = 0,
+        claim: Mapping[str, float] | None = None,
+        **options: Any,
+    ) -> JobRequest:
+        return JobRequest(
+            entrypoint=f"python {self._home}/{EPOCHS} {seconds} {failures}",
+            user=user,
+            submission_id=name,
+            resource_requirements=claim or {"CPU": 2},
+            **options,
+        )
