@@ -210,7 +210,7 @@ _STEP = st.one_of(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_STEP, max_size=8))
 def test_whatever_is_added_deleted_and_pruned_each_row_stands_for_its_own(steps: list[Any]) -> None:
     store = open_memory_store()

@@ -98,7 +98,7 @@ def test_a_span_has_the_times_of_the_attempt_and_the_state_of_its_job(leader: Le
 _TIME = st.integers(0, 20)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(_TIME, st.none() | _TIME), max_size=6), _TIME, _TIME, st.integers(1, 7))
 def test_exactly_the_overlapping_ones_are_found(
     runs: list[tuple[int, int | None]], since: int, length: int, limit: int
