@@ -52,6 +52,7 @@ NAMED: dict[str, tuple[dict[str, Any], int]] = {
 #: Routes that list jobs: a stranger's is not among them.
 LISTS = {
     "GET /api/v1/jobs": {},
+    "GET /api/v1/timeline": {"params": {"since": 0}},
     "GET /api/v1/queue": {},
     "GET /api/v1/counts": {"params": {"state": "QUEUED"}},
     "GET /api/v1/events": {},

@@ -74,6 +74,9 @@ LOOKS: dict[str, Callable[[Service, str], object]] = {
     "detail": lambda service, name: service.detail(name),
     "attempts": lambda service, name: service.attempts(name),
     "list_jobs": lambda service, name: service.list_jobs(JobQuery(tag="x", states=(JobState.SUCCEEDED,))),
+    "heads": lambda service, name: service.list_jobs(JobQuery(heads_only=True)),
+    "members": lambda service, name: service.list_jobs(JobQuery(head="array-0", limit=2)),
+    "timeline": lambda service, name: service.timeline(since=0.0, until=4e9, cluster="a", limit=5),
     "no_state": lambda service, name: service.list_jobs(JobQuery(states=())),
     "counts": lambda service, name: service.counts([JobState.SUCCEEDED, JobState.FAILED]),
     "no_counts": lambda service, name: service.counts([]),
@@ -109,6 +112,15 @@ REFUSALS: dict[str, Callable[[Service], object]] = {
     "events": lambda service: service.list_jobs(JobQuery(cursor="x")),
     "page": lambda service: service.list_jobs(JobQuery(limit=5000)),
     "attempts": lambda service: service.attempts("nobody"),
+    "head": lambda service: service.list_jobs(JobQuery(head="")),
+    "timeline backwards": lambda service: service.timeline(since=20.0, until=10.0),
+    "timeline of the future": lambda service: service.timeline(since=9e9),
+    "timeline from no time": lambda service: service.timeline(since=float("nan")),
+    "timeline from None": lambda service: service.timeline(since=None),
+    "timeline until no time": lambda service: service.timeline(since=1.0, until=-1.0),
+    "timeline of too many": lambda service: service.timeline(since=1.0, limit=10_001),
+    "timeline of none": lambda service: service.timeline(since=1.0, limit=0),
+    "timeline of no cluster": lambda service: service.timeline(since=1.0, cluster=""),
     "explain": lambda service: service.explain("nobody"),
     "log": lambda service: service.log("nobody"),
     "tail": lambda service: list(service.tail("nobody")),
@@ -126,6 +138,8 @@ REFUSALS: dict[str, Callable[[Service], object]] = {
 
 async def test_every_answer_is_that_of_the_service_itself(both: Both) -> None:
     name = await both.run("echo hello", job_id="greeting", tags=["x"], runtime_env={"env_vars": {"A": "b"}})
+    for n in range(3):
+        await both.run("echo hello", submission_id=f"array-{n}", group="array")
     for what, look in LOOKS.items():
         here, there = [await asyncio.to_thread(look, each, name) for each in (both.local, both.http)]
         assert there == here, what

@@ -102,6 +102,8 @@ async def test_lists_are_filtered_and_paged_as_by_the_service(rest: Rest) -> Non
         ("since=1", JobQuery(since=1.0)),
         ("user=nobody", JobQuery(user="nobody")),
         ("cluster=a", JobQuery(cluster="a")),
+        ("heads_only=true", JobQuery(heads_only=True)),
+        (f"head={names[0]}&limit=1", JobQuery(head=names[0], limit=1)),
     ):
         assert await rest.ask("GET", f"/jobs?{asked}") == shown(rest.service.list_jobs(query)), asked
     assert (await rest.ask("GET", "/counts"))["counts"]["SUCCEEDED"] == 4

@@ -17,6 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, event
 from tests.builders import NOW, a_spec
 from tests.contract.store.leader import Leader
+from tests.contract.store.older_schema import bring_back
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
 from ray_multicluster_scheduler.model.states import JobState
@@ -318,13 +319,8 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directo
     wanted = schema(directory / "jobs.db")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
         connection.execute("CREATE INDEX ix_jobs_not_before ON jobs (state, not_before) WHERE not_before > 0")
-        for index in ("heads", "heads_user", "heads_state", "heads_group", "members"):
-            connection.execute(f"DROP INDEX ix_jobs_{index}")
-        connection.execute("ALTER TABLE jobs DROP COLUMN head")
-        connection.execute("DROP INDEX ix_attempts_placed")
-        connection.execute("DROP INDEX ix_attempts_ended")
-        for table in ("package_chunks", "packages", "uploads", "sessions"):
-            connection.execute(f"DROP TABLE {table}")
+        bring_back(connection)
+        connection.execute("DROP TABLE sessions")
         connection.execute("ALTER TABLE attempts DROP COLUMN executor")
         connection.execute("ALTER TABLE meta DROP COLUMN job_key")
         connection.execute("DROP INDEX ix_jobs_parent")

@@ -22,6 +22,7 @@ def fill(store: SqlStore) -> Leader:
     for state in JobState:
         leader.add(f"is-{state.value}", state, tags=("ü", "b"), runtime_env={"env_vars": {"A": "é\u0000"}})
     leader.add("waits", depends_on=("is-RUNNING",), idempotency_key="once", name="nightly", group="g")
+    leader.add("waits-too", group="g")
     leader.add("session", executor="ray-client")
     ended = store.get("is-SUBMITTED")
     leader.store.apply(

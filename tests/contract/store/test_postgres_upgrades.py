@@ -7,6 +7,7 @@ import contextlib
 import uuid
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
@@ -89,6 +90,21 @@ def test_a_recorded_store_is_brought_up_to_date_with_everything_in_it(
             assert read_revision(tx) == REVISION
         assert structure(store, recorded.schema) == structure(new, fresh.schema)
         assert_all_is_there(store)
+
+
+def test_the_jobs_of_a_group_of_before_are_listed_under_the_first_of_it(postgres: PostgresServer) -> None:
+    address = address_in(postgres)
+    play(address, recordings()["0013_pre"])
+    with psycopg.connect(address.connection_string) as connection:
+        connection.execute(f"SET LOCAL search_path = {address.schema}")
+        for submission_id, user in (("is-QUEUED", "bob"), ("is-FAILED", "ann"), ("session", "ann")):
+            connection.execute(
+                'UPDATE jobs SET "group" = %s, "user" = %s WHERE submission_id = %s',
+                ["g", user, submission_id],
+            )
+    with contextlib.closing(open_postgres_store(address)) as store:
+        heads = {job.submission_id: job.head for job in store.list_jobs(group="g")}
+        assert heads == {"session": "is-FAILED", "waits": "is-FAILED", "is-FAILED": None, "is-QUEUED": None}
 
 
 @pytest.mark.parametrize("revision", recordings())

@@ -39,11 +39,16 @@ class Walk(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.clock += seconds
 
-    @rule(chance=ANY, priority=st.integers(-1, 1), limit=st.none() | st.just(20.0))
-    def submit(self, chance: Any, priority: int, limit: float | None) -> None:
+    @rule(
+        chance=ANY,
+        priority=st.integers(-1, 1),
+        limit=st.none() | st.just(20.0),
+        group=st.sampled_from([None, None, "g"]),
+    )
+    def submit(self, chance: Any, priority: int, limit: float | None, group: str | None) -> None:
         known = sorted(self.told)
         needs = tuple(chance.sample(known, k=min(len(known), chance.randrange(3))))
-        spec = a_spec(priority=priority, queue_timeout_s=limit, depends_on=needs)
+        spec = a_spec(priority=priority, queue_timeout_s=limit, depends_on=needs, group=group)
         self.hear(*self.store.add([(f"job-{len(known)}", spec)], now=self.clock))
 
     @rule(chance=ANY, delay=st.integers(0, 30))
@@ -80,6 +85,12 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def the_store_has_what_it_told(self) -> None:
         assert self.store.get_many(sorted(self.told)) == self.told
+
+    @invariant()
+    def jobs_are_listed_under_jobs_that_are_listed_themselves(self) -> None:
+        heads = {job.submission_id for job in self.told.values() if job.head is None}
+        assert {job.head for job in self.told.values()} <= {None, *heads}
+        assert len({job.head or job.submission_id for job in self.told.values() if job.spec.group}) < 2
 
     @invariant()
     def events_lead_to_the_state(self) -> None:

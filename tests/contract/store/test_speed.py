@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -42,6 +43,9 @@ CALLS: dict[str, Callable[[Leader], object]] = {
     "named": lambda leader: leader.store.list_jobs(name="nightly"),
     "newest named": lambda leader: leader.store.list_jobs(name="nightly", limit=1),
     "grouped": lambda leader: leader.store.list_jobs(group="sweep"),
+    "first of a group": lambda leader: leader.store.add([("new", a_spec(group="sweep"))], now=NOW),
+    "member_counts": lambda leader: leader.store.member_counts(["old"]),
+    "members": lambda leader: leader.store.list_jobs(head="old", limit=100),
     "request_stop": lambda leader: leader.store.request_stop(["old"], now=NOW, reason="enough"),
 }
 
@@ -92,6 +96,55 @@ def test_the_jobs_of_one_name_are_read_from_the_newest_on_without_sorting(
     assert plan.startswith(f"SEARCH jobs USING INDEX ix_jobs_{next(iter(filters))} ")
 
 
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        ({}, "ix_jobs_heads"),
+        ({"before": 5}, "ix_jobs_heads (seq<?)"),
+        ({"text": "train"}, "ix_jobs_heads"),
+        ({"user": "ann"}, "ix_jobs_heads_user (user=?)"),
+        ({"user": "ann", "before": 5}, "ix_jobs_heads_user (user=? AND seq<?)"),
+        ({"states": [JobState.QUEUED]}, "ix_jobs_heads_state (state=?)"),
+        ({"group": "sweep"}, "ix_jobs_heads_group (group=?)"),
+    ],
+    ids=str,
+)
+def test_a_page_of_heads_reads_only_heads_and_sorts_none(
+    filled: Leader, filters: dict[str, Any], index: str
+) -> None:
+    (plan,) = plans_of(filled.store, lambda: filled.store.list_jobs(heads_only=True, limit=1, **filters))
+    assert plan.startswith((f"SCAN jobs USING INDEX {index} <-", f"SEARCH jobs USING INDEX {index} <-"))
+
+
+def test_the_members_of_a_head_are_counted_in_an_index_and_read_without_sorting(filled: Leader) -> None:
+    store = filled.store
+    (plan,) = plans_of(store, lambda: store.member_counts(["old"]))
+    assert plan.startswith("SEARCH jobs USING COVERING INDEX ix_jobs_members (head=?)")
+    by_state = plans_of(store, lambda: store.list_jobs(head="old", limit=1))[1:]
+    assert {plan.split(" <-")[0] for plan in by_state} == {
+        "SEARCH jobs USING INDEX ix_jobs_members (head=? AND state=?)",
+        "SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (submission_id=?)",
+    }
+
+
+def test_the_head_of_a_group_is_found_among_heads_only(filled: Leader) -> None:
+    store = filled.store
+    plans = plans_of(store, lambda: store.add([("new", a_spec(group="sweep"))], now=NOW))
+    assert [plan for plan in plans if plan.startswith("SEARCH jobs USING INDEX ix_jobs_heads_group ")]
+
+
+@pytest.mark.parametrize("filters", [{}, {"cluster": "a"}, {"user": "ann"}, {"cluster": "a", "user": "ann"}])
+def test_a_timeline_does_not_read_what_ended_before_it(filled: Leader, filters: dict[str, str]) -> None:
+    store = filled.store
+    plans = plans_of(store, lambda: store.spans(since=NOW, until=NOW + 1, limit=10, **filters))
+    found = [plan.split(" <-")[0] for plan in plans if " attempts " in plan.split(" <-")[0]]
+    assert found == [
+        "SEARCH attempts USING INDEX ix_attempts_placed (placed_at>? AND placed_at<?)",
+        "SCAN attempts USING INDEX ix_attempts_live",
+        "SEARCH attempts USING INDEX ix_attempts_ended (ended_at>?)",
+    ]
+
+
 @pytest.mark.parametrize("name", ["blocked", "stopping"])
 def test_what_a_pass_asks_for_does_not_go_through_all_that_wait(filled: Leader, name: str) -> None:
     """Their own partial indexes hold the few jobs that they are about."""
@@ -116,6 +169,22 @@ def test_adding_many_jobs_takes_as_many_statements_as_adding_one(filled: Leader)
     single = len(counted)
     filled.store.add([(f"job-{n}", a_spec()) for n in range(500)], now=NOW)
     assert len(counted) - single == single
+
+
+def test_a_group_takes_one_statement_more_and_a_job_without_one_none(filled: Leader) -> None:
+    counted: list[str] = []
+    event.listen(
+        filled.store._database._engine,
+        "before_cursor_execute",
+        lambda _c, _cursor, statement, *_: counted.append(statement),
+    )
+    takes = []
+    for number, groups in enumerate([[None], ["g"], ["g", "h", "g"]]):
+        counted.clear()
+        jobs = [(f"job-{number}-{n}", a_spec(group=group)) for n, group in enumerate(groups)]
+        filled.store.add(jobs, now=NOW)
+        takes.append(len(counted))
+    assert takes == [takes[0], takes[0] + 1, takes[0] + 1]
 
 
 def test_arrivals_tell_what_a_job_still_waits_for(filled: Leader) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import delete, update
 from tests.builders import NOW, a_spec
 from tests.contract.store.filled_store import content, fill
+from tests.contract.store.older_schema import bring_back
 from tests.postgres_server import PostgresServer
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
@@ -223,19 +224,18 @@ def test_a_backup_of_an_older_version_is_brought_up_to_date(target: StorePlace, 
     file = tmp_path / "backup.db"
     place = StorePlace(directory=tmp_path / "old")
     with opened(place) as store:
-        store.add([("job", a_spec())], now=NOW)
+        store.add([("job", a_spec(group="g")), ("next", a_spec(group="g"))], now=NOW)
     back_up(place, file, replace=False, progress=quiet)
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as older:
-        for table in ("package_chunks", "packages", "uploads"):
-            older.execute(f"DROP TABLE {table}")
-        older.execute("UPDATE alembic_version SET version_num = '0012_pre'")
+        bring_back(older)
     unchanged = file.read_bytes()
 
     restore(file, target, progress=quiet)
 
     assert file.read_bytes() == unchanged
     with opened(target) as again:
-        assert [job.submission_id for job in again.list_jobs()] == ["job"]
+        heads = {job.submission_id: job.head for job in again.list_jobs()}
+        assert heads == {"job": None, "next": "job"}
 
 
 def test_a_store_of_another_version_is_not_copied(source: StorePlace, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def spans(
             for lasts in (live, ended)
             for span in _read(tx, placed_at, [*lasts, placed_at < since, *filters], left)
         ]
-        found += sorted(earlier, key=lambda span: span.placed_at, reverse=True)[:left]
+        found += sorted(earlier, key=lambda span: (span.placed_at, span.submission_id), reverse=True)[:left]
     return tuple(found[::-1])
 
 
