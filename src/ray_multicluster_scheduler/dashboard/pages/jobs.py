@@ -50,6 +50,8 @@ class _Jobs:
         self._query = query
         self._rows: Rows | None = None
         self._opened: set[str] = set()
+        #: Questions may overtake each other: their number, and the last one whose answer is shown.
+        self._asked = self._answered = 0
         #: For each list that was reached with "older" the one from which that was.
         self._newer: dict[JobQuery, JobQuery] = {}
         self._bulk = BulkActions(page)
@@ -68,14 +70,16 @@ class _Jobs:
     async def refresh(self) -> None:
         """Read what is shown as it is now."""
         query, page = self._query, self._page
+        self._asked += 1
+        turn = self._asked
         rows = await self._read(query)
         members = {}
         for head in sorted(self._opened):
             inner = JobQuery(head=head, limit=ROWS)
             members[head] = await page.read(_key(inner), partial(_list, inner))
-        if query is not self._query:
-            return  # somebody has asked for another list meanwhile
-        self._rows = rows
+        if query is not self._query or turn < self._answered:
+            return  # another list is to be shown, or a later answer is shown already
+        self._rows, self._answered = rows, turn
         self._table.show(rows, members, place=address(query), newer=query.cursor is not None)
         self._none.set_visibility(not rows.rows and is_filtered(query))
         self._first.set_visibility(not rows.rows and not is_filtered(query))
