@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -14,9 +15,15 @@ from starlette.datastructures import QueryParams
 
 from ray_multicluster_scheduler.dashboard.frame import show_problem
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.job_address import PATH, ROWS, address, is_filtered, parse
 from ray_multicluster_scheduler.dashboard.parts.job_bulk import BulkActions, Picked
 from ray_multicluster_scheduler.dashboard.parts.job_filters import JobFilters
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
+    PATH,
+    ROWS,
+    address,
+    is_filtered,
+    parse,
+)
 from ray_multicluster_scheduler.dashboard.parts.job_rows import Rows, rows_of, same_jobs
 from ray_multicluster_scheduler.dashboard.parts.job_table import JobTable
 from ray_multicluster_scheduler.errors import InvalidRequest, NotAuthenticated, SchedulerError
@@ -24,6 +31,8 @@ from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 
+#: After a refresh that took long the next one waits this many times as long.
+REST = 4
 SUBMIT_COMMAND = "raymc submit -- python script.py"
 
 
@@ -39,7 +48,7 @@ async def build(page: Page) -> None:
         ui.link(page.t("jobs.clear"), PATH).props("data-test=clear")
         return
     jobs = _Jobs(page, query, [each.name for each in clusters])
-    await page.follow(jobs.refresh)
+    await page.follow(jobs.follow)
 
 
 class _Jobs:
@@ -54,6 +63,7 @@ class _Jobs:
         self._asked = self._answered = 0
         #: For each list that was reached with "older" the one from which that was.
         self._newer: dict[JobQuery, JobQuery] = {}
+        self._rest_until = 0.0
         self._bulk = BulkActions(page)
         self._filters = JobFilters(page, clusters, changed=self._go)
         self._busy = ui.linear_progress(show_value=False, size="3px").props("indeterminate role=status")
@@ -66,6 +76,14 @@ class _Jobs:
         self._none = self._no_match()
         self._first = self._first_steps()
         self._filters.show(query)
+
+    async def follow(self) -> None:
+        """Refresh, but not so often that a search through all jobs keeps the store busy."""
+        begun = time.monotonic()
+        if begun >= self._rest_until:
+            await self.refresh()
+            ended = time.monotonic()
+            self._rest_until = ended + REST * (ended - begun)
 
     async def refresh(self) -> None:
         """Read what is shown as it is now."""

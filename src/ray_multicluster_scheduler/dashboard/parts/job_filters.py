@@ -9,7 +9,13 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
-from ray_multicluster_scheduler.dashboard.parts.job_address import LINKED, ROWS, TYPED, changed, is_filtered
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
+    LINKED,
+    ROWS,
+    TYPED,
+    changed,
+    is_filtered,
+)
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.query import JobQuery
