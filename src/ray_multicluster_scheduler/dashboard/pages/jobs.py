@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -14,9 +15,15 @@ from starlette.datastructures import QueryParams
 
 from ray_multicluster_scheduler.dashboard.frame import show_problem
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.job_address import PATH, ROWS, address, is_filtered, parse
 from ray_multicluster_scheduler.dashboard.parts.job_bulk import BulkActions, Picked
 from ray_multicluster_scheduler.dashboard.parts.job_filters import JobFilters
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
+    PATH,
+    ROWS,
+    address,
+    is_filtered,
+    parse,
+)
 from ray_multicluster_scheduler.dashboard.parts.job_rows import Rows, rows_of, same_jobs
 from ray_multicluster_scheduler.dashboard.parts.job_table import JobTable
 from ray_multicluster_scheduler.errors import InvalidRequest, NotAuthenticated, SchedulerError
@@ -24,6 +31,8 @@ from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 
+#: After a refresh that took long the next one waits this many times as long.
+REST = 4
 SUBMIT_COMMAND = "raymc submit -- python script.py"
 
 
@@ -39,7 +48,7 @@ async def build(page: Page) -> None:
         ui.link(page.t("jobs.clear"), PATH).props("data-test=clear")
         return
     jobs = _Jobs(page, query, [each.name for each in clusters])
-    await page.follow(jobs.refresh)
+    await page.follow(jobs.follow)
 
 
 class _Jobs:
@@ -50,8 +59,11 @@ class _Jobs:
         self._query = query
         self._rows: Rows | None = None
         self._opened: set[str] = set()
+        #: Questions may overtake each other: their number, and the last one whose answer is shown.
+        self._asked = self._answered = 0
         #: For each list that was reached with "older" the one from which that was.
         self._newer: dict[JobQuery, JobQuery] = {}
+        self._rest_until = 0.0
         self._bulk = BulkActions(page)
         self._filters = JobFilters(page, clusters, changed=self._go)
         self._busy = ui.linear_progress(show_value=False, size="3px").props("indeterminate role=status")
@@ -65,17 +77,27 @@ class _Jobs:
         self._first = self._first_steps()
         self._filters.show(query)
 
+    async def follow(self) -> None:
+        """Refresh, but not so often that a search through all jobs keeps the store busy."""
+        begun = time.monotonic()
+        if begun >= self._rest_until:
+            await self.refresh()
+            ended = time.monotonic()
+            self._rest_until = ended + REST * (ended - begun)
+
     async def refresh(self) -> None:
         """Read what is shown as it is now."""
         query, page = self._query, self._page
+        self._asked += 1
+        turn = self._asked
         rows = await self._read(query)
         members = {}
         for head in sorted(self._opened):
             inner = JobQuery(head=head, limit=ROWS)
             members[head] = await page.read(_key(inner), partial(_list, inner))
-        if query is not self._query:
-            return  # somebody has asked for another list meanwhile
-        self._rows = rows
+        if query is not self._query or turn < self._answered:
+            return  # another list is to be shown, or a later answer is shown already
+        self._rows, self._answered = rows, turn
         self._table.show(rows, members, place=address(query), newer=query.cursor is not None)
         self._none.set_visibility(not rows.rows and is_filtered(query))
         self._first.set_visibility(not rows.rows and not is_filtered(query))

@@ -34,7 +34,7 @@ class Picked:
     @classmethod
     def sent(cls, args: Any) -> Picked | None:
         """Return what a browser has sent; None: no browser of ours sends that."""
-        if not isinstance(args, dict) or args.get("action") not in ACTIONS:
+        if not isinstance(args, dict) or args.get("action") not in [*ACTIONS]:
             return None
         return cls(action=args["action"], jobs=_texts(args.get("jobs")), heads=_texts(args.get("heads")))
 

@@ -9,7 +9,13 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
-from ray_multicluster_scheduler.dashboard.parts.job_address import LINKED, ROWS, TYPED, changed, is_filtered
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
+    LINKED,
+    ROWS,
+    TYPED,
+    changed,
+    is_filtered,
+)
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.query import JobQuery
@@ -44,6 +50,7 @@ class JobFilters(ui.element):
                 clearable=True,
                 on_change=self._look,
             ).props("dense outlined data-test=filter-state")
+            self._states.classes("jobs-wide")
             self._cluster = ui.select(
                 self._clusters, label=page.t("common.cluster"), clearable=True, on_change=self._look
             ).props("dense outlined data-test=filter-cluster")
@@ -51,8 +58,9 @@ class JobFilters(ui.element):
                 if name != "user" or page.visitor.may(Role.OPERATE):
                     self._add_typed(page, name)
             self._linked = {name: self._add_linked(page, name) for name in LINKED}
-            self._clear = ui.button(page.t("jobs.clear"), icon="filter_alt_off", on_click=self.show_all)
-            self._clear.props("flat dense no-caps data-test=clear")
+            self._clear = ui.button(icon="filter_alt_off", on_click=self.show_all)
+            self._clear.props("flat round dense data-test=clear")
+            self._clear.props["aria-label"] = self._clear.props["title"] = page.t("jobs.clear")
 
     def show(self, query: JobQuery) -> None:
         """Show what the address asks for."""
@@ -84,6 +92,8 @@ class JobFilters(ui.element):
 
         field = ui.input(label, on_change=typed).props(f"dense outlined debounce={DEBOUNCE_MS}")
         self._typed[name] = field.props(f"clearable maxlength=200 data-test=filter-{name}")
+        if name == "text":
+            field.classes("jobs-wide")
 
     def _add_linked(self, page: Page, name: str) -> ui.button:
         async def remove() -> None:

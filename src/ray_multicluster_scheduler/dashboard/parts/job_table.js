@@ -15,7 +15,7 @@ export default {
       </div>
       <table v-if="rows.length" class="jobs-table" role="table" data-test="jobs">
         <thead role="rowgroup"><tr role="row">
-          <th v-if="mayPick" role="columnheader" scope="col" class="jobs-pick">
+          <th v-if="mayPick" role="columnheader" scope="col" class="jobs-pick" :data-label="words.pick_all">
             <input type="checkbox" :checked="allPicked" :aria-label="words.pick_all" :title="words.pick_all"
               data-test="pick-all" @change="pickAll($event.target.checked)">
           </th>
@@ -29,12 +29,12 @@ export default {
                 <input v-if="pickable(line.row)" type="checkbox" :checked="isPicked(line)" :disabled="inPicked(line)"
                   :aria-label="words.pick + ' ' + line.row.name" @change="pick(line, $event.target.checked)">
               </td>
-              <td role="cell" class="jobs-name">
+              <td role="cell" class="jobs-name"><div :class="{ 'jobs-title': line.row.members }">
                 <q-btn v-if="line.row.members" flat dense round size="sm" :icon="opened[line.row.id] ? 'expand_more' : 'chevron_right'"
                   :aria-expanded="opened[line.row.id] ? 'true' : 'false'" data-test="open"
                   :aria-label="(opened[line.row.id] ? words.close : words.open) + ' ' + line.row.name" @click="toggle(line.row.id)" />
-                <a :href="target(line.row)">{{ line.row.name }}</a>
-              </td>
+                <a :href="target(line.row)" :title="line.row.id">{{ line.row.name }}</a>
+              </div></td>
               <td role="cell" class="jobs-state">
                 <template v-if="line.row.members">
                   <span class="jobs-count">{{ say("jobs", total(line.row)) }}</span>

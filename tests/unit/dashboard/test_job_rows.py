@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.builders import a_job
+
+from ray_multicluster_scheduler.dashboard.parts.job_rows import row_of, rows_of, same_jobs
+from ray_multicluster_scheduler.model.states import JobState as S
+from ray_multicluster_scheduler.service.make_views import show_job
+from ray_multicluster_scheduler.service.views import JobPage, JobView
+
+
+def a_view(submission_id: str = "job-1", **changes: Any) -> JobView:
+    return show_job(a_job(submission_id, **changes), secrets=())
+
+
+def test_a_job_without_a_name_is_shown_by_its_id() -> None:
+    assert row_of(a_view("job-7"))["name"] == "job-7"
+
+
+def test_what_can_be_done_with_a_job_depends_on_its_state() -> None:
+    able = {state: row_of(a_view(state=state)) for state in S}
+    assert {state for state, row in able.items() if row["retry"]} == {S.FAILED, S.STOPPED}
+    assert {state for state, row in able.items() if row["stop"]} == set(S) - {
+        S.SUCCEEDED,
+        S.FAILED,
+        S.STOPPED,
+    }
+
+
+def test_a_row_for_several_jobs_counts_them_by_state_in_the_order_of_a_job_s_life() -> None:
+    counts = {S.FAILED: 2, S.QUEUED: 3, S.SUCCEEDED: 4, S.LOST: 0}
+    page = JobPage(jobs=(a_view("a"), a_view("b")), next_cursor="5", members={"a": counts})
+    first, second = rows_of(page).rows
+    assert list(first["members"].items()) == [("QUEUED", 3), ("SUCCEEDED", 4), ("FAILED", 2)]
+    assert (first["stop"], first["retry"]) == (3, 2)
+    assert second["members"] is None
+
+
+def test_a_job_that_never_started_has_waited_until_it_ended() -> None:
+    row = row_of(a_view(state=S.STOPPED, ended_at=9.0))
+    assert (row["waited"], row["started"]) == (9.0, None)
+
+
+def test_a_later_page_keeps_its_jobs_and_their_order_but_not_deleted_ones() -> None:
+    former = [row_of(a_view(name)) for name in ("c", "b", "a")]
+    now = {"a": a_view("a", state=S.FAILED), "c": a_view("c")}
+    assert [(row["id"], row["state"]) for row in same_jobs(former, now)] == [("c", "QUEUED"), ("a", "FAILED")]
