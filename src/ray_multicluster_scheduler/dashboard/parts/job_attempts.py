@@ -10,7 +10,7 @@ from typing import Any
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When, state_text
+from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
 from ray_multicluster_scheduler.dashboard.parts.job_facts import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
 from ray_multicluster_scheduler.service.views import AttemptView, JobView
@@ -47,7 +47,7 @@ class AttemptsTable(PlainTable):
         self.show([self._row(each) for each in reversed(attempts)])
 
     def _row(self, each: AttemptView) -> Row:
-        outcome = each.outcome and state_text(self._page, each.outcome)
+        outcome = each.outcome and self._page.words.known(f"outcomes.{each.outcome}", each.outcome)
         cells = (
             str(each.number),
             partial(ui.link, each.cluster, cluster_address(each.cluster)),
@@ -111,7 +111,7 @@ class Environment(ui.element):
     def _row(self, option: str, value: str, origin: str) -> Row:
         told = self._page.words.known(f"job.origin_{origin}", origin)
         return (option, value, origin), (
-            partial(_labelled, option, "mono"),
+            partial(_labelled, option, "mono lines"),
             partial(_labelled, value, "mono lines"),
             told,
         )

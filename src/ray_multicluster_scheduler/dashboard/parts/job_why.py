@@ -87,7 +87,7 @@ class JobWhy(ui.element):
 
     def _refusal_row(self, name: str, refusal: RefusalView) -> Row:
         page = self._page
-        word = page.words.known(f"reasons.{refusal.cause.value}", refusal.cause.value)
+        word = page.words.known(f"causes.{refusal.cause.value}", refusal.cause.value)
         missing = resources_text(page, refusal.missing) or "–"
         key = (name, refusal.cause, refusal.sentence, missing)
         return key, (name, partial(_refused, word, refusal.sentence), missing)

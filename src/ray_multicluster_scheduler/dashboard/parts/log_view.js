@@ -286,7 +286,7 @@ export default {
       }
       if (!lost && !fresh.length) return;
       this.hits = Object.freeze([...this.hits.slice(lost), ...fresh]);
-      this.hit = Math.max(this.hits.length ? 0 : -1, this.hit - lost);
+      this.hit = Math.max(-1, this.hit - lost);
     },
     step(by) {
       if (!this.hits.length) return;
