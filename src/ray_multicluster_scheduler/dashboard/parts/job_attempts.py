@@ -10,7 +10,7 @@ from typing import Any
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When, state_text
+from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
 from ray_multicluster_scheduler.dashboard.parts.job_facts import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
 from ray_multicluster_scheduler.service.views import AttemptView, JobView
@@ -40,14 +40,14 @@ class AttemptsTable(PlainTable):
         names = ("number", "cluster", "placed", "started", "lasting", "outcome", "reason")
         super().__init__([page.t(f"job.{name}") for name in names], empty=page.t("job.no_attempts"))
         self._page = page
-        self.props("data-test=job-attempts")
+        self.props("data-test=job-attempts").classes("by-word")
 
     def show_attempts(self, attempts: Sequence[AttemptView]) -> None:
         """Show these, the last one first."""
         self.show([self._row(each) for each in reversed(attempts)])
 
     def _row(self, each: AttemptView) -> Row:
-        outcome = each.outcome and state_text(self._page, each.outcome)
+        outcome = each.outcome and self._page.words.known(f"outcomes.{each.outcome}", each.outcome)
         cells = (
             str(each.number),
             partial(ui.link, each.cluster, cluster_address(each.cluster)),
@@ -55,7 +55,7 @@ class AttemptsTable(PlainTable):
             partial(When, each.started_at, style="clock") if each.started_at else "–",
             partial(Lasting, each.started_at, each.ended_at) if each.started_at else "–",
             outcome or self._page.t("job.lives"),
-            each.reason,
+            partial(_labelled, each.reason, "lines"),
         )
         return (each.number, each.started_at, each.ended_at, each.outcome, each.reason), cells
 
@@ -78,7 +78,7 @@ class Environment(ui.element):
             self._table = PlainTable(
                 [page.t(f"job.{name}") for name in names], empty=page.t("job.environment_empty")
             )
-            self._table.props("data-test=job-environment")
+            self._table.props("data-test=job-environment").classes("by-word")
 
     def show(self, job: JobView, attempts: Sequence[AttemptView]) -> None:
         """Show the environment of the chosen attempt; before there is one, that of the job itself."""
@@ -110,12 +110,12 @@ class Environment(ui.element):
 
     def _row(self, option: str, value: str, origin: str) -> Row:
         told = self._page.words.known(f"job.origin_{origin}", origin)
-        return (option, value, origin), (_mono(option), _mono(value), told)
+        return (option, value, origin), (
+            partial(_labelled, option, "mono lines"),
+            partial(_labelled, value, "mono lines"),
+            told,
+        )
 
 
-def _mono(text: str) -> partial[ui.label]:
-    return partial(_labelled, text)
-
-
-def _labelled(text: str) -> ui.label:
-    return ui.label(text).classes("mono lines")
+def _labelled(text: str, classes: str) -> ui.label:
+    return ui.label(text).classes(classes)

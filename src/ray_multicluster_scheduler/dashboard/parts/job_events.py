@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
 from ray_multicluster_scheduler.service.query import EVENTS
 from ray_multicluster_scheduler.service.views import EventView
 
+#: How many moves are shown.
 SHOWN = 100
 
 
 class JobEvents(ui.element):
-    """A table of moves. It reads only what came after what it has."""
+    """A list of moves. It reads only what came after what it has."""
 
     def __init__(self, page: Page, submission_id: str) -> None:
         super().__init__("div")
         self.classes("stack")
         self._page = page
         self._id = submission_id
-        self._events: list[EventView] = []
+        self._last = 0
+        self._rows: list[ui.element] = []
         with self:
-            names = ("time", "move", "cluster", "reason")
-            self._table = PlainTable([page.t(f"job.{name}") for name in names], empty="")
-            self._table.props("data-test=job-events")
+            self._list = ui.element("ol").classes("moves").props("data-test=job-events")
             self._more = ui.label(page.t("job.events_more", shown=SHOWN)).classes("quiet")
+        self._more.set_visibility(False)
 
     async def refresh(self) -> None:
-        """Read what is new, and show it."""
+        """Read what is new, and put it on top."""
         while True:
-            after = self._events[-1].id if self._events else 0
-            fresh = await self._read(after)
-            self._events += fresh
+            fresh = await self._read(self._last)
+            for event in fresh:
+                self._add(event)
             if len(fresh) < EVENTS:
-                break
-        self._more.set_visibility(len(self._events) > SHOWN)
-        self._events = self._events[-SHOWN - 1 :]
-        self._table.show([self._row(each) for each in reversed(self._events[-SHOWN:])])
+                return
 
     async def _read(self, after: int) -> Sequence[EventView]:
         name = self._id
@@ -49,13 +45,22 @@ class JobEvents(ui.element):
             ("events", name, after), lambda service: service.events(name, after=after)
         )
 
-    def _row(self, event: EventView) -> Row:
-        when = partial(When, event.at, style="moment")
-        return event.id, (when, partial(self._move, event), event.cluster or "", event.reason)
-
-    def _move(self, event: EventView) -> None:
-        with ui.element("div").classes("move"):
-            if event.old is not None:
-                StateChip(self._page).show(event.old.value)
-                ui.label("→")
-            StateChip(self._page).show(event.new.value)
+    def _add(self, event: EventView) -> None:
+        page = self._page
+        self._last = event.id
+        with self._list, ui.element("li") as row:
+            with ui.element("div").classes("line"):
+                When(event.at, style="moment").classes("quiet")
+                with ui.element("div").classes("move"):
+                    if event.old is not None:
+                        StateChip(page).show(event.old.value)
+                        ui.label("→")
+                    StateChip(page).show(event.new.value)
+                if event.cluster is not None:
+                    ui.label(event.cluster)
+            ui.label(event.reason).classes("lines")
+        row.move(self._list, 0)
+        self._rows.append(row)
+        if len(self._rows) > SHOWN:
+            self._rows.pop(0).delete()
+            self._more.set_visibility(True)

@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.dashboard.parts.chips import StateChip
 from ray_multicluster_scheduler.dashboard.parts.job_actions import job_address
 from ray_multicluster_scheduler.dashboard.parts.job_relations import (
     KINDS,
-    MOST_DRAWN,
+    MOST_ON_A_SIDE,
     Relations,
     chart,
     height_px,
@@ -33,7 +33,7 @@ class JobGraph(ui.element):
         with self:
             self._chart = ui.echart({}, on_point_click=self._open).props("aria-hidden=true")
             self._chart.classes("job-graph")
-            self._more = ui.label(page.t("job.relations_more", shown=MOST_DRAWN)).classes("quiet")
+            self._more = ui.label(page.t("job.relations_more", shown=MOST_ON_A_SIDE)).classes("quiet")
             with ui.element("div").classes("relations").props("data-test=job-relations"):
                 for kind in KINDS:
                     self._listed[kind] = self._list(kind)

@@ -11,12 +11,12 @@ from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import JobView
 
-#: How many other jobs are drawn, and among how many of its chain those are sought that need it.
-MOST_DRAWN = 40
+#: How many other jobs are drawn on each side, and among how many of its chain those are sought that need it.
+MOST_ON_A_SIDE = 20
 MOST_READ = 500
 #: The kinds, each with its column: left of the job, or right of it.
 KINDS = {"needs": 0, "parent": 0, "needed_by": 2, "children": 2}
-ROW_PX = 52
+ROW_PX = 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,10 @@ class Relations:
 def read_relations(service: LocalService, job: JobView) -> Relations:
     """Ask the store, not the clusters."""
     name = job.submission_id
-    above = [*job.depends_on, *([job.parent] if job.parent else [])][: MOST_DRAWN + 1]
+    above = [*job.depends_on, *([job.parent] if job.parent else [])][: MOST_ON_A_SIDE + 1]
     known = service.get_many(above)
     chain = service.list_jobs(JobQuery(head=job.head or name, limit=MOST_READ))
-    children = service.list_jobs(JobQuery(parent=name, limit=MOST_DRAWN + 1))
+    children = service.list_jobs(JobQuery(parent=name, limit=MOST_ON_A_SIDE + 1))
     return limited(
         {
             "needs": {each: known.get(each) for each in job.depends_on},
@@ -52,15 +52,13 @@ def read_relations(service: LocalService, job: JobView) -> Relations:
 
 
 def limited(kinds: Mapping[str, Mapping[str, JobView | None]], *, more: bool = False) -> Relations:
-    """Keep as many as are drawn: of each kind the first ones, and of no kind none."""
-    left = MOST_DRAWN
-    kept: dict[str, dict[str, JobView | None]] = {}
-    for index, (kind, jobs) in enumerate(kinds.items()):
-        waiting = sum(bool(each) for each in list(kinds.values())[index + 1 :])
-        room = max(left - waiting * (MOST_DRAWN // len(kinds)), 0)
+    """Keep as many as are drawn on each side: of each kind the first ones, and of no kind none."""
+    kept: dict[str, Mapping[str, JobView | None]] = {}
+    for kind, jobs in kinds.items():
+        others = [len(kinds.get(each, {})) for each in KINDS if KINDS[each] == KINDS[kind] and each != kind]
+        room = max(MOST_ON_A_SIDE - sum(others), MOST_ON_A_SIDE // 2)
         kept[kind] = dict(list(jobs.items())[:room])
-        left -= len(kept[kind])
-        more = more or len(kept[kind]) < len(jobs)
+        more = more or len(jobs) > room
     return Relations(kinds=kept, more=more)
 
 
@@ -87,7 +85,15 @@ def chart(job: JobView, relations: Relations) -> dict[str, Any]:
         for column, jobs in columns.items()
         for index, (name, other) in enumerate(jobs)
     ]
-    return {"series": [_series(nodes, links)], "tooltip": {"show": False}, "animation": False}
+    hidden = {"type": "value", "show": False, "min": 0}
+    return {
+        "grid": {"left": 130, "right": 130, "top": 4, "bottom": 4},
+        "xAxis": {**hidden, "max": 2},
+        "yAxis": {**hidden, "max": 1, "inverse": True},
+        "series": [_series(nodes, links)],
+        "tooltip": {"show": False},
+        "animation": False,
+    }
 
 
 def height_px(relations: Relations) -> int:
@@ -96,47 +102,37 @@ def height_px(relations: Relations) -> int:
         sum(len(relations.kinds.get(kind, {})) for kind, column in KINDS.items() if column == side)
         for side in (0, 2)
     ]
-    return ROW_PX * max(2, *rows)
+    return ROW_PX * max(4, *rows)
 
 
 def _node(name: str, job: JobView | None, *, column: int, place: float, own: bool) -> dict[str, Any]:
     return {
         "id": name,
         "name": name,
-        "x": 100 * column,
-        "y": 100 * place,
-        "symbolSize": 20 if own else 14,
+        "value": [column, place],
+        "symbolSize": 18 if own else 13,
         "itemStyle": {"color": QUIET if job is None else STATE_COLOURS[job.state.value]},
-        "label": {"formatter": _escaped(shown_name(name, job))},
+        "label": {
+            "formatter": _escaped(shown_name(name, job)),
+            "position": ("left", "bottom", "right")[column],
+        },
     }
 
 
 def _escaped(text: str) -> str:
-    """Return a text as ECharts shows it as it is: braces would name parts of its data."""
+    """Return a text that ECharts shows as it is: in braces it would look for parts of its data."""
     return text.replace("{", "(").replace("}", ")")
 
 
 def _series(nodes: Sequence[dict[str, Any]], links: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "type": "graph",
-        "layout": "none",
-        "left": 60,
-        "right": 60,
-        "top": 16,
-        "bottom": 32,
-        "preserveAspect": False,
+        "coordinateSystem": "cartesian2d",
         "data": list(nodes),
         "links": list(links),
         "edgeSymbol": ["none", "arrow"],
         "edgeSymbolSize": 7,
         "lineStyle": {"color": QUIET, "opacity": 0.8},
-        "label": {
-            "show": True,
-            "position": "bottom",
-            "color": QUIET,
-            "width": 110,
-            "overflow": "truncate",
-            "fontSize": 12,
-        },
+        "label": {"show": True, "color": QUIET, "width": 110, "overflow": "truncate", "fontSize": 12},
         "emphasis": {"disabled": True},
     }

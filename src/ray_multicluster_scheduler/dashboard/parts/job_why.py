@@ -28,9 +28,9 @@ class JobWhy(ui.element):
             self._suggestions = ui.element("ul").classes("suggestions")
             self._about = ui.label().classes("quiet")
             heads = [page.t(f"job.{name}") for name in ("cluster", "score", "parts")]
-            self._scores = PlainTable(heads, empty="").props("data-test=job-scores")
+            self._scores = PlainTable(heads, empty="").props("data-test=job-scores").classes("by-word")
             heads = [page.t(f"job.{name}") for name in ("cluster", "refused", "missing")]
-            self._refusals = PlainTable(heads, empty="").props("data-test=job-refusals")
+            self._refusals = PlainTable(heads, empty="").props("data-test=job-refusals").classes("by-word")
 
     def show(self, told: Explanation) -> None:
         """Show an explanation."""
@@ -87,7 +87,7 @@ class JobWhy(ui.element):
 
     def _refusal_row(self, name: str, refusal: RefusalView) -> Row:
         page = self._page
-        word = page.words.known(f"reasons.{refusal.cause.value}", refusal.cause.value)
+        word = page.words.known(f"causes.{refusal.cause.value}", refusal.cause.value)
         missing = resources_text(page, refusal.missing) or "–"
         key = (name, refusal.cause, refusal.sentence, missing)
         return key, (name, partial(_refused, word, refusal.sentence), missing)
@@ -102,4 +102,4 @@ def _bar(total: float, share: float) -> None:
 
 def _refused(word: str, sentence: str) -> None:
     ui.label(word)
-    ui.label(sentence).classes("quiet")
+    ui.label(sentence).classes("quiet lines")
