@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from ray_multicluster_scheduler.config.change import ConfigChange
 from ray_multicluster_scheduler.dashboard.frame import frame, show_problem
 from ray_multicluster_scheduler.dashboard.headers import PageHeaders
 from ray_multicluster_scheduler.dashboard.live import Live
@@ -86,6 +87,8 @@ class Dashboard:
     live: Live
     #: What a request shows to prove its caller, as an `Authorization` header has it.
     shown: Callable[[HTTPConnection], str]
+    #: Reads the configuration again in the name of a caller; nothing of the service, but of the whole server.
+    reload: Callable[[Caller], ConfigChange]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -130,6 +133,7 @@ class Dashboard:
             client=client,
             path=request.path_params,
             query=request.query_params,
+            reload=self.reload,
         )
 
 

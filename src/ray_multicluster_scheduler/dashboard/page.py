@@ -9,11 +9,12 @@ from typing import TypeVar
 
 from nicegui import Client, ui
 
+from ray_multicluster_scheduler.config.change import ConfigChange
 from ray_multicluster_scheduler.dashboard.live import Live
 from ray_multicluster_scheduler.dashboard.visitor import Visitor
 from ray_multicluster_scheduler.dashboard.words import Words
 from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
-from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ class Page:
     words: Words
     live: Live
     client: Client
+    #: Reads the configuration again in the name of a caller, who must be an admin: call it in `act`.
+    reload: Callable[[Caller], ConfigChange]
     #: From the address: `{submission_id}` of its path, and what stands behind the question mark.
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
@@ -90,6 +93,10 @@ class Page:
 
         end = self.live.listen(again)
         self.client.on_delete(end)
+
+    async def now(self, refresh: Refresh) -> None:
+        """Refresh because the visitor has done something; what goes wrong is said as in `follow`."""
+        await self._refresh(refresh)
 
     async def _refresh(self, refresh: Refresh) -> None:
         async with self._refreshing:

@@ -28,6 +28,7 @@ def add_pages(app: FastAPI, scheduler: Scheduler) -> Dashboard:
         service_for=lambda caller: scheduler.service.as_caller(caller),  # noqa: PLW0108
         live=Live(lambda: scheduler.service),
         shown=lambda request: shown_credential(request.headers),
+        reload=lambda caller: scheduler.reload(by=caller),
     )
     add_dashboard(app, dashboard)
     return dashboard

@@ -12,7 +12,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
-from ray_multicluster_scheduler.dashboard.parts.colours import STATE_COLOURS
+from ray_multicluster_scheduler.dashboard.parts.colours import PALETTE, STATE_COLOURS
 from ray_multicluster_scheduler.dashboard.parts.spans import Picture, picture, shown_state, span_name
 from ray_multicluster_scheduler.dashboard.parts.timeline_chart import TimelineChart
 from ray_multicluster_scheduler.service.local_service import LocalService
@@ -26,8 +26,6 @@ GAP_S = 3.0
 #: What is read begins at a multiple of this part of the window. So spans that fall out of it on the left do
 #: not let the others change their lanes in every drawing.
 STEPS = 12
-#: So many users are named below the chart; it has no more colours.
-NAMED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ class _Timeline:
         self._view = replace(self._view, **changes)
         ui.navigate.history.replace(self._view.address)
         self._chart.colour_by(self._view.colouring)
-        await self._draw()
+        await self._page.now(self._draw)
 
     async def refresh(self) -> None:
         """Draw what there is now, unless that was done a moment ago."""
@@ -142,7 +140,7 @@ class _Timeline:
     def _show_legend(self, found: Picture) -> None:
         if self._view.colouring == "user":
             colours = found.drawing["colours"]["user"]
-            entries = list(colours.items())[:NAMED]
+            entries = list(colours.items())[: len(PALETTE)]  # the others share these colours
             more = len(colours) - len(entries)
         else:
             states = found.drawing["states"]
