@@ -20,7 +20,7 @@ _WAYS = (
     ("/timeline", "timeline.title", "view_timeline", Role.READ),
     ("/submit", "submit.title", "add_circle", Role.SUBMIT),
     ("/clusters", "clusters.title", "dns", Role.READ),
-    ("/processes", "processes.title", "memory", Role.OPERATE),
+    ("/processes", "processes.title", "memory", Role.READ),
     ("/access", "access.title", "key", Role.ADMIN),
 )
 _HEAD = (

@@ -72,7 +72,7 @@ PAGES = (
     PageSpec(path="/timeline", title="timeline.title", build=timeline.build),
     PageSpec(path="/submit", title="submit.title", build=submit.build, role=Role.SUBMIT),
     PageSpec(path="/clusters", title="clusters.title", build=clusters.build),
-    PageSpec(path="/processes", title="processes.title", build=processes.build, role=Role.OPERATE),
+    PageSpec(path="/processes", title="processes.title", build=processes.build),
     PageSpec(path="/access", title="access.title", build=access.build, role=Role.ADMIN),
 )
 

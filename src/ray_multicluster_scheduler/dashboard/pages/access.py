@@ -1,9 +1,62 @@
-"""Users with their quotas, tokens, and the audit trail, for administrators."""
+"""Who may use this server, and what they did: users with their quotas, tokens, the audit trail."""
 
 from __future__ import annotations
 
+import time
+
+from nicegui import ui
+
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.audit_table import AuditTable
+from ray_multicluster_scheduler.dashboard.parts.token_section import TokenSection
+from ray_multicluster_scheduler.dashboard.parts.user_table import UserTable
+from ray_multicluster_scheduler.service.caller import Role
+
+#: What is shown here concerns all open jobs, so it is not read at every move of a job.
+LEAST_GAP_S = 5.0
 
 
 async def build(page: Page) -> None:
     """Build the page, and keep it up to date."""
+    access = _Access(page)
+    await page.follow(access.follow)
+    await access.audit.newest()
+
+
+class _Access:
+    """The elements that change."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._read_at = 0.0
+        with ui.card():
+            _heading(page, "access.users")
+            self._users = UserTable(page)
+        with ui.card():
+            _heading(page, "access.tokens")
+            self._tokens = TokenSection(page, self.refresh)
+        with ui.card():
+            _heading(page, "access.audit")
+            self.audit = AuditTable(page)
+
+    async def follow(self) -> None:
+        """Read anew now and then."""
+        if time.monotonic() - self._read_at >= LEAST_GAP_S and not self._tokens.dialog.secret_is_shown:
+            await self._read()
+
+    async def refresh(self) -> None:
+        """Read anew: this visitor has changed something."""
+        await self._read()
+        await self.audit.newest()
+
+    async def _read(self) -> None:
+        self._read_at = time.monotonic()
+        users, tokens = await self._page.ask(
+            lambda service: (service.admin.users(), service.admin.list_tokens()), role=Role.ADMIN
+        )
+        self._users.show(users)
+        self._tokens.show(tokens)
+
+
+def _heading(page: Page, key: str) -> None:
+    ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")

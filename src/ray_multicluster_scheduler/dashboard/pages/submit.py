@@ -84,6 +84,7 @@ class _SubmitForm:
             blank = not texts["entrypoint"].strip()
             self._plan.say(self._page.t("submit.plan_needs_command" if blank else "submit.plan_needs_form"))
             return
+        self._plan.wait()
         self._pause = background_tasks.create(self._plan_after_a_pause(), name="dry run of a form")
 
     def _build_form(self, texts: Texts) -> None:

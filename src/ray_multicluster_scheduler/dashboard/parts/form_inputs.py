@@ -13,7 +13,8 @@ from ray_multicluster_scheduler.dashboard.parts.job_form import FormField, Probl
 #: What is typed is checked after this pause, or when the field is left.
 PAUSE_MS = 350
 _MONO = {"entrypoint", "env_vars", "pip", "runtime_env", "metadata", "resources"}
-_WIDE = {"entrypoint", "runtime_env"}
+
+_WIDTHS = {"area": "form-wide", "number": "form-narrow", "cluster": "form-narrow"}
 
 Input = ui.input | ui.textarea | ui.select | ui.checkbox
 
@@ -62,12 +63,11 @@ class FormInputs:
         element.without_auto_validation()
         element.props["hint"] = about
         element.props(f"outlined dense hide-bottom-space debounce={PAUSE_MS} data-test={field.name}")
+        element.classes(_WIDTHS.get(field.kind, ""))
         if field.kind == "number":
-            element.props("inputmode=decimal autocomplete=off").classes("form-narrow")
+            element.props("inputmode=decimal autocomplete=off")
         if field.name in _MONO:
             element.classes("q-field--mono")
-        if field.name in _WIDE:
-            element.classes("form-wide")
         return element
 
 

@@ -79,12 +79,12 @@ def _word_or_seconds(given: str) -> str | float | None:
 MAIN = (
     FormField(name="entrypoint", read=str.strip, kind="area"),
     FormField(name="job_id", read=text.read_line),
+    FormField(name="priority", read=text.read_number, kind="number"),
     FormField(name="cpus", read=text.read_number, kind="number"),
     FormField(name="gpus", read=text.read_number, kind="number"),
     FormField(name="memory", read=text.read_number, kind="number"),
-    FormField(name="preferred_cluster", read=text.read_line, kind="cluster"),
     FormField(name="tags", read=text.read_words),
-    FormField(name="priority", read=text.read_number, kind="number"),
+    FormField(name="preferred_cluster", read=text.read_line, kind="cluster"),
 )
 OF_THE_ENVIRONMENT = (
     FormField(name="env_vars", read=text.read_pairs, kind="area"),
@@ -94,15 +94,15 @@ OF_THE_ENVIRONMENT = (
 )
 MORE = (
     FormField(name="array", read=text.read_line),
-    FormField(name="depends_on", read=text.read_words),
     FormField(name="max_retries", read=text.read_number, kind="number"),
+    FormField(name="depends_on", read=text.read_words),
     FormField(name="timeout_s", read=text.read_number, kind="number"),
-    FormField(name="queue_timeout_s", read=text.read_number, kind="number"),
     FormField(name="on_unreachable", read=_word_or_seconds),
+    FormField(name="queue_timeout_s", read=text.read_number, kind="number"),
     FormField(name="group", read=text.read_line),
+    FormField(name="stop_children", read=_tick, kind="tick"),
     FormField(name="resources", read=text.read_amounts, kind="area"),
     FormField(name="metadata", read=text.read_pairs, kind="area"),
-    FormField(name="stop_children", read=_tick, kind="tick"),
 )
 OF_THE_DRIVER = (
     FormField(name="entrypoint_num_cpus", read=text.read_number, kind="number"),

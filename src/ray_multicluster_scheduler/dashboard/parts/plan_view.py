@@ -26,7 +26,7 @@ class PlanPanel(ui.element):
         self._shown: PlanView | None = None
         self.classes("plan").props("data-test=plan")
         with self:
-            self._verdict = ui.label(page.t("submit.plan_waits")).classes("plan-verdict").props("role=status")
+            self._verdict = ui.label().classes("plan-verdict").props("role=status")
             self._answer = ui.element("div").classes("plan")
 
     def say(self, text: str) -> None:
@@ -35,6 +35,11 @@ class PlanPanel(ui.element):
         self._verdict.set_text(text)
         self._verdict.classes(remove="plan-goes plan-stays")
         self._answer.clear()
+
+    def wait(self) -> None:
+        """Say that an answer is on its way, unless an earlier one is shown."""
+        if self._shown is None:
+            self._verdict.set_text(self._page.t("submit.plan_asks"))
 
     def show(self, plan: PlanView) -> None:
         """Show an answer; the same one is left alone, for somebody may be reading in it."""

@@ -1,0 +1,109 @@
+"""What runs inside the clusters: a table that asks them when somebody wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nicegui import ui
+
+from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
+from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.views import ProcessList, ProcessView
+
+#: Rows of one page of the table, and of all: more are narrowed down with the filters.
+PAGE_ROWS = 50
+MOST_ROWS = 2000
+COLUMNS = ("cluster", "kind", "state", "pid", "age", "what", "why")
+_AGE = '<q-td :props="props"><time :data-from="props.value"></time></q-td>'
+
+
+class ProcessTable(ui.element):
+    """The table with its filters. Nothing is asked until `load`."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__("div")
+        self._page = page
+        self._found: ProcessList | None = None
+        self.classes("plan")
+        with self:
+            with ui.element("div").classes("line process-filters"):
+                self._cluster = self._filter("cluster")
+                self._kind = self._filter("kind")
+                self._button = ui.button(page.t("processes.refresh"), icon="refresh", on_click=self.load)
+                self._button.props("outline no-caps data-test=refresh")
+            self._problems = ui.element("div").classes("plan").props("role=status")
+            self._count = ui.label(page.t("processes.asking")).classes("quiet").props("role=status")
+            self._table = self._build_table()
+
+    async def load(self) -> None:
+        """Ask all clusters."""
+        self._button.props("loading disable")
+        try:
+            found = await self._page.ask(lambda service: service.processes(), role=Role.OPERATE)
+        except NotAuthenticated:
+            self._page.log_in()
+        except SchedulerError as problem:
+            self._page.say(str(problem), problem=True)
+            self._count.set_text(self._page.t("processes.not_asked"))
+        else:
+            self._found = found
+            self._offer(self._cluster, sorted({each.cluster for each in found.items}))
+            self._offer(self._kind, sorted({each.kind for each in found.items}))
+            self._show_problems(found)
+            self._show()
+        finally:
+            self._button.props(remove="loading disable")
+
+    def _filter(self, name: str) -> ui.select:
+        label = self._page.t(f"processes.{name}")
+        chosen = ui.select({"": self._page.t("processes.all")}, label=label, value="", on_change=self._show)
+        return chosen.props(f"outlined dense options-dense data-test=filter-{name}").classes("process-filter")
+
+    def _offer(self, filter_: ui.select, words: Sequence[str]) -> None:
+        """Offer these to choose from; what is chosen stays so, even if nothing of it is left."""
+        kept = [*words, *({filter_.value} - {"", *words})]
+        names = {word: self._page.words.known(f"processes.kind_{word}", word) for word in kept}
+        filter_.set_options({"": self._page.t("processes.all"), **names}, value=filter_.value)
+
+    def _build_table(self) -> ui.table:
+        columns: list[dict[str, Any]] = [
+            {"name": name, "label": self._page.t(f"processes.{name}"), "field": name, "align": "left"}
+            for name in COLUMNS
+        ]
+        for column in columns:
+            column["sortable"] = True
+        table = ui.table(columns=columns, rows=[], row_key="id", pagination=PAGE_ROWS)
+        table.add_slot("body-cell-age", _AGE)
+        table.props("flat dense wrap-cells data-test=processes").classes("process-table")
+        table.props["no-data-label"] = self._page.t("processes.nothing")
+        table.set_visibility(False)
+        return table
+
+    def _show_problems(self, found: ProcessList) -> None:
+        self._problems.clear()
+        with self._problems:
+            for cluster, why in sorted(found.problems.items()):
+                text = self._page.t("processes.problem", cluster=cluster, why=why)
+                ui.label(text).classes("notice").style("margin: 0")
+
+    def _show(self) -> None:
+        if self._found is None:
+            return
+        chosen = matching(self._found.items, cluster=self._cluster.value, kind=self._kind.value)
+        shown = [self._row(number, each) for number, each in enumerate(chosen[:MOST_ROWS])]
+        self._table.rows = shown
+        self._table.set_visibility(True)
+        key = "processes.count" if len(chosen) <= MOST_ROWS else "processes.count_cut"
+        self._count.set_text(self._page.t(key, count=len(chosen), most=MOST_ROWS))
+
+    def _row(self, number: int, each: ProcessView) -> dict[str, Any]:
+        kind = self._page.words.known(f"processes.kind_{each.kind}", each.kind)
+        fields = each.model_dump(include={"cluster", "state", "pid", "what", "why"})
+        return {**fields, "id": number, "kind": kind, "age": each.started_at}
+
+
+def matching(items: Sequence[ProcessView], *, cluster: str, kind: str) -> list[ProcessView]:
+    """Return those of a cluster and of a kind; an empty word stands for all."""
+    return [each for each in items if cluster in {"", each.cluster} and kind in {"", each.kind}]
