@@ -158,7 +158,9 @@ def _note(visit: Visit, kind: str, text: str) -> None:
 def origin(url: str) -> str:
     """Return who is asked; what a page has made itself (`data:`, `blob:`) asks nobody."""
     parts = urlsplit(url)
-    return "" if parts.scheme in {"data", "blob"} else f"{parts.scheme}://{parts.netloc}".replace("ws", "http", 1)
+    if parts.scheme in {"data", "blob"}:
+        return ""
+    return f"{parts.scheme}://{parts.netloc}".replace("ws", "http", 1)
 
 
 def allowed(role: str) -> dict[str, Any]:

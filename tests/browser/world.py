@@ -98,7 +98,7 @@ class World:
         scheduler = self._scheduler
         jobs = scheduler.service.list_jobs().jobs
         return {
-            "jobs": sorted((job.submission_id, job.state.value, job.target.value) for job in jobs),
+            "jobs": sorted((job.submission_id, job.state.value, job.stopping) for job in jobs),
             "audit": [(each.user, each.action, each.target) for each in scheduler.access.audit(limit=10_000)],
             "drained": sorted(each.name for each in scheduler.service.clusters() if each.drained),
             "tokens": sorted((each.id, each.revoked_at is None) for each in scheduler.tokens.list_all()),

@@ -46,7 +46,7 @@ def frame(page: Page, title: str) -> Iterator[None]:
         _visitor(page)
     page.banner = ui.label().classes("raymc-banner").props("role=status")
     page.banner.set_visibility(False)
-    with ui.element("main").classes("raymc-main"):
+    with ui.element("div").classes("raymc-main"):  # within the <main> of Quasar
         ui.label(page.t(title)).classes("raymc-title").props("role=heading aria-level=1")
         yield
 

@@ -1,0 +1,83 @@
+"""Who may only read cannot change anything, by whatever request a browser can send."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.browser.conftest import Open
+from tests.browser.visits import ADDRESSES, JOB, Server
+from tests.door import Asked, routes
+from tests.integration.test_door_routes import VALUES
+
+from ray_multicluster_scheduler.server.app import routes_alone
+from ray_multicluster_scheduler.service.caller import Role
+
+#: What somebody would send to act on the job: enough for every route that takes a body.
+BODY: dict[str, Any] = {
+    "entrypoint": "true",
+    "submission_ids": [JOB],
+    "jobs": [{"entrypoint": "true"}],
+    "job": {"entrypoint": "true"},
+    "indices": "0-1",
+    "user": "eve",
+    "role": "admin",
+    "reason": "x",
+}
+CHANGING = [each for each in routes(routes_alone()) if each.method not in {"GET", "HEAD", "WEBSOCKET"}]
+#: All that this page could send: each listener of each element, with what a person might have typed or chosen.
+REPLAY = """async (values) => {
+  let sent = 0;
+  for (const [id, element] of Object.entries(mounted_app.elements)) {
+    for (const listener of element.events || []) {
+      for (const value of values) {
+        const listener_id = listener.listener_id;
+        window.socket.emit("event", {id: Number(id), client_id: window.clientId, listener_id, args: [value]});
+        sent += 1;
+      }
+    }
+  }
+  return sent;
+}"""
+
+
+def _path(asked: Asked) -> str:
+    path = asked.path
+    for name, value in {**VALUES, "submission_id": JOB, "job_id": JOB, "name": "east"}.items():
+        path = path.replace("{" + name + "}", value)
+    return path
+
+
+def test_no_route_changes_anything_for_a_reader(visit: Open, server: Server) -> None:
+    before, one = server.ask("changed"), visit("read")
+    for asked in CHANGING:
+        answer = one.context.request.fetch(
+            server.address + _path(asked),
+            method=asked.method,
+            data=json.dumps(BODY),
+            headers={"Content-Type": "application/json", "Origin": server.address},
+            max_redirects=0,
+        )
+        if asked.role is not None and asked.role > Role.READ:
+            assert answer.status == 403, f"{asked.method} {asked.path}: {answer.text()}"
+        assert server.ask("changed") == before, asked
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+def test_no_event_of_a_page_changes_anything_for_a_reader(visit: Open, server: Server, path: str) -> None:
+    one = visit("read")
+    one.go(path, status=200 if ADDRESSES[path].role <= Role.READ else 403)
+    before = server.ask("changed")
+    values = [json.dumps(each) for each in ("x", 1, True, JOB, [JOB], {"submission_id": JOB}, None)]
+    assert one.page.evaluate(REPLAY, values) > 0
+    one.page.wait_for_load_state("networkidle")
+    one.page.evaluate("new Promise(done => window.socket.emit('handshake', {client_id: ''}, done))")
+    assert server.ask("changed") == before
+
+
+@pytest.mark.parametrize("path", ["/submit", "/processes", "/access"])
+def test_a_page_for_another_role_says_so_and_shows_nothing_else(visit: Open, path: str) -> None:
+    one = visit("read")
+    one.go(path, status=403)
+    one.see(one.words("frame.problem"))
+    assert ADDRESSES[path].role.word in one.page.locator("main").inner_text()
+    assert one.page.locator("main").locator("input, button, textarea, table").count() == 0
