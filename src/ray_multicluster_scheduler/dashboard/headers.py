@@ -12,7 +12,7 @@ import secrets
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_POLICY = (
+POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -59,7 +59,7 @@ def _guarded(start: Message, body: bytes) -> tuple[Message, Message]:
     body = body.replace(_SCRIPT, _SCRIPT + f' nonce="{nonce}"'.encode())
     headers = MutableHeaders(scope=start)
     headers["content-length"] = str(len(body))
-    headers["content-security-policy"] = _POLICY.format(nonce=nonce)
+    headers["content-security-policy"] = POLICY.format(nonce=nonce)
     headers["x-content-type-options"] = "nosniff"
     headers["referrer-policy"] = "same-origin"
     return start, {"type": "http.response.body", "body": body, "more_body": False}
