@@ -53,7 +53,7 @@ from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
 from ray_multicluster_scheduler.service.views import ProcessList
-from ray_multicluster_scheduler.service.wait_reasons import ENGINE_TIMEOUT_S, WaitReasons
+from ray_multicluster_scheduler.service.wait_numbers import ENGINE_TIMEOUT_S, WaitNumbers
 from ray_multicluster_scheduler.store import SqlStore, open_at
 from ray_multicluster_scheduler.store_ports import AccessStore
 
@@ -350,7 +350,7 @@ class Scheduler:
             jobs=JobService(config, store, self.clock, hub),
             explainer=explainer,
             look=look,
-            waits=WaitReasons(explainer, self.clock, of_engine=self.waits, look=look),
+            waits=WaitNumbers(explainer, self.clock, of_engine=self.waits, look=look),
             processes=ProcessLook(raw, self._environ, self.clock, lambda: ClusterRecords.of(store)),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,

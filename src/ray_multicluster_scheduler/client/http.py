@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.client import transport_async
 from ray_multicluster_scheduler.client.http_calls import get, path_of, post
-from ray_multicluster_scheduler.client.http_operations import HttpOperations
 from ray_multicluster_scheduler.client.http_queries import jobs_query, timeline_query
 from ray_multicluster_scheduler.client.http_responses import parsed
+from ray_multicluster_scheduler.client.http_scheduler_calls import HttpSchedulerCalls
 from ray_multicluster_scheduler.client.resumable_streams import Changes, Events, Following, Patience, Tail
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.server_packages import ServerPackages
@@ -60,7 +60,7 @@ _SHOWN_AS_ASKED = {"job_id", *(option.name for option in JOB_OPTIONS)}
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
 
 
-class HttpService(HttpOperations):
+class HttpService(HttpSchedulerCalls):
     """Asks a server on behalf of the caller that the token stands for."""
 
     def __init__(self, server: ServerAddress, *, user: str) -> None:

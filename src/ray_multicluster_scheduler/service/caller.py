@@ -15,8 +15,8 @@ class Role(IntEnum):
 
     READ = 1  # look at one's own jobs and at the clusters
     SUBMIT = 2  # submit, stop and retry one's own jobs
-    OPERATE = 3  # everybody's jobs; drain clusters
-    ADMIN = 4  # users and tokens, configuration, retention
+    OPERATE = 3  # everybody's jobs; drain clusters, see what runs there, and the configuration
+    ADMIN = 4  # users and tokens, reading the configuration again, retention
 
     @classmethod
     def named(cls, word: str) -> Role:

@@ -29,7 +29,6 @@ from ray_multicluster_scheduler.service.make_views import (
     show_session,
     warnings_of,
 )
-from ray_multicluster_scheduler.service.operations import Operations
 from ray_multicluster_scheduler.service.query import (
     EVENTS,
     MOST_ATTEMPTS,
@@ -39,6 +38,7 @@ from ray_multicluster_scheduler.service.query import (
     events_limit,
 )
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.scheduler_calls import SchedulerCalls
 from ray_multicluster_scheduler.service.service_parts import ServiceParts
 from ray_multicluster_scheduler.service.shown_jobs import ShownJobs
 from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
@@ -58,7 +58,7 @@ from ray_multicluster_scheduler.service.whole_log import whole_log
 _ALL = JobQuery()
 
 
-class LocalService(Operations):
+class LocalService(SchedulerCalls):
     """Answers one caller from the store. It decides nothing about placement."""
 
     def __init__(self, parts: ServiceParts, caller: Caller, *, remote: bool = False) -> None:

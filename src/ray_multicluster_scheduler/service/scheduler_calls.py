@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.service.views import (
 )
 
 
-class Operations:
+class SchedulerCalls:
     """The part of `LocalService` that is not about single jobs."""
 
     def __init__(self, parts: ServiceParts, caller: Caller) -> None:

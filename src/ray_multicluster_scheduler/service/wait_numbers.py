@@ -15,7 +15,7 @@ GOOD_FOR_S = 2.0
 ENGINE_TIMEOUT_S = 5.0
 
 
-class WaitReasons:
+class WaitNumbers:
     """The numbers of the leader if it is in this process, else the same worked out from the store."""
 
     def __init__(

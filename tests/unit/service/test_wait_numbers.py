@@ -5,7 +5,7 @@ from typing import cast
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.core.placement.wait_reasons import TURN, Wait
 from ray_multicluster_scheduler.service.explain import Explainer, Snapshots
-from ray_multicluster_scheduler.service.wait_reasons import GOOD_FOR_S, WaitReasons
+from ray_multicluster_scheduler.service.wait_numbers import GOOD_FOR_S, WaitNumbers
 
 OF_ENGINE = (Wait(reason=TURN, jobs=1, oldest=5.0),)
 OF_STORE = (Wait(reason=TURN, jobs=2, oldest=4.0),)
@@ -27,7 +27,7 @@ class Scene:
         self.leads = leads
         self.asked: list[str] = []
         self.clock = Clock()
-        self.reasons = WaitReasons(
+        self.reasons = WaitNumbers(
             cast(Explainer, self), self.clock, of_engine=self.of_engine, look=lambda: None
         )
 

@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.service.views import (
 T = TypeVar("T")
 
 
-class HttpOperations:
+class HttpSchedulerCalls:
     """The part of `HttpService` that is not about single jobs."""
 
     def __init__(self, server: ServerAddress) -> None:
