@@ -346,9 +346,11 @@ def test_a_check_finds_rows_that_do_not_fit_together(source: StorePlace) -> None
             tx.execute(update(jobs).where(jobs.c.submission_id == "is-FAILED").values(ended_at=None))
             tx.execute(update(packages).values(size=1))
             tx.execute(update(dependencies).values(needs="is-SUCCEEDED"))
+            tx.execute(update(jobs).where(jobs.c.submission_id == "waits-too").values(head="nobody"))
     report = examine(source)
     said = "\n".join(f"{check.says} {check.advice}" for check in report.checks)
-    assert report.problems == 4
+    assert report.problems == 5
+    assert "that is listed itself: not so for 1 (waits-too)" in said
     assert "every job on a cluster has an attempt there" in said
     assert "not so for 1 (is-RUNNING)" in said
     assert "would wait for ever" in said
