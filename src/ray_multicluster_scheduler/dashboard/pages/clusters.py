@@ -83,10 +83,10 @@ class _Configuration:
         if loaded is None:
             return
         self._path.set_text(self._page.t("clusters.loaded_from", path=loaded.path))
-        parts = {**loaded.clusters, self._page.t("clusters.settings"): loaded.settings}
-        parts[self._page.t("clusters.server")] = loaded.server
+        parts = [*loaded.clusters.items(), (self._page.t("clusters.settings"), loaded.settings)]
+        parts.append((self._page.t("clusters.server"), loaded.server))
         self._parts.clear()
         with self._parts:
-            for title, values in parts.items():
+            for title, values in parts:
                 ui.label(title).classes("raymc-subtitle").props("role=heading aria-level=3")
                 ui.label(as_yaml(values)).classes("mono cluster-yaml")

@@ -74,7 +74,7 @@ class ClusterSection(ui.card):
         self._health.show(health_word(cluster.health, drained=cluster.drained))
         if self._drain is not None:
             self._drain.set_text(page.t("clusters.undrain" if cluster.drained else "clusters.drain"))
-        self._problem.show(cluster.problem or "", None)
+        self._problem.show(cluster.problem or "", cluster.observed_at)
         why = cluster.drain_reason or page.t("clusters.no_reason")
         self._drained.show(page.t("clusters.drained", why=why) if cluster.drained else "", cluster.drained_at)
         self._throttle.show("" if cluster.throttle is None else self._throttled(cluster), None)

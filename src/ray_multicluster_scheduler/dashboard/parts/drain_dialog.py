@@ -23,7 +23,8 @@ class DrainDialog(ui.dialog):
             self._reason = ui.input(page.t("clusters.reason")).props("outlined dense data-test=drain-reason")
             self._reason.classes("full-width").on("keydown.enter", self._do)
             with ui.element("div").classes("line cluster-buttons"):
-                ui.button(page.t("common.cancel"), on_click=self.close).props("flat no-caps")
+                cancel = ui.button(page.t("common.cancel"), color=None, on_click=self.close)
+                cancel.props("flat no-caps").classes("cluster-button")
                 self._go = ui.button(on_click=self._do).props("no-caps data-test=drain-go")
 
     def ask(self, cluster: ClusterView) -> None:
