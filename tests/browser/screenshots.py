@@ -13,6 +13,7 @@ import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,19 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where the pictures go")
     parser.add_argument("--token", help="of an administrator, where the server wants one")
     parser.add_argument("--docs", action="store_true", help="only the pictures of the documentation")
-    parser.add_argument("--only", nargs="*", metavar="PAGE", help="only these pages")
+    parser.add_argument(
+        "--only", default="*", metavar="PATTERN", help="only pictures with such names: '*-en-light-1280'"
+    )
     options = parser.parse_args()
     camera = Camera(options.address.rstrip("/"), options.folder, options.token)
-    paths = {name: path for name, path in camera.paths() if not options.only or name in options.only}
+    paths = dict(camera.paths())
     options.folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         installed = {"executable_path": str(CHROMIUM)} if CHROMIUM.exists() else {}
         browser = playwright.chromium.launch(args=["--no-sandbox", "--disable-gpu"], **installed)
-        problems = camera.for_docs(browser, paths) if options.docs else camera.all(browser, paths)
+        problems = (
+            camera.for_docs(browser, paths) if options.docs else camera.all(browser, paths, options.only)
+        )
         browser.close()
     print(*problems or ["nothing is wrong"], sep="\n")
     return 1 if problems else 0
@@ -75,14 +80,15 @@ class Camera:
             if found:
                 yield name, f"/jobs/{urllib.parse.quote(found[0]['submission_id'], safe='')}"
 
-    def all(self, browser: Browser, paths: dict[str, str]) -> list[str]:
-        """Take every page in every way; returns what is wrong."""
+    def all(self, browser: Browser, paths: dict[str, str], pattern: str) -> list[str]:
+        """Take every page in every way that the pattern allows; returns what is wrong."""
         problems: list[str] = []
         for language, theme, width in product(LANGUAGES, THEMES, WIDTHS):
             context = self._context(browser, language, theme, width)
             for name, path in paths.items():
                 picture = f"{name}-{language}-{theme}-{width}"
-                problems += self._take(context, path, picture, whole=True)
+                if fnmatch(picture, pattern):
+                    problems += self._take(context, path, picture, whole=True)
             context.close()
         return problems
 

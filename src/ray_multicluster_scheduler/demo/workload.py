@@ -33,11 +33,10 @@ epochs, failures = int(sys.argv[1]), int(sys.argv[2])
 where, attempt = os.environ["RAY_MULTICLUSTER_CLUSTER"], int(os.environ["RAY_MULTICLUSTER_ATTEMPT"])
 print(f"\\x1b[1mtraining on {where}\\x1b[0m, attempt {attempt}", flush=True)
 for epoch in range(1, epochs + 1):
-    for percent in (25, 50, 75, 100):
-        time.sleep(0.25)
-        print(f"\\repoch {epoch}/{epochs} {percent:3d} %", end="", flush=True)
+    time.sleep(1)
+    bar = ("=" * round(20 * epoch / epochs)).ljust(20)
     colour = 32 if epoch > epochs / 2 else 33
-    print(f"  \\x1b[{colour}mloss {1 / epoch:.3f}\\x1b[0m", flush=True)
+    print(f"epoch {epoch}/{epochs} [{bar}] \\x1b[{colour}mloss {1 / epoch:.3f}\\x1b[0m", flush=True)
 if attempt <= failures:
     print("\\x1b[31mthe loss is not a number\\x1b[0m", flush=True)
     raise FloatingPointError("loss is nan after the last epoch: is the learning rate too high?")
@@ -91,10 +90,12 @@ class Workload:
             self._large,
         )
         yield [
-            *self._array(0, FIRST),
+            *self._broken(0),
             *self._on_gpus(0),
             *self._on_gpus(0, "finetune-again"),
             *self._flaky(0),
+            *self._array(0, FIRST),
+            *self._chain(0),
             *self._large(0),
         ]
         for number in count(1):
