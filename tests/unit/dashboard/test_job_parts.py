@@ -7,7 +7,6 @@ import pytest
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
 from ray_multicluster_scheduler.core.placement.scoring import part_names
-from ray_multicluster_scheduler.dashboard.parts.colours import STATES
 from ray_multicluster_scheduler.dashboard.parts.job_actions import actions_of
 from ray_multicluster_scheduler.dashboard.parts.job_attempts import environment_rows
 from ray_multicluster_scheduler.dashboard.parts.job_facts import options_text
@@ -95,4 +94,3 @@ def test_every_word_of_the_service_has_a_text() -> None:
     needed = {f"outcomes.{each}" for each in outcomes} | {f"causes.{cause.value}" for cause in Cause}
     needed |= {f"job.part_{part}" for part in part_names()}
     assert needed <= catalogue().keys()
-    assert STATES.keys() == set(JobState)

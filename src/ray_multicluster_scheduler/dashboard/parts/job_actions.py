@@ -43,11 +43,11 @@ class JobActions(ui.element):
         if not page.visitor.may(Role.SUBMIT):
             return
         with self:
-            self._button("stop", "stop", self._stop).props("color=negative")
+            self._button("stop", "stop", self._stop).classes("danger")
             self._button("retry", "replay", self._retry)
             clone = self._button("clone", "content_copy")
             clone.props["href"] = f"/submit?from={quote(submission_id, safe='')}"
-            self._button("delete", "delete", self._delete).props("color=negative")
+            self._button("delete", "delete", self._delete).classes("danger")
 
     def show(self, job: JobView, *, session: bool) -> None:
         """Show what may be done now."""
@@ -65,7 +65,7 @@ class JobActions(ui.element):
         self.set_visibility(False)
 
     def _button(self, name: str, icon: str, action: object = None) -> ui.button:
-        button = ui.button(self._page.t(f"job.{name}"), icon=icon)
+        button = ui.button(self._page.t(f"job.{name}"), icon=icon, color=None)
         button.props(f"outline no-caps dense data-test=job-{name}")
         if callable(action):
             button.on_click(action)

@@ -35,7 +35,7 @@ export default {
       <div v-if="dropped" class="log-note">{{ texts.dropped.replace("{lines}", dropped) }}
         <button type="button" @click="downloadWhole" :disabled="fetching" data-test="log-whole">{{ texts.whole }}</button></div>
       <div v-if="note" class="log-note" role="status">{{ note }}</div>
-      <div ref="box" class="log-box mono" :class="{ 'log-wrap': wrap, 'log-blank': empty }" tabindex="0" role="region" :aria-label="texts.log"
+      <div ref="box" class="log-box mono" :class="{ 'log-wrap': wrap }" tabindex="0" role="region" :aria-label="texts.log"
         @scroll.passive="scrolled" data-test="log-lines"><div ref="blocks"></div><div ref="open"></div></div>
       <div class="log-status quiet" role="status" data-test="log-status" :data-state="state">{{ status }}</div>
     </div>`,
