@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.dashboard.parts.spans import (
     utilisation,
 )
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.views import SpanView, TimelineView
+from ray_multicluster_scheduler.service.views import ClusterView, SpanView, TimelineView
 
 
 def a_span(placed_at: float, ended_at: float | None = None, **changes: object) -> SpanView:
@@ -144,6 +144,15 @@ def test_the_drawing_stays_equal_while_only_time_passes() -> None:
     view = a_view(a_span(1), a_span(2, 3))
     later = view.model_copy(update={"until": 200.0})
     assert picture(view, (), None).drawing == picture(later, (), None).drawing
+
+
+def test_a_curve_says_nothing_of_a_time_whose_attempts_were_left_out() -> None:
+    view, cluster = (
+        a_view(a_span(50), truncated=True),
+        ClusterView.model_construct(name="a", total={"CPU": 2}),
+    )
+    (band,) = picture(view, (cluster,), None).drawing["bands"]
+    assert band["curve"] == [(50_000, 50.0)]
 
 
 def test_the_table_has_the_newest_spans_first() -> None:

@@ -94,10 +94,12 @@ def picture(view: TimelineView, clusters: Sequence[ClusterView], only: str | Non
     by_cluster: Mapping[str, list[SpanView]] = {name: [] for name in totals if only in (None, name)}
     for span in view.spans:
         by_cluster[span.cluster].append(span)
+    # Nothing is said of a time whose attempts were left out.
+    since = view.spans[0].placed_at if view.truncated else view.since
     return Picture(
         until=view.until,
         drawing={
-            "bands": [_band(name, found, totals[name], view.since) for name, found in by_cluster.items()],
+            "bands": [_band(name, found, totals[name], since) for name, found in by_cluster.items()],
             "colours": {
                 "state": STATE_COLOURS,
                 "user": user_colours({span.user for span in view.spans}),
