@@ -32,7 +32,7 @@ class AuditTable:
             refresh.props("outline no-caps")
         headings = [page.t(f"access.{column}") for column in COLUMNS]
         self._table = PlainTable(headings, empty=page.t("access.no_audit"))
-        self._table.props("data-test=audit")
+        self._table.classes("roomy").props("tabindex=0 data-test=audit")
         with ui.element("div").classes("line"):
             self._newer = ui.button(page.t("access.newer"), icon="chevron_left", on_click=self._back)
             self._older = ui.button(page.t("access.older"), on_click=self._on)
@@ -78,9 +78,13 @@ def _row(entry: AuditView) -> Row:
         partial(When, entry.at, style="moment"),
         entry.user or "",
         entry.action,
-        entry.target,
+        partial(_target, entry.target),
         entry.outcome,
         entry.token_id or "",
         entry.address or "",
     )
     return entry.id, cells
+
+
+def _target(text: str) -> None:
+    ui.label(text).classes("long-text")

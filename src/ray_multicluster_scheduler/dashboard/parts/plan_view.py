@@ -72,7 +72,7 @@ class PlanPanel(ui.element):
         _heading(self._page.t("submit.candidates"))
         parts = [self._page.words.known(f"submit.part_{part}", part) for part in _PARTS]
         headings = [self._page.t("common.cluster"), self._page.t("submit.score"), *parts]
-        table = PlainTable(headings, empty="")
+        table = PlainTable(headings, empty="").props("tabindex=0")
         table.show([self._score_row(name, score, plan.cluster) for name, score in ranked(scores)])
 
     def _score_row(self, name: str, score: ScoreView, chosen: str | None) -> Row:
@@ -86,7 +86,8 @@ class PlanPanel(ui.element):
     def _refusals(self, plan: PlanView) -> None:
         if plan.decision.refusals:
             _heading(self._page.t("submit.refusals"))
-            table = PlainTable([self._page.t("common.cluster"), self._page.t("submit.why_not")], empty="")
+            headings = [self._page.t("common.cluster"), self._page.t("submit.why_not")]
+            table = PlainTable(headings, empty="").props("tabindex=0")
             refusals = sorted(plan.decision.refusals.items())
             table.show([(name, (name, refusal.sentence)) for name, refusal in refusals])
 
@@ -105,7 +106,7 @@ class PlanPanel(ui.element):
         page = self._page
         ui.label(sent.entrypoint or "").classes("mono pre")
         headings = [page.t("submit.option"), page.t("submit.value"), page.t("submit.origin")]
-        table = PlainTable(headings, empty=page.t("submit.environment_empty"))
+        table = PlainTable(headings, empty=page.t("submit.environment_empty")).props("tabindex=0")
         rows: list[Row] = []
         for option, value in flattened(sent.runtime_env or {}):
             origin = sent.origins.get(option, "")

@@ -35,7 +35,10 @@ class ProcessTable(ui.element):
                 self._button.props("outline no-caps data-test=refresh")
             self._problems = ui.element("div").classes("plan").props("role=status")
             self._count = ui.label(page.t("processes.asking")).classes("quiet").props("role=status")
-            self._table = self._build_table()
+            # It scrolls by itself on a small screen, for a keyboard too.
+            with ui.element("div").classes("process-box").props("tabindex=0 role=region") as box:
+                box.props["aria-label"] = page.t("processes.processes")
+                self._table = self._build_table()
 
     async def load(self) -> None:
         """Ask all clusters."""

@@ -27,7 +27,7 @@ class SessionTable:
         if page.visitor.may(Role.SUBMIT):
             headings.append(page.t("processes.action"))
         self._table = PlainTable(headings, empty=page.t("processes.no_sessions"))
-        self._table.props("data-test=sessions")
+        self._table.classes("roomy").props("data-test=sessions")
 
     async def refresh(self) -> None:
         """Read the sessions, and change what has changed."""

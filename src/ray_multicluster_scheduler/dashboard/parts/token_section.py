@@ -47,7 +47,7 @@ class TokenSection:
             self._all = ui.checkbox(page.t("access.show_all"), on_change=self._show)
         headings = [page.t(f"access.{column}") for column in COLUMNS]
         self._table = PlainTable(headings, empty=page.t("access.no_tokens"))
-        self._table.props("data-test=tokens")
+        self._table.classes("roomy").props("data-test=tokens")
 
     def show(self, tokens: Sequence[TokenView]) -> None:
         """Show these tokens."""

@@ -45,7 +45,7 @@ class UserTable:
         self._page = page
         headings = [page.t(f"access.{column}") for column in COLUMNS]
         self._table = PlainTable(headings, empty=page.t("access.no_users"))
-        self._table.props("data-test=users")
+        self._table.classes("roomy").props("data-test=users")
 
     def show(self, users: Sequence[UserView]) -> None:
         """Show these users."""
