@@ -38,21 +38,21 @@ def query(client_id: str) -> str:
 
 async def connected(server: Server, client_id: str, headers: dict[str, str]) -> bool:
     """Tell whether the server takes a socket for an open page."""
-    socket = socketio.AsyncClient(reconnection=False)
-    try:
-        await socket.connect(
-            f"{server.address}?{query(client_id)}",
-            headers=headers,
-            transports=["websocket"],
-            socketio_path=PATH,
-            wait_timeout=5,
-        )
-    except socketio.exceptions.ConnectionError:
-        return False
-    else:
-        return True
-    finally:
-        await socket.shutdown()
+    async with aiohttp.ClientSession() as http:
+        socket = socketio.AsyncClient(reconnection=False, http_session=http)
+        try:
+            await socket.connect(
+                f"{server.address}?{query(client_id)}",
+                headers=headers,
+                transports=["websocket"],
+                socketio_path=PATH,
+            )
+        except socketio.exceptions.ConnectionError:
+            return False
+        else:
+            return True
+        finally:
+            await socket.shutdown()
 
 
 def cookie(server: Server, role: str) -> dict[str, str]:
