@@ -194,8 +194,8 @@ def _lines(
 
 def _note(size: Size, *, browser: bool) -> str:
     text = (
-        f"`raymc serve --dashboard` over two fake clusters. {PAGES[size]} pages ({', '.join(PATHS)}, in turns) "
-        f"are open for {WATCHED_S[size]:g} s, while each second a job is submitted and another one stopped."
+        f"`raymc serve --dashboard` over two fake clusters. {PAGES[size]} pages ({', '.join(PATHS)}, in "
+        f"turns) are open for {WATCHED_S[size]:g} s, while each second one job is submitted and one stopped."
     )
     return text if browser else f"{text} No browser here: how late it shows a change was not measured."
 

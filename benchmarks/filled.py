@@ -25,8 +25,8 @@ _FILL = (
     'INSERT INTO jobs (submission_id, spec, "user", priority, state, target, attempt, accepted_at, '
     "changed_at, not_before, reason, infra_failures, user_failures, avoid) "
     'SELECT \'old-\' || n, \'{"entrypoint": "true", "user": "ann"}\', \'ann\', 0, '
-    "CASE n % :every WHEN 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 'FINISHED', 0, 1.0, 1.0, 0.0, 'accepted', 0, 0, "
-    "'[]' FROM numbers",
+    "CASE n % :every WHEN 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 'FINISHED', 0, 1.0, 1.0, 0.0, 'accepted', 0, "
+    "0, '[]' FROM numbers",
     "INSERT INTO events (submission_id, at, new, attempt, reason) "
     "SELECT submission_id, 1.0, 'QUEUED', 0, 'accepted' FROM jobs",
 )

@@ -1,4 +1,4 @@
-"""Every page can be used: by everybody, in both themes, on a telephone, with the keyboard, in both languages."""
+"""Every page can be used by everybody: in both themes and languages, on a telephone, with the keyboard."""
 
 import re
 

@@ -24,7 +24,7 @@ BODY: dict[str, Any] = {
     "reason": "x",
 }
 CHANGING = [each for each in routes(routes_alone()) if each.method not in {"GET", "HEAD", "WEBSOCKET"}]
-#: All that this page could send: each listener of each element, with what a person might have typed or chosen.
+#: All that a page could send: each listener of each element, with what somebody might have typed or chosen.
 REPLAY = """async (values) => {
   let sent = 0;
   for (const [id, element] of Object.entries(mounted_app.elements)) {

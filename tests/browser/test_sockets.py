@@ -110,7 +110,7 @@ def listeners(page: Page) -> list[dict[str, Any]]:
 
 
 def test_a_visitor_cannot_press_the_buttons_of_another(visit: Open, server: Server) -> None:
-    """The menu button of the operator's page opens the drawer there; who reads knows its ids and presses it."""
+    """The menu button of a page opens its drawer. Somebody else knows all ids of that page and presses it."""
     theirs: Visit = visit("operate", width=800)
     theirs.go("/")
     mine: Visit = visit("read")

@@ -43,8 +43,12 @@ def test_a_cluster_that_is_down_is_named_with_the_reason(visit: Open, path: str)
 
 @pytest.mark.parametrize(
     ("path", "key"),
-    [("/", "overview.failures_empty"), ("/", "overview.queue_empty"), ("/jobs", "jobs.none_yet")]
-    + [("/timeline", "timeline.empty")],
+    [
+        ("/", "overview.failures_empty"),
+        ("/", "overview.queue_empty"),
+        ("/jobs", "jobs.none_yet"),
+        ("/timeline", "timeline.empty"),
+    ],
 )
 def test_an_empty_store_is_said(visit: Open, path: str, key: str) -> None:
     one = visit()

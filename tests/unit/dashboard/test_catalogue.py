@@ -10,7 +10,7 @@ from string import Formatter
 import pytest
 import yaml
 
-import ray_multicluster_scheduler.dashboard as dashboard
+from ray_multicluster_scheduler import dashboard
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
 from ray_multicluster_scheduler.dashboard.pages.timeline import WINDOWS
