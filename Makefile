@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Tests without Ray wait more than they compute.
 WORKERS ?= 4
 
-.PHONY: help setup demo demo-ui test check unit e2e bench docs clean
+.PHONY: help setup demo demo-ui browser test check unit e2e bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -26,8 +26,14 @@ demo: $(READY)  ## start two real local clusters, show what the scheduler does, 
 demo-ui: $(READY)  ## start two real local clusters and a server with the dashboard, with jobs on them, until Ctrl-C
 	$(BIN)/python -m ray_multicluster_scheduler.demo.ui
 
-test: check  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
-	$(BIN)/python -m pytest -m "not ray and not slow" --numprocesses $(WORKERS)
+browser:  ## install chromium from Debian's packages, where that is possible; without it pages are not tested
+	@command -v chromium >/dev/null \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	|| echo "NO BROWSER: the tests of the dashboard's pages will be skipped; install Debian's package chromium" >&2
+
+test: check browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
+	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest -m "browser and not slow" --numprocesses 2 --dist loadfile
 	$(BIN)/python -m pytest -m "ray and not slow"
 
 check: $(READY)  ## linters and types
@@ -35,8 +41,8 @@ check: $(READY)  ## linters and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(READY)  ## the tests that need no Ray
-	$(BIN)/python -m pytest -m "not ray and not slow" --numprocesses $(WORKERS)
+unit: $(READY)  ## the tests that need neither Ray nor a browser
+	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS)
 
 e2e: $(READY)  ## the tests on real Ray clusters, and all others that are slow
 	$(BIN)/python -m pytest -m "ray or slow"

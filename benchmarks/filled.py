@@ -19,16 +19,16 @@ COUNTS = {Size.SMOKE: (0, 1_000), Size.QUICK: (0, 10_000, 100_000), Size.FULL: (
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 9}
 SUBMITS = 50
 
-#: Every other job has ended, the rest wait; each has its first event.
+#: One job of `every` waits, the rest has ended; each has its first event.
 _FILL = (
-    "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1) "
+    "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count) "
     'INSERT INTO jobs (submission_id, spec, "user", priority, state, target, attempt, accepted_at, '
     "changed_at, not_before, reason, infra_failures, user_failures, avoid) "
     'SELECT \'old-\' || n, \'{"entrypoint": "true", "user": "ann"}\', \'ann\', 0, '
-    "CASE n % 2 WHEN 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 'FINISHED', 0, 1.0, 1.0, 0.0, 'accepted', 0, 0, "
-    "'[]' FROM numbers",
+    "CASE n % :every WHEN 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 'FINISHED', 0, 1.0, 1.0, 0.0, 'accepted', 0, "
+    "0, '[]' FROM numbers",
     "INSERT INTO events (submission_id, at, new, attempt, reason) "
-    "SELECT submission_id, 1.0, 'QUEUED', 0, 'accepted' FROM jobs WHERE ?1 > 0",
+    "SELECT submission_id, 1.0, 'QUEUED', 0, 'accepted' FROM jobs",
 )
 
 
@@ -57,7 +57,7 @@ def _filled(count: int) -> Iterator[SqlStore]:
         directory = Path(folder) / "store"
         open_store(directory).close()
         if count:
-            _fill(directory, count)
+            fill(directory, count)
         store = open_store(directory)
         try:
             yield store
@@ -65,12 +65,13 @@ def _filled(count: int) -> Iterator[SqlStore]:
             store.close()
 
 
-def _fill(directory: Path, count: int) -> None:
+def fill(directory: Path, count: int, *, waiting: bool = True) -> None:
+    """Put jobs into the store of a directory, without the time that submits take; every other one waits."""
     (database,) = directory.glob("*.db")
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     for statement in _FILL:
-        connection.execute(statement, (count,))
+        connection.execute(statement, {"count": count, "every": 2 if waiting else count + 1})
     connection.execute("COMMIT")
     connection.close()
 

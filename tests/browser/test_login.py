@@ -81,14 +81,16 @@ def test_the_cookie_is_for_this_server_and_for_no_script(visit: Open) -> None:
 
 def test_over_tls_the_cookie_never_leaves_in_the_clear(browser: Browser, tmp_path: Path) -> None:
     write_certificate(tmp_path / "own.pem")
-    with serving(tmp_path, "--certificate", str(tmp_path / "own.pem")) as server:
-        with visiting(browser, server, role=None) as one:
-            one.page.goto(f"{server.address}/")
-            enter(one, server.secret("read"))
-            one.page.wait_for_url(f"{server.address}/")
-            one.ready()
-            (cookie,) = (each for each in one.context.cookies() if each["name"] == COOKIE)
-            assert cookie["secure"]
+    with (
+        serving(tmp_path, "--certificate", str(tmp_path / "own.pem")) as server,
+        visiting(browser, server, role=None) as one,
+    ):
+        one.page.goto(f"{server.address}/")
+        enter(one, server.secret("read"))
+        one.page.wait_for_url(f"{server.address}/")
+        one.ready()
+        (cookie,) = (each for each in one.context.cookies() if each["name"] == COOKIE)
+        assert cookie["secure"]
 
 
 def test_who_logs_out_is_asked_for_a_token_again(visit: Open) -> None:

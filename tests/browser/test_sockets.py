@@ -38,21 +38,21 @@ def query(client_id: str) -> str:
 
 async def connected(server: Server, client_id: str, headers: dict[str, str]) -> bool:
     """Tell whether the server takes a socket for an open page."""
-    socket = socketio.AsyncClient(reconnection=False)
-    try:
-        await socket.connect(
-            f"{server.address}?{query(client_id)}",
-            headers=headers,
-            transports=["websocket"],
-            socketio_path=PATH,
-            wait_timeout=5,
-        )
-    except socketio.exceptions.ConnectionError:
-        return False
-    else:
-        return True
-    finally:
-        await socket.shutdown()
+    async with aiohttp.ClientSession() as http:
+        socket = socketio.AsyncClient(reconnection=False, http_session=http)
+        try:
+            await socket.connect(
+                f"{server.address}?{query(client_id)}",
+                headers=headers,
+                transports=["websocket"],
+                socketio_path=PATH,
+            )
+        except socketio.exceptions.ConnectionError:
+            return False
+        else:
+            return True
+        finally:
+            await socket.shutdown()
 
 
 def cookie(server: Server, role: str) -> dict[str, str]:
@@ -110,7 +110,7 @@ def listeners(page: Page) -> list[dict[str, Any]]:
 
 
 def test_a_visitor_cannot_press_the_buttons_of_another(visit: Open, server: Server) -> None:
-    """The menu button of the operator's page opens the drawer there; who reads knows its ids and presses it."""
+    """The menu button of a page opens its drawer. Somebody else knows all ids of that page and presses it."""
     theirs: Visit = visit("operate", width=800)
     theirs.go("/")
     mine: Visit = visit("read")

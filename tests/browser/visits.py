@@ -105,7 +105,7 @@ class Visit:
     def ready(self) -> None:
         """Wait until the page has its connection and what it shows."""
         self.page.wait_for_function("window.did_handshake === true", timeout=PATIENCE_MS)
-        self.page.locator("main [role=heading]").first.wait_for(timeout=PATIENCE_MS)
+        self.page.locator(".raymc-main [role=heading]").first.wait_for(timeout=PATIENCE_MS)
 
     def text(self) -> str:
         """Return all that can be read on the page."""

@@ -128,7 +128,7 @@ async def run(directory: Path, *, tokens: bool, certificate: Path | None) -> Non
         server, world = _Server(config), World(system)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             serving = asyncio.create_task(server.serve(sockets=[listener]))
-            while not server.started:
+            while not server.started:  # noqa: ASYNC110 - uvicorn has nothing better
                 await asyncio.sleep(0.02)
             roles = list(Role) if tokens else []
             _say(

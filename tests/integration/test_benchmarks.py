@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import accept, memory, page, plan, queue, react, streams, traces, waiting
+from benchmarks import accept, dashboard, memory, page, plan, queue, react, streams, traces, waiting
 from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
 
 ROOT = Path(__file__).parents[2]
 NEED_NO_RAY = {
     "accept": accept,
+    "dashboard": dashboard,
     "memory": memory,
     "plan": plan,
     "queue": queue,
