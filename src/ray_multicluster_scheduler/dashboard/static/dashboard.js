@@ -12,12 +12,14 @@ function ago(at) {
   return relative.format(-Math.trunc(age / size), unit);
 }
 
+const [DAY, HOUR, MINUTE, SECOND] = language.startsWith("zh") ? ["天", "小时", "分", "秒"] : ["d", "h", "min", "s"];
+
 function lasting(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
-  if (days) return `${days} d ${hours} h`;
-  if (hours) return `${hours} h ${minutes} min`;
-  return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+  if (days) return `${days} ${DAY} ${hours} ${HOUR}`;
+  if (hours) return `${hours} ${HOUR} ${minutes} ${MINUTE}`;
+  return minutes ? `${minutes} ${MINUTE} ${whole % 60} ${SECOND}` : `${whole} ${SECOND}`;
 }
 
 function put(element, text) {
