@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import DOCS, ROOT, blocks, table
 
-from ray_multicluster_scheduler.dashboard import headers
+from ray_multicluster_scheduler.dashboard import page_headers
 from ray_multicluster_scheduler.dashboard.mount import LANGUAGE_COOKIE, PAGES, THEME_COOKIE
 from ray_multicluster_scheduler.dashboard.words import Words
 from ray_multicluster_scheduler.server.authentication import COOKIE
@@ -46,7 +46,7 @@ def test_pages_have_the_names_that_they_have_in_the_menu(page: Path, language: s
 def test_the_policy_is_explained_word_by_word(page: Path) -> None:
     rows = table(page, *POLICIES[page])
     explained = "; ".join(row[POLICIES[page][0]].strip("`") for row in rows)
-    assert explained.replace("…", "{nonce}") == headers.POLICY
+    assert explained.replace("…", "{nonce}") == page_headers.POLICY
 
 
 @each_page

@@ -22,18 +22,18 @@ from starlette.responses import Response
 
 from ray_multicluster_scheduler.config.change import ConfigChange
 from ray_multicluster_scheduler.dashboard.frame import frame, show_problem
-from ray_multicluster_scheduler.dashboard.headers import PageHeaders
 from ray_multicluster_scheduler.dashboard.live import Live
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.page_headers import PageHeaders
 from ray_multicluster_scheduler.dashboard.pages import (
-    access,
-    clusters,
-    job,
-    jobs,
-    overview,
-    processes,
-    submit,
-    timeline,
+    access_page,
+    clusters_page,
+    job_page,
+    jobs_page,
+    overview_page,
+    processes_page,
+    submit_page,
+    timeline_page,
 )
 from ray_multicluster_scheduler.dashboard.sockets import bind_sockets
 from ray_multicluster_scheduler.dashboard.visitor import Visitor
@@ -66,14 +66,14 @@ class PageSpec:
 
 
 PAGES = (
-    PageSpec(path="/", title="overview.title", build=overview.build),
-    PageSpec(path="/jobs", title="jobs.title", build=jobs.build),
-    PageSpec(path="/jobs/{submission_id}", title="job.title", build=job.build),
-    PageSpec(path="/timeline", title="timeline.title", build=timeline.build),
-    PageSpec(path="/submit", title="submit.title", build=submit.build, role=Role.SUBMIT),
-    PageSpec(path="/clusters", title="clusters.title", build=clusters.build),
-    PageSpec(path="/processes", title="processes.title", build=processes.build),
-    PageSpec(path="/access", title="access.title", build=access.build, role=Role.ADMIN),
+    PageSpec(path="/", title="overview.title", build=overview_page.build),
+    PageSpec(path="/jobs", title="jobs.title", build=jobs_page.build),
+    PageSpec(path="/jobs/{submission_id}", title="job.title", build=job_page.build),
+    PageSpec(path="/timeline", title="timeline.title", build=timeline_page.build),
+    PageSpec(path="/submit", title="submit.title", build=submit_page.build, role=Role.SUBMIT),
+    PageSpec(path="/clusters", title="clusters.title", build=clusters_page.build),
+    PageSpec(path="/processes", title="processes.title", build=processes_page.build),
+    PageSpec(path="/access", title="access.title", build=access_page.build, role=Role.ADMIN),
 )
 
 

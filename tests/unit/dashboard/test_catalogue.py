@@ -13,7 +13,7 @@ import yaml
 from ray_multicluster_scheduler import dashboard
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
-from ray_multicluster_scheduler.dashboard.pages.timeline import WINDOWS
+from ray_multicluster_scheduler.dashboard.pages.timeline_page import WINDOWS
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, catalogue, preferred
 from ray_multicluster_scheduler.environment.origins import BOTH, CLUSTER, JOB, SCHEDULER
 from ray_multicluster_scheduler.model.cluster import Health

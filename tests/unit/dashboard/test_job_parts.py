@@ -7,8 +7,8 @@ import pytest
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
 from ray_multicluster_scheduler.core.placement.scoring import part_names
+from ray_multicluster_scheduler.dashboard.parts.attempt_history import environment_rows
 from ray_multicluster_scheduler.dashboard.parts.job_actions import actions_of
-from ray_multicluster_scheduler.dashboard.parts.job_attempts import environment_rows
 from ray_multicluster_scheduler.dashboard.parts.job_facts import options_text
 from ray_multicluster_scheduler.dashboard.parts.job_relations import MOST_ON_A_SIDE, Relations, chart, limited
 from ray_multicluster_scheduler.dashboard.words import catalogue

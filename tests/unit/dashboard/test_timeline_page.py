@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_multicluster_scheduler.dashboard.pages.timeline import View, view_of
+from ray_multicluster_scheduler.dashboard.pages.timeline_page import View, view_of
 
 
 def test_an_address_leads_to_the_same_view_again() -> None:

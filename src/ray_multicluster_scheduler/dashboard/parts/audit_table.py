@@ -8,7 +8,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import When
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
 from ray_multicluster_scheduler.service.admin_views import AuditView
 from ray_multicluster_scheduler.service.caller import Role

@@ -11,7 +11,7 @@ from nicegui import ui
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When, health_word
 from ray_multicluster_scheduler.dashboard.parts.cluster_words import labels_text, resources_text, web_address
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import ClusterView, NodeView
 

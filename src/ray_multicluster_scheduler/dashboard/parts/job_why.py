@@ -9,7 +9,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.job_facts import resources_text
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.service.views import DecisionView, Explanation, RefusalView, ScoreView
 
 

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.tables import Cell, PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.plain_table import Cell, PlainTable, Row
 from ray_multicluster_scheduler.service.views import EnvironmentView, PlanView, ScoreView
 
 _PARTS = tuple(part_names())

@@ -11,7 +11,7 @@ from nicegui import ui
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When
 from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
-from ray_multicluster_scheduler.dashboard.parts.tables import Cell, PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.plain_table import Cell, PlainTable, Row
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import SessionView
 

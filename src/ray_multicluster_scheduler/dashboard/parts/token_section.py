@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.dashboard.page import Page, Refresh
 from ray_multicluster_scheduler.dashboard.parts.chips import When
 from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
 from ray_multicluster_scheduler.dashboard.parts.new_token import NewTokenDialog
-from ray_multicluster_scheduler.dashboard.parts.tables import Cell, PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.plain_table import Cell, PlainTable, Row
 from ray_multicluster_scheduler.service.admin_views import TokenView
 from ray_multicluster_scheduler.service.caller import Role
 

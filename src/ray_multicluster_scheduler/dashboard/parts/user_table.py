@@ -10,8 +10,8 @@ from urllib.parse import quote
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.dashboard.parts.resource_bar import amount
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
 from ray_multicluster_scheduler.service.admin_views import UserView
 
 COLUMNS = ("user", "roles", "valid_tokens", "open_jobs", "claimed")

@@ -10,8 +10,8 @@ from nicegui import ui
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import When
 from ray_multicluster_scheduler.dashboard.parts.cluster_card import ClusterCard
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.dashboard.parts.resource_bar import SHOWN, amount
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.query import JobQuery

@@ -12,7 +12,7 @@ from nicegui import ui
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
 from ray_multicluster_scheduler.dashboard.parts.job_facts import cluster_address
-from ray_multicluster_scheduler.dashboard.parts.tables import PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.service.views import AttemptView, JobView
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.attempt_history import AttemptsTable, Environment
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip
+from ray_multicluster_scheduler.dashboard.parts.event_list import JobEvents
 from ray_multicluster_scheduler.dashboard.parts.job_actions import JobActions
-from ray_multicluster_scheduler.dashboard.parts.job_attempts import AttemptsTable, Environment
-from ray_multicluster_scheduler.dashboard.parts.job_events import JobEvents
 from ray_multicluster_scheduler.dashboard.parts.job_facts import Command, JobFacts
 from ray_multicluster_scheduler.dashboard.parts.job_graph import JobGraph
 from ray_multicluster_scheduler.dashboard.parts.job_relations import read_relations
