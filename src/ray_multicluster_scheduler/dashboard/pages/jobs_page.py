@@ -187,7 +187,8 @@ class _Jobs:
     def _first_steps(self) -> ui.element:
         page = self._page
         with ui.card().props("data-test=no-jobs") as card:
-            ui.label(page.t("jobs.none_yet")).classes("raymc-subtitle").props("role=heading aria-level=2")
+            key = "jobs.none_yet" if page.visitor.may(Role.OPERATE) else "jobs.none_own"
+            ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")
             if page.visitor.may(Role.SUBMIT):
                 ui.label(page.t("jobs.first_command"))
                 ui.label(SUBMIT_COMMAND).classes("mono jobs-command")
