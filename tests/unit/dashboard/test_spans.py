@@ -7,6 +7,7 @@ from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import builders
 
 from ray_multicluster_scheduler.dashboard.parts.colours import PALETTE, STATE_COLOURS, user_colours
 from ray_multicluster_scheduler.dashboard.parts.spans import (
@@ -18,7 +19,8 @@ from ray_multicluster_scheduler.dashboard.parts.spans import (
     utilisation,
 )
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.views import ClusterView, SpanView, TimelineView
+from ray_multicluster_scheduler.service.make_views import show_cluster
+from ray_multicluster_scheduler.service.views import SpanView, TimelineView
 
 
 def a_span(placed_at: float, ended_at: float | None = None, **changes: object) -> SpanView:
@@ -147,12 +149,9 @@ def test_the_drawing_stays_equal_while_only_time_passes() -> None:
 
 
 def test_a_curve_says_nothing_of_a_time_whose_attempts_were_left_out() -> None:
-    view, cluster = (
-        a_view(a_span(50), truncated=True),
-        ClusterView.model_construct(name="a", total={"CPU": 2}),
-    )
-    (band,) = picture(view, (cluster,), None).drawing["bands"]
-    assert band["curve"] == [(50_000, 50.0)]
+    four_cpus = show_cluster(builders.a_view("a"), now=100.0)
+    (band,) = picture(a_view(a_span(50), truncated=True), (four_cpus,), None).drawing["bands"]
+    assert band["curve"] == [(50_000, 25.0)]
 
 
 def test_the_table_has_the_newest_spans_first() -> None:
