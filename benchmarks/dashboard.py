@@ -107,9 +107,9 @@ def _delays_ms(address: str, changes: int) -> list[float] | None:
     delays = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
+        page, first = browser.new_page(), _submit(address)
         for _ in range(changes):
-            job = _submit(address, resource_requirements={"CPU": 1000})
+            job = _submit(address, depends_on=[first])  # so it stays in the queue
             page.goto(f"{address}/jobs/{job}")
             page.wait_for_function("window.did_handshake === true", timeout=PATIENCE_MS)
             page.evaluate(_WATCH)
@@ -118,6 +118,7 @@ def _delays_ms(address: str, changes: int) -> list[float] | None:
             changed = json.loads(ask(address, f"/api/v1/jobs/{job}"))["changed_at"]
             delays.append((page.evaluate("window.seen[0]") - changed) * 1000)
         browser.close()
+        _stop(address, first)
     return delays
 
 

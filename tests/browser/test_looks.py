@@ -5,7 +5,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from tests.browser.conftest import Open
-from tests.browser.visits import ADDRESSES, PATIENCE_MS, Server, Visit
+from tests.browser.visits import ADDRESSES, JOB, PATIENCE_MS, Server, Visit
 
 from ray_multicluster_scheduler.dashboard.words import Words, catalogue
 from ray_multicluster_scheduler.model.states import JobState
@@ -19,7 +19,7 @@ SAME = {"raymc", "ray", "python", "cpu", "gpu", "id", "rest"}
 def some_jobs(server: Server) -> None:
     """Have something to look at: jobs that wait, run, have failed; an array."""
     server.submit("exit 3", job_id="failed", user="reader")
-    server.submit("sleep 1", job_id="large", resource_requirements={"CPU": 1000})
+    server.submit("sleep 1", job_id="later", depends_on=[JOB])
     server.ask("submit", jobs=[{"entrypoint": "sleep 600", "group": "sweep", "job_id": "sweep"}] * 3)
 
 
@@ -36,7 +36,7 @@ def serious(one: Visit) -> list[str]:
 
 def settled(one: Visit, path: str) -> None:
     one.go(path)
-    one.page.wait_for_load_state("networkidle")
+    one.settle()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -70,7 +70,7 @@ def test_no_event_of_a_page_changes_anything_for_a_reader(visit: Open, server: S
     before = server.ask("changed")
     values = [json.dumps(each) for each in ("x", 1, True, JOB, [JOB], {"submission_id": JOB}, None)]
     assert one.page.evaluate(REPLAY, values) > 0
-    one.page.wait_for_load_state("networkidle")
+    one.settle()
     one.page.evaluate("new Promise(done => window.socket.emit('handshake', {client_id: ''}, done))")
     assert server.ask("changed") == before
 

@@ -18,6 +18,6 @@ def test_a_page_opens_without_complaints_and_says_its_title(
     assert one.page.get_by_role("heading", level=1).inner_text() == title
     assert one.page.title() in {f"{title} · raymc", "the-first · raymc"}
     assert one.page.locator("html").get_attribute("lang") == LANGUAGES[language]
-    one.page.wait_for_load_state("networkidle")
+    one.settle()
     assert one.complaints == []
     assert one.origins - {""} == {origin(server.address)}

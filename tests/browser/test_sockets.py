@@ -1,7 +1,6 @@
 """An open page answers to the socket of its own visitor only."""
 
 import asyncio
-import json
 import re
 import uuid
 from collections.abc import Coroutine
@@ -101,37 +100,42 @@ def test_there_is_no_other_transport(visit: Open, server: Server) -> None:
     assert answer.status == 400
 
 
-def listeners(page: Page) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = page.evaluate(
-        "Object.entries(mounted_app.elements).flatMap(([id, element]) => (element.events || []).map("
-        "event => ({id: Number(id), client_id: window.clientId, listener_id: event.listener_id})))"
+SEND = """async ([message, value]) => {
+  window.socket.emit("event", {...message, args: [JSON.stringify(value)]});
+  // The socket answers in order: when this comes back, what was sent before has been dealt with.
+  const other = {client_id: message.client_id, tab_id: "x", document_id: "x", next_message_id: 0};
+  return await new Promise(done => window.socket.emit("handshake", other, done));
+}"""
+
+
+def field_of(page: Page, name: str) -> dict[str, Any]:
+    """Return all that has to be known of a page to type into one of its fields."""
+    found: dict[str, Any] = page.evaluate(
+        """name => {
+          const [id, field] = Object.entries(mounted_app.elements).find(([, e]) => e.props["data-test"] === name);
+          const listener = field.events.find(event => event.type === "update:modelValue");
+          return {id: Number(id), client_id: window.clientId, listener_id: listener.listener_id};
+        }""",
+        name,
     )
     return found
 
 
-def test_a_visitor_cannot_press_the_buttons_of_another(visit: Open, server: Server) -> None:
-    """The menu button of a page opens its drawer. Somebody else knows all ids of that page and presses it."""
-    theirs: Visit = visit("operate", width=800)
-    theirs.go("/")
-    mine: Visit = visit("read")
-    mine.go("/")
-    known = listeners(theirs.page)
-    assert known
-    for message in known:
-        mine.page.evaluate(
-            "message => window.socket.emit('event', message)", {**message, "args": [json.dumps(None)]}
-        )
-    # The socket answers in order: what was sent before this has been dealt with.
-    refused = mine.page.evaluate(
-        "page => new Promise(done => window.socket.emit('handshake', "
-        "{client_id: page, tab_id: 'x', document_id: 'x', next_message_id: 0}, done))",
-        theirs.page.evaluate("window.clientId"),
-    )
-    assert refused is False
-    drawer = theirs.page.locator(".q-drawer")
-    assert "q-layout--prevent-focus" in (drawer.get_attribute("class") or "")
-    theirs.page.get_by_role("button", name=theirs.words("frame.menu")).click()
-    theirs.page.locator(".q-drawer:not(.q-layout--prevent-focus)").wait_for()
+def test_a_visitor_cannot_type_into_the_page_of_another(visit: Open, server: Server) -> None:
+    theirs, mine = visit("operate"), visit("admin")
+    theirs.go("/submit")
+    mine.go("/jobs")
+    field = field_of(theirs.page, "entrypoint")
+    assert mine.page.evaluate(SEND, [field, "echo stolen"]) is False
+    theirs.page.evaluate(SEND, [field, "echo own"])
+    theirs.see("echo own")
+    assert "stolen" not in theirs.page.content()
+    one_more = visit("operate")  # the same token, but another page
+    one_more.go("/jobs")
+    assert one_more.page.evaluate(SEND, [field, "echo stolen"]) is False
+    theirs.page.evaluate(SEND, [field, "echo once more"])
+    theirs.see("echo once more")
+    assert "stolen" not in theirs.page.content()
 
 
 def test_who_logs_in_as_somebody_else_gets_the_page_anew(visit: Open, server: Server) -> None:

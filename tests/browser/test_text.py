@@ -37,7 +37,7 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         running.ask("until", submission_id=failing, states=["FAILED"])
         running.ask("token", user=HOSTILE, role="read")
         running.ask("drain", cluster="west", reason=HOSTILE)
-        running.ask("answer_wrongly", cluster="east", words=HOSTILE)
+        running.ask("fail", cluster="east", words=HOSTILE)
         assert SCRIPT in running.ask("until_health", cluster="east", health="UNHEALTHY")
         yield running
 
@@ -50,7 +50,7 @@ def test_words_of_users_are_shown_and_never_run(visit: Open, path: str, role: st
         pytest.skip("this role does not see the page")
     one = visit(role)
     one.go(path.replace("/jobs/first", f"/jobs/{ID}"))
-    one.page.wait_for_load_state("networkidle")
+    one.settle()
     assert one.page.locator(".hostile").count() == 0
     assert one.page.evaluate("window.ran") is None
     assert one.complaints == []

@@ -23,7 +23,7 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_a_page_opens_without_jobs_and_with_a_cluster_that_is_down(visit: Open, path: str) -> None:
     one = visit()
     one.go(path)
-    one.page.wait_for_load_state("networkidle")
+    one.settle()
     assert one.complaints == []
 
 

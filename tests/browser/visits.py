@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 #: A job that every page can be asked for.
 JOB = "first"
 #: How long to wait for what has to come, in milliseconds. Only a failing test waits that long.
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 #: All pages by the path to ask for. A page that is added later is among them.
 ADDRESSES = {spec.path.format(submission_id=JOB): spec for spec in PAGES}
 
@@ -78,7 +78,7 @@ def serving(directory: Path, *options: str) -> Iterator[Server]:
         finally:
             process.stdin.close()
             try:
-                process.wait(30)
+                process.wait(60)
             finally:
                 process.kill()
     assert "Traceback" not in log.read_text(), log.read_text()
@@ -97,7 +97,7 @@ class Visit:
 
     def go(self, path: str, *, status: int | None = 200) -> None:
         """Open a page, and wait until it hears of changes."""
-        answer = self.page.goto(self.server.address + path)
+        answer = self.page.goto(self.server.address + path, wait_until="commit")
         assert answer is not None
         assert status is None or answer.status == status, answer.text()[:2000]
         self.ready()
@@ -106,6 +106,11 @@ class Visit:
         """Wait until the page has its connection and what it shows."""
         self.page.wait_for_function("window.did_handshake === true", timeout=PATIENCE_MS)
         self.page.locator(".raymc-main [role=heading]").first.wait_for(timeout=PATIENCE_MS)
+
+    def settle(self) -> None:
+        """Wait until the browser has nothing to do."""
+        self.page.wait_for_load_state("load")
+        self.page.evaluate("new Promise(done => requestIdleCallback(done, {timeout: 2000}))")
 
     def text(self) -> str:
         """Return all that can be read on the page."""

@@ -73,9 +73,9 @@ class World:
         """Let a cluster refuse connections."""
         await self._system.ray[cluster].go_dark()
 
-    async def answer_wrongly(self, cluster: str, words: str) -> None:
-        """Let a cluster answer with words that no cluster would send."""
-        self._system.ray[cluster].lie(lambda _: json.dumps({"result": False, "msg": words}).encode())
+    async def fail(self, cluster: str, words: str) -> None:
+        """Let a cluster answer everything with an error and these words."""
+        self._system.ray[cluster].fail(500, words=words)
 
     async def come_back(self, cluster: str) -> None:
         """End both."""

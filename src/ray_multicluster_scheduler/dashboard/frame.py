@@ -37,8 +37,11 @@ def frame(page: Page, title: str) -> Iterator[None]:
     ui.colors(primary="#1d4ed8", positive="#15803d", negative="#b91c1c", warning="#b45309")
     with ui.left_drawer(value=None, bordered=True).props("width=200 breakpoint=900") as drawer:
         _ways(page, title)
+    # NiceGUI would ask each browser whether it is open, and log an error for one that takes its time.
+    page.client.connect_handlers.clear()
     with ui.header().classes("raymc-header"):
-        _icon(page, "menu", "frame.menu").on_click(drawer.toggle).classes("raymc-menu")
+        menu = _icon(page, "menu", "frame.menu").classes("raymc-menu")
+        menu.on("click", js_handler=f"() => getElement({drawer.id}).toggle()")
         ui.link("raymc", "/").classes("raymc-brand")
         ui.space()
         _language(page)

@@ -23,6 +23,7 @@ class _Trouble:
     times: int | None
     only: str
     status: int = 200
+    words: str = ""
     lie: Callable[[bytes], bytes] | None = None
 
 
@@ -49,9 +50,12 @@ class Faults:
         """Send every answer byte by byte, with a pause after each."""
         self._drip_s = seconds
 
-    def fail(self, status: int = 500, *, times: int | None = None, only: str = "") -> None:
-        """Answer with an error status instead of executing."""
-        self._troubles.append(_Trouble(kind="status", times=times, only=only, status=status))
+    def fail(
+        self, status: int = 500, *, times: int | None = None, only: str = "", words: str | None = None
+    ) -> None:
+        """Answer with an error status and these words instead of executing."""
+        said = f"{status}: this failure was asked for" if words is None else words
+        self._troubles.append(_Trouble(kind="status", times=times, only=only, status=status, words=said))
 
     def lose_reply(self, times: int = 1, *, only: str = "") -> None:
         """Execute a request, then drop the connection instead of answering."""
@@ -104,7 +108,7 @@ class Faults:
         await asyncio.sleep(self._delay_s)
         trouble = self._next_trouble(request)
         if trouble is not None and trouble.kind == "status":
-            return web.Response(status=trouble.status, text=f"{trouble.status}: this failure was asked for")
+            return web.Response(status=trouble.status, text=trouble.words)
         if trouble is not None and trouble.kind == "html":
             return web.Response(text=HTML_PAGE, content_type="text/html")
         response = await handler(request)
