@@ -11,13 +11,17 @@ import pytest
 import yaml
 
 from ray_multicluster_scheduler import dashboard
+from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
+from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
 from ray_multicluster_scheduler.dashboard.pages.timeline_page import WINDOWS
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, catalogue, preferred
 from ray_multicluster_scheduler.environment.origins import BOTH, CLUSTER, JOB, SCHEDULER
+from ray_multicluster_scheduler.inspection import cluster_processes
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Role
 
@@ -27,7 +31,7 @@ SECTIONS = {key.partition(".")[0] for key in catalogue()}
 KEY = re.compile(rf"(?:{'|'.join(sorted(SECTIONS))})\.[A-Za-z_0-9]+")
 #: What is written alike in both languages.
 ALIKE = re.compile(
-    r"[\W\d_]|CPU|GPU|ID|URL|REST|Ray|raymc|Python|JSON|YAML|PID|conda|pip|uv|JobID|GiB|MiB", re.A
+    r"[\W\d_]|CPU|GPU|ID|URL|REST|Ray|raymc|Python|JSON|YAML|PID|conda|pip|uv|JobID|GiB|MiB|actor", re.A
 )
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -65,7 +69,19 @@ def told_by_others() -> set[str]:
     words = {each.value for enum in (JobState, Health, Cause) for each in enum}
     words |= set(REASONS) | {role.word for role in Role} | {"DRAINED"}
     words |= {*part_names(), *map(str, WINDOWS), BOTH, CLUSTER, JOB, SCHEDULER}
-    return words
+    return words | outcomes() | kinds_of_processes()
+
+
+def outcomes() -> set[str]:
+    """How attempts end."""
+    named = {NOT_SENT, REPLACED, *REQUEUED_OUTCOME.values()}
+    return {kind.value for kind in FailureKind} | {state.value for state in JobState} | named
+
+
+def kinds_of_processes() -> set[str]:
+    """What `inspection/cluster_processes.py` calls the things that it finds."""
+    source = Path(cluster_processes.__file__).read_text()
+    return set(re.findall(r'kind(?:, what)?(?:, why)? ?= ?"(\w+)"', source))
 
 
 def test_every_text_that_is_asked_for_is_there() -> None:
@@ -126,6 +142,8 @@ def test_states_reasons_and_roles_have_their_texts() -> None:
         *(f"reasons.{reason}" for reason in REASONS),
         *(f"reasons.{cause.value}" for cause in Cause),
         *(f"roles.{role.word}" for role in Role),
+        *(f"outcomes.{outcome}" for outcome in outcomes() - {state.value for state in JobState}),
+        *(f"processes.kind_{kind}" for kind in kinds_of_processes()),
     }
     assert needed - catalogue().keys() == set()
 
