@@ -10,6 +10,7 @@ from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.audit_table import AuditTable
 from ray_multicluster_scheduler.dashboard.parts.token_section import TokenSection
 from ray_multicluster_scheduler.dashboard.parts.user_table import UserTable
+from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
 from ray_multicluster_scheduler.service.caller import Role
 
 #: What is shown here concerns all open jobs, so it is not read at every move of a job.
@@ -45,9 +46,15 @@ class _Access:
             await self._read()
 
     async def refresh(self) -> None:
-        """Read anew: this visitor has changed something."""
-        await self._read()
-        await self.audit.newest()
+        """Read anew: this visitor has changed something, perhaps whether a token is asked for."""
+        try:
+            await self._read()
+        except NotAuthenticated:
+            self._page.log_in()
+        except SchedulerError as problem:
+            self._page.say(str(problem), problem=True)
+        else:
+            await self.audit.newest()
 
     async def _read(self) -> None:
         self._read_at = time.monotonic()
