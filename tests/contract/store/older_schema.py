@@ -5,8 +5,9 @@ import sqlite3
 #: What each migration since then has added, newest first.
 _ADDED = {
     "0014_pre": (
-        *(f"DROP INDEX ix_jobs_{name}" for name in ("heads", "heads_user", "heads_state", "heads_group")),
-        "DROP INDEX ix_jobs_members",
+        *(f"DROP INDEX ix_jobs_{name}" for name in ("heads", "heads_user", "heads_state", "members")),
+        "DROP INDEX uq_jobs_head_group",
+        "ALTER TABLE jobs DROP COLUMN head_group",
         "ALTER TABLE jobs DROP COLUMN head",
         "DROP INDEX ix_attempts_placed",
         "DROP INDEX ix_attempts_ended",

@@ -114,6 +114,15 @@ def _rules() -> Mapping[str, tuple[Select[Any], str]]:
             select(jobs.c.submission_id).where(jobs.c.head.is_not(None), not_(exists().where(is_its_head))),
             _RESTORE,
         ),
+        "the job that stands for a group is one of it": (
+            select(jobs.c.submission_id).where(
+                or_(
+                    and_(jobs.c.head.is_not(None), jobs.c.head_group.is_not(None)),
+                    and_(jobs.c.head.is_(None), jobs.c.group.is_distinct_from(jobs.c.head_group)),
+                )
+            ),
+            _RESTORE,
+        ),
         "every job has an event": (
             select(jobs.c.submission_id).where(
                 not_(exists().where(events.c.submission_id == jobs.c.submission_id))

@@ -45,7 +45,9 @@ _MOVE_MEMBERS = Prepared(
         head=select(_heirs.c.submission_id).where(_heirs.c.seq == bindparam("heir_seq")).scalar_subquery()
     )
 )
-_BECOME_HEAD = Prepared(update(jobs).where(jobs.c.seq == bindparam("heir_seq")).values(head=null()))
+_BECOME_HEAD = Prepared(
+    update(jobs).where(jobs.c.seq == bindparam("heir_seq")).values(head=null(), head_group=jobs.c.group)
+)
 
 
 def heads_of(
@@ -85,8 +87,8 @@ def _heads_of_groups(tx: Connection, specs: Mapping[str, JobSpec]) -> dict[tuple
         (user, group): submission_id
         for chunk in chunks(groups)
         for user, group, submission_id in tx.execute(
-            select(jobs.c.user, jobs.c.group, jobs.c.submission_id).where(
-                jobs.c.group.in_(chunk), jobs.c.user.in_(users), jobs.c.head.is_(None)
+            select(jobs.c.user, jobs.c.head_group, jobs.c.submission_id).where(
+                jobs.c.head_group.in_(chunk), jobs.c.user.in_(users)
             )
         )
     }

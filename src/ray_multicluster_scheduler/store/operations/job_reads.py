@@ -103,6 +103,8 @@ def list_jobs(
     limit: int | None,
 ) -> tuple[Job, ...]:
     """Return jobs, newest first, that match every filter. `equal` maps columns to values, None to any."""
+    if heads_only:  # the group of a head is indexed by itself
+        equal = {**equal, "group": None, "head_group": equal.get("group")}
     statement = _matching(equal, tag, since, before, text).limit(limit)
     if heads_only:
         statement = statement.where(jobs.c.head.is_(None))
@@ -110,12 +112,26 @@ def list_jobs(
         return read_jobs(tx, statement)
     # One query for each state: it reads the index backwards, up to the limit, and need not sort.
     wanted = tuple(JobState) if states is None else tuple(dict.fromkeys(states))
-    in_state = statement if head is None else statement.where(jobs.c.head == head)
-    found = [read_jobs(tx, in_state.where(jobs.c.state == state.value)) for state in wanted]
     if head is not None:
+        members = statement.where(jobs.c.head == head)
+        found = [_read_in_state(tx, members, state) for state in wanted]
         itself = read_jobs(tx, statement.where(jobs.c.submission_id == head))
         found.append(tuple(job for job in itself if job.state in wanted))
+    elif heads_only and equal["user"] is None:  # SQLite would sort all heads of a user
+        found = [_read_in_state(tx, statement, state) for state in wanted]
+    else:
+        found = [read_jobs(tx, statement.where(jobs.c.state == state.value)) for state in wanted]
     return tuple(sorted(chain.from_iterable(found), key=lambda job: job.seq, reverse=True)[:limit])
+
+
+def _read_in_state(tx: Connection, statement: Select[Any], state: JobState) -> tuple[Job, ...]:
+    """Read jobs in one state, newest first, by an index that has the state before the age.
+
+    The state is a range, and the order begins with it. Otherwise PostgreSQL would go through jobs in all
+    states, from the newest on, in the hope of finding some soon.
+    """
+    in_state = statement.where(jobs.c.state.between(state.value, state.value))
+    return read_jobs(tx, in_state.order_by(None).order_by(jobs.c.state.desc(), jobs.c.seq.desc()))
 
 
 def _matching(

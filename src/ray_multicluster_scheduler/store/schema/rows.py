@@ -68,6 +68,7 @@ def new_job_row(submission_id: str, spec: JobSpec, *, now: float, head: str | No
         "group": spec.group,
         "parent": spec.parent,
         "head": head,
+        "head_group": spec.group if head is None else None,
         "idempotency_key": spec.idempotency_key,
         "accepted_at": now,
         "changed_at": now,

@@ -140,6 +140,9 @@ jobs = Table(
     Column("parent", Text),
     # The job under which a list shows this one; NULL: it is listed itself. Such a job has no head itself.
     Column("head", _Id),
+    # The group again, of the job that stands for it. PostgreSQL would not find it by `group` and `head`: it
+    # takes the two for independent, and reads the whole group.
+    Column("head_group", Text),
     _one_of("state", JobState),
     _one_of("target", Target),
     Index("ix_jobs_state", "state", "seq"),
@@ -162,8 +165,8 @@ jobs = Table(
     _partial_index("ix_jobs_heads", "seq", where="head IS NULL"),
     _partial_index("ix_jobs_heads_user", "user", "seq", where="head IS NULL"),
     _partial_index("ix_jobs_heads_state", "state", "seq", where="head IS NULL"),
-    # The heads of groups. Users may have groups of the same name.
-    _partial_index("ix_jobs_heads_group", "group", "seq", where='head IS NULL AND "group" IS NOT NULL'),
+    # One row for each group of a user.
+    _partial_index("uq_jobs_head_group", "head_group", "user", where="head_group IS NOT NULL", unique=True),
     # What is listed under a job: to count it without reading it, and by age in one state.
     _partial_index("ix_jobs_members", "head", "state", "seq", where="head IS NOT NULL"),
     sqlite_autoincrement=True,

@@ -16,11 +16,12 @@ def upgrade() -> None:
     """
     ids = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     op.add_column("jobs", sa.Column("head", ids))
+    op.add_column("jobs", sa.Column("head_group", sa.Text))
     _fill_groups()
     _index("ix_jobs_heads", ["seq"], _LISTED)
     _index("ix_jobs_heads_user", ["user", "seq"], _LISTED)
     _index("ix_jobs_heads_state", ["state", "seq"], _LISTED)
-    _index("ix_jobs_heads_group", ["group", "seq"], f'{_LISTED} AND "group" IS NOT NULL')
+    _index("uq_jobs_head_group", ["head_group", "user"], "head_group IS NOT NULL", unique=True)
     _index("ix_jobs_members", ["head", "state", "seq"], "head IS NOT NULL")
     op.create_index("ix_attempts_placed", "attempts", ["placed_at"])
     _index("ix_attempts_ended", ["ended_at", "placed_at"], "ended_at IS NOT NULL", table="attempts")
@@ -28,7 +29,8 @@ def upgrade() -> None:
 
 def _fill_groups() -> None:
     """Let the jobs of a group know the first of them, one group after the other: each has an index entry."""
-    jobs = sa.table("jobs", *(sa.column(name) for name in ("seq", "submission_id", "user", "group", "head")))
+    names = ("seq", "submission_id", "user", "group", "head", "head_group")
+    jobs = sa.table("jobs", *map(sa.column, names))
     first = (
         sa.select(jobs.c.user, jobs.c.group, sa.func.min(jobs.c.seq).label("seq"))
         .where(jobs.c.group.is_not(None))
@@ -52,8 +54,10 @@ def _fill_groups() -> None:
     ]
     if rows:
         op.get_bind().execute(others, rows)
+    first_ones = sa.update(jobs).where(jobs.c.group.is_not(None), jobs.c.head.is_(None))
+    op.execute(first_ones.values(head_group=jobs.c.group))
 
 
-def _index(name: str, columns: list[str], where: str, *, table: str = "jobs") -> None:
+def _index(name: str, columns: list[str], where: str, *, table: str = "jobs", unique: bool = False) -> None:
     condition = sa.text(where)
-    op.create_index(name, table, columns, sqlite_where=condition, postgresql_where=condition)
+    op.create_index(name, table, columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
