@@ -112,7 +112,8 @@ def field_of(page: Page, name: str) -> dict[str, Any]:
     """Return all that has to be known of a page to type into one of its fields."""
     found: dict[str, Any] = page.evaluate(
         """name => {
-          const [id, field] = Object.entries(mounted_app.elements).find(([, e]) => e.props["data-test"] === name);
+          const named = ([, element]) => element.props["data-test"] === name;
+          const [id, field] = Object.entries(mounted_app.elements).find(named);
           const listener = field.events.find(event => event.type === "update:modelValue");
           return {id: Number(id), client_id: window.clientId, listener_id: listener.listener_id};
         }""",
