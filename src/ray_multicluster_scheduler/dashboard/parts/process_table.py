@@ -16,6 +16,8 @@ from ray_multicluster_scheduler.service.views import ProcessList, ProcessView
 PAGE_ROWS = 50
 MOST_ROWS = 2000
 COLUMNS = ("cluster", "kind", "state", "pid", "age", "what", "why")
+#: As they are offered to choose from.
+KINDS = ("job", "driver", "session", "actor", "task", "hub", "bridge")
 _AGE = '<q-td :props="props"><time :data-from="props.value"></time></q-td>'
 
 
@@ -53,7 +55,8 @@ class ProcessTable(ui.element):
         else:
             self._found = found
             self._offer(self._cluster, sorted({each.cluster for each in found.items}))
-            self._offer(self._kind, sorted({each.kind for each in found.items}))
+            kinds = {each.kind for each in found.items}
+            self._offer(self._kind, [*(kind for kind in KINDS if kind in kinds), *(kinds - {*KINDS})])
             self._show_problems(found)
             self._show()
         finally:
