@@ -45,7 +45,7 @@ class Page:
 
     async def read(self, key: Hashable, question: Callable[[LocalService], T]) -> T:
         """Ask the service; pages of visitors who see the same share the answer. `key` names the question."""
-        caller = self.visitor.caller
+        caller = await self.visitor.now()  # an answer that is there already is for those who may have it
         return await self.live.shared((caller.only, key), lambda: self.visitor.ask(question))
 
     async def ask(self, question: Callable[[LocalService], T], *, role: Role = Role.READ) -> T:

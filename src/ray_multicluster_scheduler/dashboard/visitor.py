@@ -31,13 +31,18 @@ class Visitor:
         """Tell whether a button for this is worth showing. The service asks again when it is pressed."""
         return self.caller.may(role)
 
+    async def now(self) -> Caller:
+        """Return the caller as the token says it now."""
+        caller = await self.callers.still(self.shown, self.caller.address)
+        if caller is None:
+            raise NotAuthenticated("this token is not valid any more; log in with another one")
+        return caller
+
     async def ask(self, question: Callable[[LocalService], T], *, role: Role = Role.READ) -> T:
         """Call the service in a thread, in the name of the visitor as the token says it now.
 
         `role` is what the question needs: the service trusts whoever calls it with that.
         """
-        caller = await self.callers.still(self.shown, self.caller.address)
-        if caller is None:
-            raise NotAuthenticated("this token is not valid any more; log in with another one")
+        caller = await self.now()
         caller.check(role)
         return await to_thread.run_sync(partial(question, self.service_for(caller)))
