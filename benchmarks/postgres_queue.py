@@ -138,8 +138,8 @@ def measure(size: Size) -> Report:
         ),
         notes=(
             f"{jobs} jobs, {SUBMITTERS} submitters, {CLUSTERS} instant clusters, one PostgreSQL for all.",
-            "Submitters, engine or worker are threads of one process, which uses one core at a time; the server "
-            "has the other one.",
+            "Submitters, engine or worker are threads of one process, which uses one core at a time; the "
+            "server has the other one.",
             f"For the percentiles each submitter pauses for {PAUSE_S:g} s on average.",
         ),
     )
