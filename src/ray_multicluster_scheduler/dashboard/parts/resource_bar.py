@@ -52,7 +52,12 @@ def shares(cluster: ClusterView) -> tuple[Share, ...]:
 
 def amount(name: str, value: float) -> str:
     """Return an amount as people write it: memory in GiB."""
-    return f"{value / _GIB:.1f} GiB" if name == "memory" else f"{value:g}"
+    return f"{_number(name, value)} GiB" if name == "memory" else _number(name, value)
+
+
+def _number(name: str, value: float) -> str:
+    """Return an amount without its unit, which the name beside it says."""
+    return f"{value / _GIB:.1f}" if name == "memory" else f"{value:g}"
 
 
 class ResourceBar(ui.element):
@@ -64,7 +69,7 @@ class ResourceBar(ui.element):
         self._name = name
         with self:
             with ui.element("div").classes("line spread"):
-                ui.label(page.words.known(f"resources.{name}", name))
+                ui.label(page.t(f"resources.{name}_bar"))
                 self._numbers = ui.label().classes("quiet")
             with ui.element("div").classes("bar").props("role=img") as self._bar:
                 self._used = ui.element("div").classes("bar-used")
@@ -75,10 +80,9 @@ class ResourceBar(ui.element):
         name, text = self._name, self._page.t
         numbers = text(
             "resources.numbers",
-            used=amount(name, share.used),
-            reserved=amount(name, share.reserved),
-            free=amount(name, share.free),
-            total=amount(name, share.total),
+            used=_number(name, share.used),
+            reserved=_number(name, share.reserved),
+            free=_number(name, share.free),
         )
         if self._numbers.text != numbers:
             self._numbers.set_text(numbers)
