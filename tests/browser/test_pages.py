@@ -4,12 +4,19 @@ import pytest
 from tests.browser.conftest import Open
 from tests.browser.visits import ADDRESSES, Server, origin
 
-from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
+from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, catalogue
+
+
+def words_of_others(language: str) -> set[str]:
+    """Return the texts that the other language alone has."""
+    mine = {texts[language] for texts in catalogue().values()}
+    others = {texts[each] for texts in catalogue().values() for each in LANGUAGES if each != language}
+    return others - mine
 
 
 @pytest.mark.parametrize("path", ADDRESSES)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_page_opens_without_complaints_and_says_its_title(
+def test_a_page_opens_without_complaints_in_one_language(
     visit: Open, server: Server, path: str, language: str
 ) -> None:
     one, spec = visit(language=language), ADDRESSES[path]
@@ -19,5 +26,7 @@ def test_a_page_opens_without_complaints_and_says_its_title(
     assert one.page.title() in {f"{title} · raymc", "the-first · raymc"}
     assert one.page.locator("html").get_attribute("lang") == LANGUAGES[language]
     one.settle()
+    lines = {line.strip() for line in one.text().splitlines()}
+    assert lines & words_of_others(language) == set()
     assert one.complaints == []
     assert one.origins - {""} == {origin(server.address)}

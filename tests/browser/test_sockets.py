@@ -112,9 +112,9 @@ def field_of(page: Page, name: str) -> dict[str, Any]:
     """Return all that has to be known of a page to type into one of its fields."""
     found: dict[str, Any] = page.evaluate(
         """name => {
-          const named = ([, element]) => element.props["data-test"] === name;
-          const [id, field] = Object.entries(mounted_app.elements).find(named);
-          const listener = field.events.find(event => event.type === "update:modelValue");
+          const elements = Object.entries(mounted_app.elements);
+          const [id, field] = elements.find(([, element]) => element.props["data-test"] === name);
+          const listener = field.events.find(event => event.type.startsWith("update:"));
           return {id: Number(id), client_id: window.clientId, listener_id: listener.listener_id};
         }""",
         name,
