@@ -1,11 +1,13 @@
 """Who may only read cannot change anything, by whatever request a browser can send."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 from tests.browser.conftest import Open
-from tests.browser.visits import ADDRESSES, JOB, Server
+from tests.browser.visits import ADDRESSES, JOB, Server, serving
 from tests.door import Asked, routes
 from tests.integration.test_door_routes import VALUES
 
@@ -38,6 +40,15 @@ REPLAY = """async (values) => {
   }
   return sent;
 }"""
+
+
+@pytest.fixture(scope="module")
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that logs what is wrong with forged events."""
+    with serving(tmp_path_factory.mktemp("forged"), may_complain=True) as running:
+        running.submit(submission_id=JOB, user="reader")
+        running.ask("until", submission_id=JOB, states=["RUNNING"])
+        yield running
 
 
 def _path(asked: Asked) -> str:
@@ -75,7 +86,7 @@ def test_no_event_of_a_page_changes_anything_for_a_reader(visit: Open, server: S
     assert server.ask("changed") == before
 
 
-@pytest.mark.parametrize("path", ["/submit", "/processes", "/access"])
+@pytest.mark.parametrize("path", [path for path, spec in ADDRESSES.items() if spec.role > Role.READ])
 def test_a_page_for_another_role_says_so_and_shows_nothing_else(visit: Open, path: str) -> None:
     one = visit("read")
     one.go(path, status=403)

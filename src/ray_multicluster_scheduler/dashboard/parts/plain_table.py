@@ -17,7 +17,7 @@ class PlainTable(ui.element):
 
     def __init__(self, headings: Sequence[str], *, empty: str) -> None:
         super().__init__("div")
-        self.style("overflow-x: auto; width: 100%")
+        self.style("overflow-x: auto; width: 100%").props("tabindex=0")  # so that the keyboard can scroll it
         self._keys: list[Hashable] | None = None
         with self:
             with ui.element("table").classes("plain-table") as self._table:

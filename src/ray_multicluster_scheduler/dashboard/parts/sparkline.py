@@ -34,7 +34,7 @@ class Sparkline(ui.element):
     def show(self, values: Sequence[float | None], label: str) -> None:
         """Draw these values."""
         drawn = pieces(values)
-        if drawn == self._shown:
+        if drawn == self._shown and self.props.get("aria-label") == label:
             return
         self._shown = drawn
         self.props["aria-label"] = label
