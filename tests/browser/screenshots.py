@@ -30,6 +30,7 @@ SETTLE_MS = 2500
 IN_DOCS = {"overview": LANGUAGES, "jobs": ("en",), "job": LANGUAGES, "timeline": ("en",), "clusters": ("en",)}
 #: Where the documentation shows a page otherwise than it opens: the demo is not an hour old.
 AS_IN_DOCS = {"timeline": "/timeline?window=900"}
+DOCS_HEIGHTS = {"job": 1350, "timeline": 740}
 DOCS_COLOURS = 128
 CHROMIUM = Path("/usr/bin/chromium")
 _COOKIE = "ray-authentication-token"
@@ -99,7 +100,8 @@ class Camera:
         problems: list[str] = []
         for name, languages in IN_DOCS.items():
             for language in languages:
-                context = self._context(browser, language, "light", WIDTHS[0])
+                height = DOCS_HEIGHTS.get(name, HEIGHT)
+                context = self._context(browser, language, "light", WIDTHS[0], height)
                 picture = f"dashboard-{name}" + ("" if language == "en" else ".zh-CN")
                 problems += self._take(context, AS_IN_DOCS.get(name, paths[name]), picture, whole=False)
                 context.close()
@@ -124,8 +126,10 @@ class Camera:
         page.close()
         return problems
 
-    def _context(self, browser: Browser, language: str, theme: str, width: int) -> BrowserContext:
-        context = browser.new_context(viewport={"width": width, "height": HEIGHT})
+    def _context(
+        self, browser: Browser, language: str, theme: str, width: int, height: int = HEIGHT
+    ) -> BrowserContext:
+        context = browser.new_context(viewport={"width": width, "height": height})
         cookies = {"raymc-language": language, "raymc-theme": theme}
         if self._token:
             cookies[_COOKIE] = self._token

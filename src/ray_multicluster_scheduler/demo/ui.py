@@ -29,7 +29,7 @@ MOST_OPEN = 30
 MOST_JOBS = 300
 _OPEN = frozenset(JobState) - FINAL
 #: A job that has waited so long goes first, so that the large one of each round runs while somebody looks.
-_SETTINGS = {**SETTINGS, "starvation_after_s": 45, "quotas": {"bob": {"jobs": 100}}}
+_SETTINGS = {**SETTINGS, "starvation_after_s": 120, "quotas": {"bob": {"jobs": 100}}}
 
 _LOOK_AT = """\
    Overview   how full the clusters are, why jobs wait, what has failed

@@ -99,7 +99,7 @@ class Workload:
             *self._large(0),
         ]
         for number in count(1):
-            yield self._array(number, 4)
+            yield self._array(number, 6)
             for turn in turns:
                 yield turn(number)
 
@@ -107,7 +107,7 @@ class Workload:
         name = f"sweep-{number}"
         return [
             self._epochs(
-                f"{name}-{n}", "ann", seconds=8 + n % 5, group=name, tags=["linux"], entrypoint_num_cpus=1
+                f"{name}-{n}", "ann", seconds=14 + n % 8, group=name, tags=["linux"], entrypoint_num_cpus=1
             )
             for n in range(size)
         ]
@@ -116,7 +116,7 @@ class Workload:
         names = [f"{step}-{number}" for step in ("prepare", "train", "evaluate")]
         befores: list[list[str]] = [[], names[:1], names[1:2]]
         return [
-            self._epochs(name, "bob", seconds=6, depends_on=before)
+            self._epochs(name, "bob", seconds=12, depends_on=before)
             for name, before in zip(names, befores, strict=True)
         ]
 
@@ -124,15 +124,15 @@ class Workload:
         claim = {"CPU": 1, "GPU": 2}
         return [
             self._epochs(
-                f"{name}-{number}", "carol", seconds=20, claim=claim, entrypoint_num_gpus=2, tags=["gpu"]
+                f"{name}-{number}", "carol", seconds=30, claim=claim, entrypoint_num_gpus=2, tags=["gpu"]
             )
         ]
 
     def _flaky(self, number: int) -> list[JobRequest]:
-        return [self._epochs(f"flaky-{number}", "bob", seconds=5, failures=1, max_retries=2)]
+        return [self._epochs(f"flaky-{number}", "bob", seconds=8, failures=1, max_retries=2)]
 
     def _broken(self, number: int) -> list[JobRequest]:
-        return [self._epochs(f"broken-{number}", "carol", seconds=3, failures=9, max_retries=1)]
+        return [self._epochs(f"broken-{number}", "carol", seconds=5, failures=9, max_retries=1)]
 
     def _report(self, number: int) -> list[JobRequest]:
         secret = {"env_vars": {"REPORT_TOKEN": "nobody-sees-this", "REGION": "cn-north"}}
@@ -142,7 +142,7 @@ class Workload:
 
     def _large(self, number: int) -> list[JobRequest]:
         return [
-            self._epochs(f"large-{number}", "carol", seconds=6, claim={"CPU": MACHINES["centos"]["cpus"]})
+            self._epochs(f"large-{number}", "carol", seconds=10, claim={"CPU": MACHINES["centos"]["cpus"]})
         ]
 
     def _with_actors(self, number: int) -> list[JobRequest]:
