@@ -27,7 +27,13 @@ FOREIGN = (
 )
 
 
+def is_asked(one: Visit) -> None:
+    """Wait until the form is there; its page loads itself once more before."""
+    one.page.get_by_label(one.words("login.token")).wait_for(timeout=PATIENCE_MS)
+
+
 def enter(one: Visit, token: str) -> None:
+    is_asked(one)
     one.page.get_by_label(one.words("login.token")).fill(token)
     one.page.get_by_role("button", name=one.words("login.go")).click()
 
@@ -36,6 +42,7 @@ def enter(one: Visit, token: str) -> None:
 def test_who_has_no_token_is_asked_for_one_and_then_gets_the_page(visit: Open, language: str) -> None:
     one = visit(role=None, language=language)
     one.page.goto(f"{one.server.address}/jobs?state=RUNNING")
+    is_asked(one)
     assert one.page.title() == f"{one.words('login.title')} · raymc"
     enter(one, one.server.secret("read"))
     one.page.wait_for_url(f"{one.server.address}/jobs?state=RUNNING")
@@ -54,6 +61,17 @@ def test_a_wrong_token_is_refused_in_words_and_leaves_no_cookie(visit: Open) -> 
     assert COOKIE not in {each["name"] for each in one.context.cookies()}
     enter(one, one.server.secret("read"))  # another try goes on to the page that was asked for
     one.page.wait_for_url(f"{one.server.address}/jobs")
+
+
+def test_a_link_from_another_site_leads_to_the_page_for_who_has_logged_in(visit: Open) -> None:
+    one = visit(role="read")
+    elsewhere = one.server.address.replace("127.0.0.1", "localhost") + "/docs"
+    one.page.goto(elsewhere)  # another site, in the eyes of a browser
+    asked = f"{one.server.address}/jobs?state=RUNNING"
+    one.page.evaluate("url => { location.href = url }", asked)
+    one.page.wait_for_url(asked)
+    one.ready()
+    assert one.page.get_by_role("heading", level=1).inner_text() == one.words("jobs.title")
 
 
 @pytest.mark.parametrize("target", FOREIGN)
@@ -98,9 +116,10 @@ def test_who_logs_out_is_asked_for_a_token_again(visit: Open) -> None:
     one.go("/")
     one.page.get_by_role("button", name=one.words("frame.visitor")).click()
     one.page.get_by_text(one.words("frame.log_out")).click()
-    one.page.wait_for_url(f"{one.server.address}/login")
+    is_asked(one)
     one.page.goto(f"{one.server.address}/jobs")
-    assert one.page.url == f"{one.server.address}/login?next=%2Fjobs"
+    is_asked(one)
+    assert one.page.url == f"{one.server.address}/login?again=1&next=%2Fjobs"
 
 
 @pytest.mark.parametrize("path", [spec.path.format(submission_id=JOB) for spec in PAGES])
@@ -118,7 +137,7 @@ def test_an_open_page_of_a_revoked_token_goes_to_the_login(visit: Open, server: 
     one = visit(token=made["secret"])
     one.go("/")
     server.ask("revoke", token_id=made["id"])
-    one.page.wait_for_url(f"{server.address}/login", timeout=PATIENCE_MS)
+    is_asked(one)
 
 
 @pytest.mark.parametrize("path", ["/login", "/logout", "/api/v1/jobs/stop", "/api/v1/jobs"])

@@ -48,7 +48,7 @@ def test_nothing_keeps_people_from_using_a_page(visit: Open, path: str, theme: s
 def test_nothing_keeps_people_from_logging_in(visit: Open, theme: str) -> None:
     one = visit(role=None)
     one.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    one.page.goto(f"{one.server.address}/login")
+    one.page.goto(f"{one.server.address}/login?again=1")
     assert serious(one) == []
 
 

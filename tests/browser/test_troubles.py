@@ -29,7 +29,7 @@ def test_a_page_opens_without_jobs_and_with_a_cluster_that_is_down(visit: Open, 
 
 def test_who_needs_no_token_is_not_asked_for_one(visit: Open) -> None:
     one = visit()
-    one.page.goto(f"{one.server.address}/login?next=%2Fjobs")
+    one.page.goto(f"{one.server.address}/login?again=1&next=%2Fjobs")
     assert one.page.url == f"{one.server.address}/jobs"
 
 

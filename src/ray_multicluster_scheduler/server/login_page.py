@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from html import escape
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter
@@ -15,10 +16,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, preferred
-from ray_multicluster_scheduler.server.authentication import COOKIE
-from ray_multicluster_scheduler.server.ray_auth import is_known_token, keep_token, wants_token
+from ray_multicluster_scheduler.server.authentication import COOKIE, address_of, shown_credential
+from ray_multicluster_scheduler.server.ray_auth import is_known_token, keep_token
+from ray_multicluster_scheduler.service.callers import Callers
 
 LOGIN, LOGOUT = "/login", "/logout"
+#: Says in the address that the page has loaded itself again.
+AGAIN = "again"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 24rem; margin: 12vh auto; padding: 0 1rem;
 color: #161b26; }
@@ -35,14 +39,24 @@ _POLICY = (
     "base-uri 'none'"
 )
 
+_HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"}
+
 router = APIRouter(include_in_schema=False)
 
 
 @router.get(LOGIN)
-def login_page(request: Request) -> Response:
-    """Ask for a token, unless this server wants none."""
-    if not wants_token(request):
+async def login_page(request: Request) -> Response:
+    """Ask for a token, unless this server wants none or the browser has one.
+
+    A browser that follows a link from elsewhere does not send the cookie. So this page first loads itself
+    again: then it is a page of this server that asks, and the cookie comes along if there is one.
+    """
+    callers = cast(Callers, request.app.state.callers)
+    shown = shown_credential(request.headers)
+    if await callers.still(shown, address_of(request.scope)) is not None:
         return _to(_next_of(request))
+    if AGAIN not in request.query_params:
+        return _load_again(request)
     return _page(request, problem=None)
 
 
@@ -89,11 +103,21 @@ def _next_of(request: Request) -> str:
     return asked if ours else "/"
 
 
+def _load_again(request: Request) -> HTMLResponse:
+    target = escape(f"{LOGIN}?{AGAIN}=1&next={quote(_next_of(request), safe='')}")
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>raymc</title>'
+        f'<meta http-equiv="refresh" content="0; url={target}"></head>'
+        f'<body><a href="{target}">raymc</a></body></html>',
+        headers=_HEADERS,
+    )
+
+
 def _page(request: Request, *, problem: str | None) -> HTMLResponse:
     language = preferred(request.cookies.get("raymc-language"), request.headers.get("accept-language", ""))
     t = Words(language)
     alert = "" if problem is None else f'<p role="alert">{escape(t(problem))}</p>'
-    target = f"{LOGIN}?next={quote(_next_of(request), safe='')}"
+    target = f"{LOGIN}?{AGAIN}=1&next={quote(_next_of(request), safe='')}"
     return HTMLResponse(
         f'<!doctype html><html lang="{LANGUAGES[language]}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -104,5 +128,5 @@ def _page(request: Request, *, problem: str | None) -> HTMLResponse:
         f"<button>{escape(t('login.go'))}</button></form><p>{escape(t('login.help'))} "
         "<code>raymc token create</code></p></main></body></html>",
         HTTPStatus.OK if problem is None else HTTPStatus.FORBIDDEN,
-        headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"},
+        headers=_HEADERS,
     )

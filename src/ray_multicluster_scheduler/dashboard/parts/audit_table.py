@@ -33,7 +33,7 @@ class AuditTable:
         headings = [page.t(f"access.{column}") for column in COLUMNS]
         self._table = PlainTable(headings, empty=page.t("access.no_audit"))
         self._table.classes("roomy").props("tabindex=0 data-test=audit")
-        with ui.element("div").classes("line"):
+        with ui.element("div").classes("jobs-pages"):
             self._newer = ui.button(page.t("access.newer"), icon="chevron_left", on_click=self._back)
             self._older = ui.button(page.t("access.older"), on_click=self._on)
             for button, name in ((self._newer, "newer"), (self._older, "older")):

@@ -134,7 +134,7 @@ class _Facts(ui.element):
             with self._term("seen"):
                 self._seen = When()
                 self._latency = ui.label().classes("quiet")
-            for name in ("ours", "in_ray", "tags", "weight", "prefer"):
+            for name in ("ours", "tags", "weight", "prefer"):
                 self._fact(name)
 
     def _term(self, name: str) -> ui.element:
@@ -157,7 +157,6 @@ class _Facts(ui.element):
             "head": cluster.head_address,
             "dashboard_address": cluster.dashboard,
             "ours": page.t("clusters.ours_of", jobs=cluster.live_jobs, most=cluster.max_running_jobs),
-            "in_ray": unknown if cluster.running_jobs is None else str(cluster.running_jobs),
             "tags": ", ".join(cluster.tags) or none,
             "weight": f"{cluster.weight:g}",
             "prefer": page.t("clusters.yes" if cluster.prefer else "clusters.no"),
