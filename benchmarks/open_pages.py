@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
-import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -41,10 +41,11 @@ class OpenPage:
         if found is None:
             raise LookupError("NiceGUI's page has another form than it had: its query was not found")
         query = {
-            **json.loads(found[1]),
+            **ast.literal_eval(found[1]),
             "tab_id": uuid.uuid4(),
             "document_id": uuid.uuid4(),
             "old_tab_id": "",
+            "implicit_handshake": "true",  # as a browser writes it
         }
         self._next = int(query["next_message_id"])
         await self._socket.connect(

@@ -79,7 +79,8 @@ def test_no_event_of_a_page_changes_anything_for_a_reader(visit: Open, server: S
     one = visit("read")
     one.go(path, status=200 if ADDRESSES[path].role <= Role.READ else 403)
     before = server.ask("changed")
-    values = [json.dumps(each) for each in ("x", 1, True, JOB, [JOB], {"submission_id": JOB}, None)]
+    bulk = {"action": "stop", "jobs": [JOB], "heads": [JOB]}
+    values = [json.dumps(each) for each in ("x", 1, True, JOB, [JOB], {"submission_id": JOB}, bulk, None)]
     assert one.page.evaluate(REPLAY, values) > 0
     one.settle()
     one.page.evaluate("new Promise(done => window.socket.emit('handshake', {client_id: ''}, done))")

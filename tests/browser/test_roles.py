@@ -61,3 +61,24 @@ def test_an_operator_sees_everybodys_jobs(visit: Open) -> None:
     one.go("/jobs")
     one.see("her-own")
     one.go(f"/jobs/{HERS}")
+
+
+@pytest.mark.parametrize("action", ["stop", "retry"])
+def test_a_forged_selection_reaches_no_job_of_another_user(visit: Open, server: Server, action: str) -> None:
+    one, before = visit("submit"), server.ask("changed")
+    one.go("/jobs")
+    sent = one.page.evaluate(
+        """picked => {
+          const elements = Object.entries(mounted_app.elements);
+          const sends = (element) => element.events.some(each => each.type === "bulk");
+          const [id, table] = elements.find(([, element]) => sends(element));
+          const listener_id = table.events.find(each => each.type === "bulk").listener_id;
+          const args = [JSON.stringify(picked)];
+          window.socket.emit("event", {id: Number(id), client_id: window.clientId, listener_id, args});
+          return true;
+        }""",
+        {"action": action, "jobs": [HERS], "heads": [HERS]},
+    )
+    assert sent
+    one.see(one.words(f"jobs.{action}_none"))
+    assert server.ask("changed") == before

@@ -31,7 +31,7 @@ CLUSTERS: dict[str, dict[str, Any]] = {
         "tags": ("cpu",),
         "runtime_env": {"conda": "ts", "env_vars": {"home_dir": "/home/ann", "API_TOKEN": "hush-hush"}},
     },
-    "west": {"prefer": True, "tags": ("gpu",)},
+    "west": {"prefer": True, "tags": ("fast",)},
 }
 
 
