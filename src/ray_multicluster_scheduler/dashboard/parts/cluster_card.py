@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from nicegui import ui
 
@@ -23,7 +24,7 @@ class ClusterCard(ui.card):
         self._bars: dict[str, ResourceBar] = {}
         with self:
             with ui.element("div").classes("line spread"):
-                ui.link(name, f"/clusters#{name}").classes("raymc-subtitle")
+                ui.link(name, f"/clusters#{quote(name)}").classes("raymc-subtitle")
                 self._health = StateChip(page)
             with ui.element("div").classes("line") as self._trouble:
                 self._why = ui.label()
@@ -32,7 +33,7 @@ class ClusterCard(ui.card):
             self._resources = ui.element("div").style("display: grid; gap: .5rem; width: 100%")
             self._unknown = ui.label(page.t("overview.resources_unknown")).classes("quiet")
             with ui.element("div").classes("line spread"):
-                self._jobs = ui.link("", f"/jobs?cluster={name}&state=RUNNING")
+                self._jobs = ui.link("", f"/jobs?cluster={quote(name)}&state=RUNNING")
                 with ui.element("div").classes("line").style("width: auto; align-items: center"):
                     self._latency = ui.label().classes("quiet")
                     self._curve = Sparkline()
