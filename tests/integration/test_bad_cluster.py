@@ -70,7 +70,7 @@ LIES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 @pytest.mark.parametrize("lie", LIES)
 async def test_no_number_and_no_character_of_one_cluster_ends_the_engine(tmp_path: Path, lie: str) -> None:
     async with System(tmp_path, fake("good"), fake("bad")) as system:
-        theirs = await system.submit("sleep 0.2", preferred_cluster="bad")
+        theirs = await system.submit("sleep 1.5", preferred_cluster="bad")
         await system.until(theirs, JobState.RUNNING)
         path, change = LIES[lie]
         system.ray["bad"].lie(change, only=path)
