@@ -1,4 +1,4 @@
-"""A browser for all tests of this folder, and a server for each module."""
+"""A browser and a server for each module of this folder."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium, without a window."""
+    """Debian's chromium, without a window. While Playwright runs, no test in its thread can use asyncio."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("NOT TESTED: no browser here; install Debian's package chromium (make browser)")

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import accept, dashboard, memory, page, plan, queue, react, streams, traces, waiting
+from benchmarks import accept, memory, page, plan, queue, react, streams, traces, waiting
+from benchmarks.__main__ import run
 from benchmarks.measure import Line, Report, Size, as_json, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
 
 ROOT = Path(__file__).parents[2]
 NEED_NO_RAY = {
     "accept": accept,
-    "dashboard": dashboard,
     "memory": memory,
     "plan": plan,
     "queue": queue,
@@ -31,6 +31,11 @@ def test_a_benchmark_runs(name: str) -> None:
     assert report.name == name
     assert all(line.value > 0 for line in report.lines)
     assert json.loads(json.dumps(as_json(report)))["name"] == name
+
+
+def test_the_benchmark_of_the_dashboard_runs() -> None:
+    report = run("dashboard", "--smoke")  # in a process of its own: it needs its own loop and browser
+    assert all(line.value > 0 for line in report.lines)
 
 
 @pytest.mark.ray
