@@ -107,6 +107,8 @@ class _Timeline:
             select.props("outlined dense options-dense data-test=timeline-cluster").style("min-width: 12rem")
 
     async def _choose(self, **changes: Any) -> None:
+        if changes.get("window_s", 0) is None or changes.get("colouring", "") is None:
+            return  # no button sends that
         self._view = replace(self._view, **changes)
         ui.navigate.history.replace(self._view.address)
         self._chart.colour_by(self._view.colouring)

@@ -72,7 +72,7 @@ class JobFilters(ui.element):
         self._cluster.set_value(query.cluster)
         for name, field in self._typed.items():
             text = getattr(query, name) or ""
-            if (field.value or "").strip() != text:  # who types a space means to go on
+            if str(field.value or "").strip() != text:  # who types a space means to go on
                 field.set_value(text)
         for name, button in self._linked.items():
             value = getattr(query, name)
@@ -105,7 +105,7 @@ class JobFilters(ui.element):
 
     async def _look(self, *, typed: bool = False) -> None:
         """Tell what the fields ask for; nothing if that is shown already, as after `show`."""
-        words = {name: (field.value or "").strip() or None for name, field in self._typed.items()}
+        words = {name: str(field.value or "").strip() or None for name, field in self._typed.items()}
         states = tuple(JobState[word] for word in self._states.value or ()) or None
         asked = changed(self._query, states=states, cluster=self._cluster.value, **words)
         if asked != changed(self._query):
