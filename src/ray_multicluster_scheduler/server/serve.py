@@ -47,10 +47,11 @@ def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
                 tls=options.tls,
                 insecure_http=options.insecure_http,
             )
+            app = create_app(scheduler, options)  # takes its time: what is said next has to be true
             scheduler.start()
             for line in startup_lines(scheduler, options, *(each.getsockname()[1] for each in listeners)):
                 say(line)
-            asyncio.run(_Server(create_app(scheduler, options), scheduler, options).run(listeners, say))
+            asyncio.run(_Server(app, scheduler, options).run(listeners, say))
             scheduler.check()
         finally:
             scheduler.stop()

@@ -15,7 +15,7 @@ from tests.strategies import CLUSTERS, THOROUGH, mostly, resources, views
 
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.core import events
-from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, WriteMoves
+from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, ReadQueue, WriteMoves
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views
@@ -206,6 +206,8 @@ class Scene:
                 epoch = self.leader.lease.epoch
                 moved = self.store.apply(instruction.moves, epoch=epoch, now=NOW, known=instruction.known)
                 answer = events.MovesWritten(asked=[instruction], moved=moved)
+            elif isinstance(instruction, ReadQueue):  # what needs a job that has just failed ends, too
+                answer = events.JobsBlocked(jobs=self.store.blocked(now=NOW))
             if answer is not None:
                 self._carry_out(state, state.handle(answer, now=NOW))
 
