@@ -108,8 +108,9 @@ class Visit:
         self.page.locator(".raymc-main [role=heading]").first.wait_for(timeout=PATIENCE_MS)
 
     def settle(self) -> None:
-        """Wait until the browser has nothing to do."""
+        """Wait until the browser has nothing to do, and no button says that something is under way."""
         self.page.wait_for_load_state("load")
+        self.page.wait_for_function("!document.querySelector('.q-btn .q-spinner')", timeout=PATIENCE_MS)
         self.page.evaluate("new Promise(done => requestIdleCallback(done, {timeout: 2000}))")
 
     def text(self) -> str:
@@ -133,7 +134,11 @@ def visiting(
     width: int = 1280,
 ) -> Iterator[Visit]:
     """Open a fresh browser for somebody with a role, or with this token."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, ignore_https_errors=True)
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        ignore_https_errors=True,
+        reduced_motion="reduce",  # colours are not measured while they change
+    )
     shown = token or (server.secret(role) if role is not None and server.tokens else None)
     cookies = {"raymc-language": language, "raymc-theme": theme, **({COOKIE: shown} if shown else {})}
     context.add_cookies(
