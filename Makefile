@@ -32,7 +32,7 @@ browser:  ## install chromium from Debian's packages, where that is possible; wi
 	|| echo "NO BROWSER: the tests of the dashboard's pages will be skipped; install Debian's package chromium" >&2
 
 test: check browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
-	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m "browser and not slow" --numprocesses 2 --dist loadfile
 	$(BIN)/python -m pytest -m "ray and not slow"
 
@@ -42,7 +42,7 @@ check: $(READY)  ## linters and types
 	$(BIN)/mypy
 
 unit: $(READY)  ## the tests that need neither Ray nor a browser
-	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
 
 e2e: $(READY)  ## the tests on real Ray clusters, and all others that are slow
 	$(BIN)/python -m pytest -m "ray or slow"
