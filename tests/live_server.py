@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
+from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
 
 
 class _Quiet(uvicorn.Server):
@@ -23,7 +24,12 @@ def live(app: ASGIApp) -> Iterator[str]:
     """Serve an application; yields its address, `http://127.0.0.1:PORT`."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
-            app, http=CarefulProtocol, loop="asyncio", log_config=None, timeout_graceful_shutdown=1
+            app,
+            http=CarefulProtocol,
+            ws=CarefulWebSocket,
+            loop="asyncio",
+            log_config=None,
+            timeout_graceful_shutdown=1,
         )
         server, up = _Quiet(config), threading.Event()
         original = server.startup

@@ -22,6 +22,7 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
 from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.testing import FakeRay
 
@@ -119,6 +120,7 @@ async def run(directory: Path, *, tokens: bool, certificate: Path | None) -> Non
         config = uvicorn.Config(
             create_app(system.scheduler, options),
             http=CarefulProtocol,
+            ws=CarefulWebSocket,
             loop="asyncio",
             log_config=None,
             ssl_certfile=certificate,

@@ -24,6 +24,7 @@ from ray_multicluster_scheduler.server.protocol import CarefulProtocol
 from ray_multicluster_scheduler.server.request_log import JsonLines
 from ray_multicluster_scheduler.server.running import announced
 from ray_multicluster_scheduler.server.server_options import ServerOptions, check_may_bind
+from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class _Server:
             uvicorn.Config(
                 app,
                 http=CarefulProtocol,
+                ws=CarefulWebSocket,
                 loop="asyncio",
                 log_config=None,
                 access_log=False,
