@@ -56,7 +56,7 @@ def test_a_job_is_stopped_from_its_page_after_a_question(visit: Open, server: Se
     one.page.locator("[data-test=job-stop]").click()
     one.page.get_by_role("button", name=one.words("common.cancel")).click()
     one.page.locator("[data-test=job-stop]").click()
-    one.page.locator("[data-test=job-confirm]").click()
+    one.page.locator("[data-test=confirm]").click()
     state_is(one, "STOPPED")
     actions = [(user, action) for user, action, target in server.ask("changed")["audit"] if job in target]
     assert ["submiter", "stop"] in [[user, action.split()[-1]] for user, action in actions]

@@ -85,9 +85,9 @@ def test_a_job_is_stopped_with_the_keyboard_alone(visit: Open, server: Server) -
     one.go(f"/jobs/{job}")
     one.page.locator("[data-test=job-stop]").focus()
     one.page.keyboard.press("Enter")
-    one.page.locator("[data-test=job-confirm]").wait_for(timeout=PATIENCE_MS)
+    one.page.locator("[data-test=confirm]").wait_for(timeout=PATIENCE_MS)
     for _ in range(5):
-        if one.page.evaluate("document.activeElement.closest('[data-test=job-confirm]') !== null"):
+        if one.page.evaluate("document.activeElement.closest('[data-test=confirm]') !== null"):
             break
         one.page.keyboard.press("Tab")
     one.page.keyboard.press("Enter")

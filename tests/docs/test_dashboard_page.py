@@ -7,7 +7,8 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, blocks, table
 
 from ray_multicluster_scheduler.dashboard import page_headers
-from ray_multicluster_scheduler.dashboard.mount import LANGUAGE_COOKIE, PAGES, THEME_COOKIE
+from ray_multicluster_scheduler.dashboard.mount import PAGES
+from ray_multicluster_scheduler.dashboard.preferences import LANGUAGE_COOKIE, THEME_COOKIE
 from ray_multicluster_scheduler.dashboard.words import Words
 from ray_multicluster_scheduler.server.authentication import COOKIE
 from ray_multicluster_scheduler.server.ray_auth import COOKIE_S

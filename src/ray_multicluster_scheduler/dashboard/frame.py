@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from nicegui import ui
 
-from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.page import Page, PageSpec
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
+from ray_multicluster_scheduler.dashboard.preferences import LANGUAGE_COOKIE, THEME_COOKIE, THEMES
 from ray_multicluster_scheduler.dashboard.words import OWN_NAMES
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.version import VERSION
 
-#: Path, text, icon, and who may go there.
-_WAYS = (
-    ("/", "overview.title", "dashboard", Role.READ),
-    ("/jobs", "jobs.title", "list", Role.READ),
-    ("/timeline", "timeline.title", "view_timeline", Role.READ),
-    ("/submit", "submit.title", "add_circle", Role.SUBMIT),
-    ("/clusters", "clusters.title", "dns", Role.READ),
-    ("/processes", "processes.title", "memory", Role.READ),
-    ("/access", "access.title", "key", Role.ADMIN),
-)
 _HEAD = (
     '<link rel="stylesheet" href="/_raymc/dashboard.css"><script defer src="/_raymc/dashboard.js"></script>'
 )
@@ -31,12 +22,12 @@ _LOG_OUT = "fetch('/logout', {method: 'POST'}).then(() => location.assign('/logi
 
 
 @contextmanager
-def frame(page: Page, title: str) -> Iterator[None]:
-    """Build the frame; what is built in the block is its content."""
+def frame(page: Page, spec: PageSpec, pages: Sequence[PageSpec]) -> Iterator[None]:
+    """Build the frame of a page, with the way to all others; what is built in the block is its content."""
     ui.add_head_html(_HEAD)
     ui.colors(primary="#1d4ed8", positive="#15803d", negative="#b91c1c", warning="#b45309")
     with ui.left_drawer(value=None, bordered=True).props("width=200 breakpoint=900") as drawer:
-        _ways(page, title)
+        _menu(page, spec, pages)
     # NiceGUI would ask each browser whether it is open, and log an error for one that takes its time.
     page.client.connect_handlers.clear()
     with ui.header().classes("raymc-header"):
@@ -50,27 +41,27 @@ def frame(page: Page, title: str) -> Iterator[None]:
     page.banner = ui.label().classes("raymc-banner").props("role=status")
     page.banner.set_visibility(False)
     with ui.element("div").classes("raymc-main"):  # within the <main> of Quasar
-        ui.label(page.t(title)).classes("raymc-title").props("role=heading aria-level=1")
+        ui.label(page.t(spec.title)).classes("raymc-title").props("role=heading aria-level=1")
         yield
 
 
 def show_problem(page: Page, problem: SchedulerError) -> None:
     """Say on the page itself what is wrong."""
     with ui.card().classes("raymc-problem"):
-        ui.label(page.t("frame.problem")).classes("raymc-subtitle").props("role=heading aria-level=2")
+        heading(page.t("frame.problem"))
         ui.label(str(problem))
 
 
-def _ways(page: Page, title: str) -> None:
+def _menu(page: Page, spec: PageSpec, pages: Sequence[PageSpec]) -> None:
     with ui.element("nav").props(f'aria-label="{page.t("frame.pages")}"').classes("raymc-nav"):
-        for path, text, icon, role in _WAYS:
-            if page.visitor.may(role):
-                here = text == title
-                with ui.link(target=path).classes("raymc-way" + (" raymc-here" if here else "")) as link:
-                    ui.icon(icon).props("aria-hidden=true")
-                    ui.label(page.t(text))
-                if here:
-                    link.props("aria-current=page")
+        for each in pages:
+            if each.icon is None or not page.visitor.may(each.role):
+                continue
+            with ui.link(target=each.path).classes("raymc-way") as link:
+                ui.icon(each.icon).props("aria-hidden=true")
+                ui.label(page.t(each.title))
+            if each is spec:
+                link.classes("raymc-here").props("aria-current=page")
     ui.space()
     ui.link(page.t("frame.rest"), "/docs").classes("raymc-way raymc-quiet")
     ui.label(f"raymc {VERSION}").classes("raymc-way raymc-quiet")
@@ -79,14 +70,14 @@ def _ways(page: Page, title: str) -> None:
 def _language(page: Page) -> None:
     with _icon(page, "translate", "frame.language"), ui.menu(), ui.list():
         for code, name in OWN_NAMES.items():
-            _choice(name, "raymc-language", code, chosen=code == page.words.language)
+            _choice(name, LANGUAGE_COOKIE, code, chosen=code == page.words.language)
 
 
 def _theme(page: Page) -> None:
     with _icon(page, "contrast", "frame.theme"), ui.menu(), ui.list():
         dark = page.client.page.dark
-        for code, value in (("auto", None), ("light", False), ("dark", True)):
-            _choice(page.t(f"frame.theme_{code}"), "raymc-theme", code, chosen=dark is value)
+        for code, value in THEMES.items():
+            _choice(page.t(f"frame.theme_{code}"), THEME_COOKIE, code, chosen=dark is value)
 
 
 def _choice(text: str, cookie: str, value: str, *, chosen: bool) -> None:

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from ray_multicluster_scheduler.config.change import ConfigChange
 from ray_multicluster_scheduler.dashboard.frame import frame, show_problem
 from ray_multicluster_scheduler.dashboard.live import Live
-from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.page import Page, PageSpec
 from ray_multicluster_scheduler.dashboard.page_headers import PageHeaders
 from ray_multicluster_scheduler.dashboard.pages import (
     access_page,
@@ -35,45 +35,34 @@ from ray_multicluster_scheduler.dashboard.pages import (
     submit_page,
     timeline_page,
 )
+from ray_multicluster_scheduler.dashboard.preferences import dark_of, language_of
 from ray_multicluster_scheduler.dashboard.sockets import bind_sockets
 from ray_multicluster_scheduler.dashboard.visitor import Visitor
-from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, preferred
+from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
 from ray_multicluster_scheduler.errors import Forbidden, JobNotFound, SchedulerError
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.callers import Callers
 from ray_multicluster_scheduler.service.local_service import LocalService
 
 STATIC = "/_raymc"
-LANGUAGE_COOKIE, THEME_COOKIE = "raymc-language", "raymc-theme"
-#: Quasar's words for the themes; None: as the system has it.
-THEMES = {"dark": True, "light": False}
 #: How long a page may wait for its first answers, and how long one that lost its connection is kept.
 BUILD_S = 30.0
 RECONNECT_S = 20.0
 
-Build = Callable[[Page], Awaitable[None]]
 Answer = Callable[[Request, Exception], Awaitable[Response]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageSpec:
-    """One page: where it is, what it is called, who may see it, and what builds it."""
-
-    path: str
-    title: str
-    build: Build
-    role: Role = Role.READ
-
-
 PAGES = (
-    PageSpec(path="/", title="overview.title", build=overview_page.build),
-    PageSpec(path="/jobs", title="jobs.title", build=jobs_page.build),
+    PageSpec(path="/", title="overview.title", build=overview_page.build, icon="dashboard"),
+    PageSpec(path="/jobs", title="jobs.title", build=jobs_page.build, icon="list"),
     PageSpec(path="/jobs/{submission_id}", title="job.title", build=job_page.build),
-    PageSpec(path="/timeline", title="timeline.title", build=timeline_page.build),
-    PageSpec(path="/submit", title="submit.title", build=submit_page.build, role=Role.SUBMIT),
-    PageSpec(path="/clusters", title="clusters.title", build=clusters_page.build),
-    PageSpec(path="/processes", title="processes.title", build=processes_page.build),
-    PageSpec(path="/access", title="access.title", build=access_page.build, role=Role.ADMIN),
+    PageSpec(path="/timeline", title="timeline.title", build=timeline_page.build, icon="view_timeline"),
+    PageSpec(
+        path="/submit", title="submit.title", build=submit_page.build, role=Role.SUBMIT, icon="add_circle"
+    ),
+    PageSpec(path="/clusters", title="clusters.title", build=clusters_page.build, icon="dns"),
+    PageSpec(path="/processes", title="processes.title", build=processes_page.build, icon="memory"),
+    PageSpec(path="/access", title="access.title", build=access_page.build, role=Role.ADMIN, icon="key"),
 )
 
 
@@ -105,7 +94,7 @@ class Dashboard:
 
     async def _show(self, spec: PageSpec, request: Request) -> None:
         page = self._page(spec, request)
-        with frame(page, spec.title):
+        with frame(page, spec, PAGES):
             try:
                 page.visitor.caller.check(spec.role)
                 await spec.build(page)
@@ -114,12 +103,11 @@ class Dashboard:
                 show_problem(page, problem)
 
     def _page(self, spec: PageSpec, request: Request) -> Page:
-        language = preferred(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
-        words, client = Words(language), ui.context.client
+        words, client = Words(language_of(request)), ui.context.client
         # The page of a route is shared by all of its visitors; each has its own language and theme.
         client.page = copy.copy(client.page)
-        client.page.language = LANGUAGES[language]
-        client.page.dark = THEMES.get(request.cookies.get(THEME_COOKIE, ""))
+        client.page.language = LANGUAGES[words.language]
+        client.page.dark = dark_of(request)
         client.page.title = f"{words(spec.title)} · raymc"
         return Page(
             visitor=Visitor(

@@ -22,6 +22,18 @@ Refresh = Callable[[], Awaitable[None]]
 LOGIN = "/login"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSpec:
+    """One page: where it is, what it is called, who may see it, and what builds it."""
+
+    path: str
+    title: str
+    build: Callable[[Page], Awaitable[None]]
+    role: Role = Role.READ
+    #: In the menu; None: other pages lead to it.
+    icon: str | None = None
+
+
 @dataclass(kw_only=True)
 class Page:
     """What the modules in `pages/` build with."""

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
-from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words, preferred
+from ray_multicluster_scheduler.dashboard.preferences import dark_of, language_of
+from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
 from ray_multicluster_scheduler.server.authentication import COOKIE, address_of, shown_credential
 from ray_multicluster_scheduler.server.ray_auth import is_known_token, keep_token
 from ray_multicluster_scheduler.service.callers import Callers
@@ -25,14 +26,13 @@ LOGIN, LOGOUT = "/login", "/logout"
 AGAIN = "again"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 24rem; margin: 12vh auto; padding: 0 1rem;
-color: #161b26; }
+color: light-dark(#161b26, #e8ecf3); background: light-dark(#fff, #12161d); }
 input, button { font: inherit; width: 100%; box-sizing: border-box; padding: .55rem; border-radius: .5rem; }
-input { border: 1px solid #7a8496; margin: .3rem 0 1rem; background: #fff; color: #161b26; }
+input { border: 1px solid #7a8496; margin: .3rem 0 1rem; background: light-dark(#fff, #1a1f29);
+color: inherit; }
 button { border: 0; background: #1d4ed8; color: #fff; font-weight: 600; cursor: pointer; }
-[role=alert] { color: #b91c1c; } code { font-family: ui-monospace, monospace; }
-:focus-visible { outline: 2px solid #1d4ed8; outline-offset: 2px; }
-@media (prefers-color-scheme: dark) { body { background: #12161d; color: #e8ecf3; }
-[role=alert] { color: #ffc0c0; } input { background: #1a1f29; color: #e8ecf3; } }
+[role=alert] { color: light-dark(#b91c1c, #ffc0c0); } code { font-family: ui-monospace, monospace; }
+:focus-visible { outline: 2px solid light-dark(#1d4ed8, #8fb4ff); outline-offset: 2px; }
 """
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; "
@@ -114,15 +114,15 @@ def _load_again(request: Request) -> HTMLResponse:
 
 
 def _page(request: Request, *, problem: str | None) -> HTMLResponse:
-    language = preferred(request.cookies.get("raymc-language"), request.headers.get("accept-language", ""))
-    t = Words(language)
+    t = Words(language_of(request))
+    schemes = {None: "light dark", False: "light", True: "dark"}[dark_of(request)]
     alert = "" if problem is None else f'<p role="alert">{escape(t(problem))}</p>'
     target = f"{LOGIN}?{AGAIN}=1&next={quote(_next_of(request), safe='')}"
     return HTMLResponse(
-        f'<!doctype html><html lang="{LANGUAGES[language]}"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="{LANGUAGES[t.language]}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(t('login.title'))} · raymc</title>"
-        f"<style>{_STYLE}</style></head><body><main><h1>raymc</h1>{alert}"
+        f"<style>:root {{ color-scheme: {schemes} }}{_STYLE}</style></head><body><main><h1>raymc</h1>{alert}"
         f'<form method="post" action="{escape(target)}"><label for="token">{escape(t("login.token"))}</label>'
         '<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>'
         f"<button>{escape(t('login.go'))}</button></form><p>{escape(t('login.help'))} "

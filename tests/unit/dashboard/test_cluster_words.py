@@ -1,21 +1,11 @@
-"""Resources, configuration and addresses of clusters as text."""
+"""Labels, configuration and addresses of clusters as text."""
 
 from __future__ import annotations
 
 import pytest
 import yaml
 
-from ray_multicluster_scheduler.dashboard.parts.cluster_words import (
-    as_yaml,
-    labels_text,
-    resources_text,
-    web_address,
-)
-
-
-def test_resources_begin_with_those_that_people_look_for() -> None:
-    resources = {"memory": 3 * 2**30, "TPU": 2.0, "node:10.0.0.1": 1.0, "GPU": 0.5, "CPU": 8.0}
-    assert resources_text(resources) == "8 CPU · 0.5 GPU · 3.0 GiB memory · 2 TPU"
+from ray_multicluster_scheduler.dashboard.parts.cluster_words import as_yaml, labels_text, web_address
 
 
 def test_labels_are_in_one_order() -> None:

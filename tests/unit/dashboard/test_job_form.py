@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from tests.builders import a_job, a_spec
 
-from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.dashboard.parts.form_text import TextProblem
 from ray_multicluster_scheduler.dashboard.parts.job_form import (
     AMOUNTS,
@@ -57,11 +56,6 @@ def test_an_option_is_explained_in_the_same_words_as_everywhere(option: Any) -> 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 def test_every_field_has_a_label_and_an_explanation(field: Any) -> None:
     assert {f"submit.{field.name}", f"submit.about_{field.name}"} <= catalogue().keys()
-
-
-@pytest.mark.parametrize("part", part_names())
-def test_every_part_of_a_score_has_a_name(part: str) -> None:
-    assert f"submit.part_{part}" in catalogue()
 
 
 def test_what_is_left_empty_is_not_asked_for() -> None:

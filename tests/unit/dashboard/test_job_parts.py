@@ -6,8 +6,7 @@ import pytest
 
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
-from ray_multicluster_scheduler.core.placement.scoring import part_names
-from ray_multicluster_scheduler.dashboard.parts.attempt_history import environment_rows
+from ray_multicluster_scheduler.dashboard.parts.environment_table import environment_rows
 from ray_multicluster_scheduler.dashboard.parts.job_actions import actions_of
 from ray_multicluster_scheduler.dashboard.parts.job_facts import options_text
 from ray_multicluster_scheduler.dashboard.parts.job_relations import MOST_ON_A_SIDE, Relations, chart, limited
@@ -92,5 +91,4 @@ def test_every_word_of_the_service_has_a_text() -> None:
     outcomes = {*FailureKind.__members__, *REQUEUED_OUTCOME.values(), NOT_SENT, REPLACED}
     outcomes |= {state.value for state in FINAL}
     needed = {f"outcomes.{each}" for each in outcomes} | {f"causes.{cause.value}" for cause in Cause}
-    needed |= {f"job.part_{part}" for part in part_names()}
     assert needed <= catalogue().keys()

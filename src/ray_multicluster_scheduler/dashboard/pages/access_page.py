@@ -8,6 +8,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.audit_table import AuditTable
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.parts.token_section import TokenSection
 from ray_multicluster_scheduler.dashboard.parts.user_table import UserTable
 from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
@@ -31,13 +32,13 @@ class _Access:
         self._page = page
         self._read_at = 0.0
         with ui.card():
-            _heading(page, "access.users")
+            heading(page.t("access.users"))
             self._users = UserTable(page)
         with ui.card():
-            _heading(page, "access.tokens")
+            heading(page.t("access.tokens"))
             self._tokens = TokenSection(page, self.refresh)
         with ui.card():
-            _heading(page, "access.audit")
+            heading(page.t("access.audit"))
             self.audit = AuditTable(page)
 
     async def follow(self) -> None:
@@ -63,7 +64,3 @@ class _Access:
         )
         self._users.show(users)
         self._tokens.show(tokens)
-
-
-def _heading(page: Page, key: str) -> None:
-    ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")

@@ -8,6 +8,7 @@ from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.cluster_section import ClusterSection
 from ray_multicluster_scheduler.dashboard.parts.cluster_words import as_yaml, change_text
 from ray_multicluster_scheduler.dashboard.parts.drain_dialog import DrainDialog
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import ClusterView
 
@@ -88,5 +89,5 @@ class _Configuration:
         self._parts.clear()
         with self._parts:
             for title, values in parts:
-                ui.label(title).classes("raymc-subtitle").props("role=heading aria-level=3")
+                heading(title, level=3)
                 ui.label(as_yaml(values)).classes("mono cluster-yaml")

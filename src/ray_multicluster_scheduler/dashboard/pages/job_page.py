@@ -10,9 +10,11 @@ from nicegui import ui
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.attempt_history import AttemptsTable, Environment
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip
+from ray_multicluster_scheduler.dashboard.parts.copy_block import CopyBlock
 from ray_multicluster_scheduler.dashboard.parts.event_list import JobEvents
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.parts.job_actions import JobActions
-from ray_multicluster_scheduler.dashboard.parts.job_facts import Command, JobFacts
+from ray_multicluster_scheduler.dashboard.parts.job_facts import JobFacts
 from ray_multicluster_scheduler.dashboard.parts.job_graph import JobGraph
 from ray_multicluster_scheduler.dashboard.parts.job_relations import read_relations
 from ray_multicluster_scheduler.dashboard.parts.job_why import JobWhy
@@ -67,14 +69,14 @@ class _Job:
         self._build_head()
         with ui.element("div").classes("grid grid-wide"):
             with ui.card():
-                _heading(page, "job.why")
+                heading(page.t("job.why"))
                 self._why = JobWhy(page)
             with ui.card() as self._relations:
-                _heading(page, "job.relations")
+                heading(page.t("job.relations"))
                 self._graph = JobGraph(page)
         self._relations.set_visibility(False)
         with ui.card():
-            _heading(page, "log.log")
+            heading(page.t("log.log"))
             self._log = None if session else LogView(page, submission_id)
             if session:
                 ui.label(page.t("log.session")).classes("quiet")
@@ -85,26 +87,27 @@ class _Job:
         with ui.card():
             with ui.element("div").classes("line spread"):
                 with ui.element("div").classes("line").style("width: auto; align-items: center"):
-                    self._name = ui.label().classes("raymc-subtitle").props("role=heading aria-level=2")
+                    self._name = heading()
                     self._state = StateChip(page)
                     self._state.props("data-test=job-state")
                 self._actions = JobActions(page, self._id)
             self._message = ui.label().classes("lines").props("data-test=job-message")
             self._warnings = ui.label().classes("job-warning lines").props("role=status")
-            self._command = Command(page)
+            self._command = CopyBlock(page, page.t("job.command"), wrap=True)
+            self._command.props("data-test=job-command")
             self._facts = JobFacts(page)
 
     def _build_history(self) -> None:
         page = self._page
         with ui.card():
-            _heading(page, "job.attempts")
+            heading(page.t("job.attempts"))
             self._table = AttemptsTable(page)
         with ui.element("div").classes("grid grid-wide"):
             with ui.card():
-                _heading(page, "job.environment")
+                heading(page.t("job.environment"))
                 self._environment = Environment(page)
             with ui.card():
-                _heading(page, "job.events")
+                heading(page.t("job.events"))
                 self._events = JobEvents(page, self._id)
 
     async def refresh(self) -> None:
@@ -149,7 +152,3 @@ class _Job:
         self._relations.set_visibility(not relations.empty)
         if not relations.empty:
             self._graph.show(job, relations)
-
-
-def _heading(page: Page, key: str) -> None:
-    ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")

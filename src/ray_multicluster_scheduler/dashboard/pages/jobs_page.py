@@ -15,7 +15,8 @@ from starlette.datastructures import QueryParams
 
 from ray_multicluster_scheduler.dashboard.frame import show_problem
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.job_bulk import BulkActions, Picked
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
+from ray_multicluster_scheduler.dashboard.parts.job_bulk import Picked, act_on
 from ray_multicluster_scheduler.dashboard.parts.job_filters import JobFilters
 from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
     PATH,
@@ -64,7 +65,6 @@ class _Jobs:
         #: For each list that was reached with "older" the one from which that was.
         self._newer: dict[JobQuery, JobQuery] = {}
         self._rest_until = 0.0
-        self._bulk = BulkActions(page)
         self._filters = JobFilters(page, clusters, changed=self._go)
         self._busy = ui.linear_progress(show_value=False, size="3px").props("indeterminate role=status")
         self._busy.props["aria-label"] = page.t("jobs.loading")
@@ -166,7 +166,7 @@ class _Jobs:
     async def _act(self, event: GenericEventArguments) -> None:
         picked = Picked.sent(event.args)
         try:
-            done = picked is not None and await self._bulk.run(picked)
+            done = picked is not None and await act_on(self._page, picked)
         except NotAuthenticated:
             self._page.log_in()
         except SchedulerError as problem:
@@ -188,7 +188,7 @@ class _Jobs:
         page = self._page
         with ui.card().props("data-test=no-jobs") as card:
             key = "jobs.none_yet" if page.visitor.may(Role.OPERATE) else "jobs.none_own"
-            ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")
+            heading(page.t(key))
             if page.visitor.may(Role.SUBMIT):
                 ui.label(page.t("jobs.first_command"))
                 ui.label(SUBMIT_COMMAND).classes("mono jobs-command")

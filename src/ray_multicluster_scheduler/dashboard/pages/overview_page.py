@@ -8,16 +8,21 @@ from functools import partial
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.chips import When
 from ray_multicluster_scheduler.dashboard.parts.cluster_card import ClusterCard
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
-from ray_multicluster_scheduler.dashboard.parts.resource_bar import SHOWN, amount
+from ray_multicluster_scheduler.dashboard.parts.resource_bar import SHOWN
+from ray_multicluster_scheduler.dashboard.parts.resource_text import amount
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import ClusterView, JobView, WaitView
 
 FAILURES = JobQuery(states=(JobState.FAILED,), limit=8)
+QUEUED = JobQuery(states=(JobState.QUEUED,))
 OPEN = tuple(state for state in JobState if state not in FINAL)
 
 
@@ -39,13 +44,13 @@ class _Overview:
         self._grid = ui.element("div").classes("grid")
         with ui.element("div").classes("grid grid-wide"):
             with ui.card():
-                _heading(page, "overview.queue")
+                heading(page.t("overview.queue"))
                 self._queue = PlainTable(
                     [page.t("overview.reason"), page.t("overview.jobs"), page.t("overview.oldest")],
                     empty=page.t("overview.queue_empty"),
                 )
             with ui.card():
-                _heading(page, "overview.failures")
+                heading(page.t("overview.failures"))
                 headings = ("common.job", "common.cluster", "overview.when", "overview.why")
                 self._failures = PlainTable(
                     [page.t(each) for each in headings], empty=page.t("overview.failures_empty")
@@ -95,7 +100,7 @@ class _Overview:
 
     def _wait_row(self, wait: WaitView) -> Row:
         reason = self._page.words.known(f"reasons.{wait.reason}", wait.reason)
-        jobs = partial(ui.link, str(wait.jobs), "/jobs?state=QUEUED")
+        jobs = partial(ui.link, str(wait.jobs), address(QUEUED))
         return (wait.reason, wait.jobs, wait.oldest), (reason, jobs, partial(When, wait.oldest))
 
     def _show_failures(self, jobs: Sequence[JobView]) -> None:
@@ -103,10 +108,6 @@ class _Overview:
 
 
 def _failure_row(job: JobView) -> Row:
-    link = partial(ui.link, job.own_name or job.submission_id, f"/jobs/{job.submission_id}")
+    link = partial(ui.link, job.own_name or job.submission_id, job_address(job.submission_id))
     cells = (link, job.cluster or "", partial(When, job.ended_at), job.message)
     return (job.submission_id, job.changed_at), cells
-
-
-def _heading(page: Page, key: str) -> None:
-    ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
 from nicegui import background_tasks, ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.copy_block import CopyBlock
 from ray_multicluster_scheduler.dashboard.parts.form_inputs import FormInputs, said
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.parts.job_as_code import as_command, as_python
 from ray_multicluster_scheduler.dashboard.parts.job_form import (
     MAIN,
@@ -27,12 +28,13 @@ from ray_multicluster_scheduler.dashboard.parts.job_form import (
     read_form,
     texts_of,
 )
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.plan_view import PlanPanel
 from ray_multicluster_scheduler.environment.redact import is_redacted
 from ray_multicluster_scheduler.errors import InvalidRequest, NotAuthenticated, SchedulerError
 from ray_multicluster_scheduler.service.arrays import array_of
 from ray_multicluster_scheduler.service.caller import Role
-from ray_multicluster_scheduler.service.query import one_job
+from ray_multicluster_scheduler.service.query import JobQuery, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
 
 #: A dry run starts when nothing was typed for so long.
@@ -111,12 +113,12 @@ class _SubmitForm:
     def _build_side(self) -> None:
         page = self._page
         with ui.card():
-            _heading(page, "submit.plan")
+            heading(page.t("submit.plan"))
             self._plan = PlanPanel(page)
         with ui.card() as self._code:
-            _heading(page, "submit.as_command")
+            heading(page.t("submit.as_command"))
             self._command = CopyBlock(page, page.t("submit.as_command"))
-            _heading(page, "submit.as_python")
+            heading(page.t("submit.as_python"))
             self._python = CopyBlock(page, page.t("submit.as_python"))
 
     def _show_problems(self, problems: Mapping[str, Problem]) -> None:
@@ -191,9 +193,9 @@ class _SubmitForm:
             self._sending = False
             self._send.props(remove="loading disable")
         elif indices is None:
-            ui.navigate.to(f"/jobs/{quote(accepted[0].submission_id, safe='')}")
+            ui.navigate.to(job_address(accepted[0].submission_id))
         else:
-            ui.navigate.to(f"/jobs?group={quote(accepted[0].group or '', safe='')}")
+            ui.navigate.to(address(JobQuery(group=accepted[0].group)))
 
 
 def _numbered(request: JobRequest, indices: Sequence[int] | None, form_id: str) -> list[JobRequest]:
@@ -201,7 +203,3 @@ def _numbered(request: JobRequest, indices: Sequence[int] | None, form_id: str) 
     if indices is None:
         return [request.replaced(submission_id=f"sub_{form_id}")]
     return array_of(request.replaced(submission_id=f"array_{form_id}"), indices)
-
-
-def _heading(page: Page, key: str) -> None:
-    ui.label(page.t(key)).classes("raymc-subtitle").props("role=heading aria-level=2")

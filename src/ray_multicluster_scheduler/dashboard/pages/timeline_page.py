@@ -13,8 +13,9 @@ from nicegui import ui
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
 from ray_multicluster_scheduler.dashboard.parts.colours import PALETTE, STATE_COLOURS
-from ray_multicluster_scheduler.dashboard.parts.spans import Picture, picture, shown_state, span_name
+from ray_multicluster_scheduler.dashboard.parts.spans import NEWEST, Picture, picture, shown_state, span_name
 from ray_multicluster_scheduler.dashboard.parts.timeline_chart import TimelineChart
+from ray_multicluster_scheduler.dashboard.parts.wide_table import WideTable
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import SpanView
 
@@ -163,9 +164,7 @@ class _Timeline:
 
     def _fill_table(self) -> None:
         if self._picture is not None and self._expansion.value:
-            rows = [_row(self._page, span) for span in self._picture.newest]
-            if rows != self._table.rows:
-                self._table.rows = rows
+            self._table.show([_row(self._page, span) for span in self._picture.newest])
 
 
 def _picture(service: LocalService, window_s: int, cluster: str | None) -> Picture:
@@ -180,28 +179,11 @@ def _group(label: str) -> ui.element:
     return group
 
 
-def _table(page: Page) -> ui.table:
+def _table(page: Page) -> WideTable:
     names = ("job", "user", "cluster", "state", "placed", "duration")
-    columns = [{"name": n, "label": page.t(f"timeline.{n}"), "field": n, "align": "left"} for n in names]
-    table = ui.table(columns=columns, rows=[], row_key="key").props("flat dense hide-pagination")
-    table.add_slot(
-        "body-cell-job",
-        '<q-td :props="props">'
-        '<a :href="`/jobs/${encodeURIComponent(props.row.id)}`">{{ props.value }}</a></q-td>',
-    )
-    table.add_slot(
-        "body-cell-state",
-        '<q-td :props="props"><span :class="`state state-${props.row.word}`">{{ props.value }}</span></q-td>',
-    )
-    table.add_slot(
-        "body-cell-placed",
-        '<q-td :props="props"><time :data-at="props.value" data-style="moment"></time></q-td>',
-    )
-    table.add_slot(
-        "body-cell-duration",
-        '<q-td :props="props"><time :data-from="props.row.from" :data-to="props.row.to"></time></q-td>',
-    )
-    return table
+    headings = {name: page.t(f"timeline.{name}") for name in names}
+    kinds = {"job": "job", "state": "state", "placed": "moment", "duration": "lasting"}
+    return WideTable(headings, label=page.t("timeline.table"), page_rows=NEWEST, kinds=kinds)
 
 
 def _row(page: Page, span: SpanView) -> dict[str, object]:
@@ -215,6 +197,6 @@ def _row(page: Page, span: SpanView) -> dict[str, object]:
         "word": word,
         "state": state_text(page, word),
         "placed": span.placed_at,
-        "from": span.started_at or span.placed_at,
-        "to": span.ended_at or "",
+        "duration": span.started_at or span.placed_at,
+        "to": span.ended_at,
     }

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
-from ray_multicluster_scheduler.dashboard.parts.job_facts import cluster_address
+from ray_multicluster_scheduler.dashboard.parts.environment_table import EnvironmentTable, environment_rows
 from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.service.views import AttemptView, JobView
-
-
-def environment_rows(
-    runtime_env: Mapping[str, Any], origins: Mapping[str, str]
-) -> list[tuple[str, str, str]]:
-    """Return option, value and origin, each variable for itself; an origin that is not told is empty."""
-    rows = []
-    for option, value in runtime_env.items():
-        if option == "env_vars" and isinstance(value, Mapping):
-            rows += [(f"env_vars.{name}", str(each)) for name, each in value.items()]
-        else:
-            rows.append((option, value if isinstance(value, str) else _readable(value)))
-    return [(option, value, origins.get(option, "")) for option, value in rows]
-
-
-def _readable(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1 if len(str(value)) > 60 else None)
 
 
 class AttemptsTable(PlainTable):
@@ -55,7 +37,7 @@ class AttemptsTable(PlainTable):
             partial(When, each.started_at, style="clock") if each.started_at else "–",
             partial(Lasting, each.started_at, each.ended_at) if each.started_at else "–",
             outcome or self._page.t("job.lives"),
-            partial(_labelled, each.reason, "lines"),
+            partial(_lines, each.reason),
         )
         return (each.number, each.started_at, each.ended_at, each.outcome, each.reason), cells
 
@@ -74,11 +56,7 @@ class Environment(ui.element):
             self._choice = ui.select({}, label=page.t("job.attempt"), on_change=self._show)
             self._choice.props("dense outlined options-dense data-test=job-environment-of")
             self._choice.style("min-width: 12rem")
-            names = ("option", "value", "origin")
-            self._table = PlainTable(
-                [page.t(f"job.{name}") for name in names], empty=page.t("job.environment_empty")
-            )
-            self._table.props("data-test=job-environment").classes("by-word")
+            self._table = EnvironmentTable(page, empty=page.t("job.environment_empty"))
 
     def show(self, job: JobView, attempts: Sequence[AttemptView]) -> None:
         """Show the environment of the chosen attempt; before there is one, that of the job itself."""
@@ -101,21 +79,12 @@ class Environment(ui.element):
         if attempt is None or not attempt.entrypoint:  # it was not sent yet
             self._about.set_text(page.t("job.environment_own"))
             own = {option: "job" for option, _, _ in environment_rows(job.runtime_env, {})}
-            rows = environment_rows(job.runtime_env, own)
+            self._table.show_environment(job.runtime_env, own)
         else:
             text = page.t("job.environment_of", attempt=attempt.number, cluster=attempt.cluster)
             self._about.set_text(text)
-            rows = environment_rows(attempt.runtime_env, attempt.origins)
-        self._table.show([self._row(*row) for row in rows])
-
-    def _row(self, option: str, value: str, origin: str) -> Row:
-        told = self._page.words.known(f"job.origin_{origin}", origin)
-        return (option, value, origin), (
-            partial(_labelled, option, "mono lines"),
-            partial(_labelled, value, "mono lines"),
-            told,
-        )
+            self._table.show_environment(attempt.runtime_env, attempt.origins)
 
 
-def _labelled(text: str, classes: str) -> ui.label:
-    return ui.label(text).classes(classes)
+def _lines(text: str) -> None:
+    ui.label(text).classes("lines")

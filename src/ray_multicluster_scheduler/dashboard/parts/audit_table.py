@@ -25,7 +25,7 @@ class AuditTable:
         #: Where each page begins that leads to the one that is shown; None: at the newest entry.
         self._cursors: list[str | None] = [None]
         self._next: str | None = None
-        with ui.element("div").classes("line process-filters"):
+        with ui.element("div").classes("line centred"):
             self._user = ui.input(page.t("access.only_user"), on_change=self.newest)
             self._user.props("outlined dense clearable debounce=350 data-test=audit-user")
             refresh = ui.button(page.t("access.refresh"), icon="refresh", on_click=self.newest)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When, health_word
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.resource_bar import ResourceBar, shares
 from ray_multicluster_scheduler.dashboard.parts.sparkline import Sparkline
 from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.states import LIVE, JobState
+from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import ClusterView
+
+_LIVE = tuple(state for state in JobState if state in LIVE)
 
 
 class ClusterCard(ui.card):
@@ -24,7 +29,7 @@ class ClusterCard(ui.card):
         self._bars: dict[str, ResourceBar] = {}
         with self:
             with ui.element("div").classes("line spread"):
-                ui.link(name, f"/clusters#{quote(name)}").classes("raymc-subtitle")
+                ui.link(name, cluster_address(name)).classes("raymc-subtitle")
                 self._health = StateChip(page)
             with ui.element("div").classes("line") as self._trouble:
                 self._why = ui.label()
@@ -33,7 +38,7 @@ class ClusterCard(ui.card):
             self._resources = ui.element("div").style("display: grid; gap: .5rem; width: 100%")
             self._unknown = ui.label(page.t("overview.resources_unknown")).classes("quiet")
             with ui.element("div").classes("line spread"):
-                self._jobs = ui.link("", f"/jobs?cluster={quote(name)}&state=RUNNING")
+                self._jobs = ui.link("", address(JobQuery(cluster=name, states=_LIVE)))
                 with ui.element("div").classes("line").style("width: auto; align-items: center"):
                     self._latency = ui.label().classes("quiet")
                     self._curve = Sparkline()

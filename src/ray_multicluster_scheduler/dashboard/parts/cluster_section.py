@@ -10,18 +10,20 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When, health_word
-from ray_multicluster_scheduler.dashboard.parts.cluster_words import labels_text, resources_text, web_address
+from ray_multicluster_scheduler.dashboard.parts.cluster_words import labels_text, web_address
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable
+from ray_multicluster_scheduler.dashboard.parts.resource_text import resources_text
+from ray_multicluster_scheduler.dashboard.parts.wide_table import WideTable
 from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import ClusterView, NodeView
 
 #: Called with the cluster as it is shown.
 OnDrain = Callable[[ClusterView], None]
 #: Nodes on one page of the table.
 NODES = 20
-_HEALTH = (
-    '<q-td :props="props"><span :class="`state state-${props.row.word}`">{{ props.value }}</span></q-td>'
-)
 
 
 class ClusterSection(ui.card):
@@ -35,7 +37,7 @@ class ClusterSection(ui.card):
         with self:
             ui.link_target(name).classes("cluster-anchor")
             with ui.element("div").classes("line spread"):
-                ui.label(name).classes("raymc-subtitle").props("role=heading aria-level=2")
+                heading(name)
                 with ui.element("div").classes("line cluster-actions"):
                     self._health = StateChip(page)
                     self._drain = self._drain_button(on_drain)
@@ -44,10 +46,10 @@ class ClusterSection(ui.card):
             self._throttle = _Note()
             self._facts = _Facts(page)
             self._links(name)
-            ui.label(page.t("clusters.nodes")).classes("raymc-subtitle").props("role=heading aria-level=3")
+            heading(page.t("clusters.nodes"), level=3)
             self._nodes_unknown = ui.label(page.t("clusters.nodes_unknown")).classes("quiet")
             self._nodes = _nodes_table(page)
-            ui.label(page.t("clusters.pending")).classes("raymc-subtitle").props("role=heading aria-level=3")
+            heading(page.t("clusters.pending"), level=3)
             self._pending_unknown = ui.label(page.t("clusters.pending_unknown")).classes("quiet")
             headings = [page.t("clusters.resources"), page.t("clusters.times")]
             self._pending = PlainTable(headings, empty=page.t("clusters.pending_empty"))
@@ -62,7 +64,7 @@ class ClusterSection(ui.card):
 
     def _links(self, name: str) -> None:
         with ui.element("div").classes("line"):
-            ui.link(self._page.t("clusters.jobs"), "/jobs?" + urlencode({"cluster": name}))
+            ui.link(self._page.t("clusters.jobs"), address(JobQuery(cluster=name)))
             ui.link(self._page.t("clusters.timeline"), "/timeline?" + urlencode({"cluster": name}))
             # Its target is set when it is known; a cluster may get another address by a new configuration.
             self._dashboard = ui.link(self._page.t("clusters.dashboard"), "", new_tab=True)
@@ -93,15 +95,14 @@ class ClusterSection(ui.card):
         rows = [_node_row(self._page, node) for node in cluster.nodes or ()]
         self._nodes_unknown.set_visibility(not rows)
         self._nodes.set_visibility(bool(rows))
-        if rows != self._nodes.rows:
-            self._nodes.rows = rows
-            self._nodes.props["hide-pagination"] = len(rows) <= NODES
+        self._nodes.show(rows)
 
     def _show_pending(self, cluster: ClusterView) -> None:
         known = cluster.pending is not None
         self._pending_unknown.set_visibility(not known)
         self._pending.set_visibility(known)
-        rows = [(resources_text(each.resources), str(each.count)) for each in cluster.pending or ()]
+        words, pending = self._page.words, cluster.pending or ()
+        rows = [(resources_text(words, each.resources), str(each.count)) for each in pending]
         self._pending.show([(row, row) for row in rows])
 
 
@@ -150,10 +151,11 @@ class _Facts(ui.element):
     def show(self, cluster: ClusterView) -> None:
         page = self._page
         unknown, none = page.t("common.unknown"), page.t("common.none")
+        total = unknown if cluster.total is None else resources_text(page.words, cluster.total) or none
         texts = {
             "ray": cluster.ray_version or unknown,
             "python": cluster.python_version or unknown,
-            "resources": unknown if cluster.total is None else resources_text(cluster.total) or none,
+            "resources": total,
             "head": cluster.head_address,
             "dashboard_address": cluster.dashboard,
             "ours": page.t("clusters.ours_of", jobs=cluster.live_jobs, most=cluster.max_running_jobs),
@@ -170,23 +172,19 @@ class _Facts(ui.element):
         self._latency.set_text(page.t("clusters.latency", ms=latency) if answered else never)
 
 
-def _nodes_table(page: Page) -> ui.table:
+def _nodes_table(page: Page) -> WideTable:
     names = ("address", "alive", "head_node", "resources", "labels")
-    columns: list[dict[str, Any]] = [
-        {"name": name, "label": page.t(f"clusters.{name}"), "field": name, "align": "left"} for name in names
-    ]
-    table = ui.table(columns=columns, rows=[], row_key="id", pagination=NODES)
-    table.add_slot("body-cell-alive", _HEALTH)
-    return table.props("flat dense wrap-cells").classes("cluster-nodes")
+    headings = {name: page.t(f"clusters.{name}") for name in names}
+    return WideTable(headings, label=page.t("clusters.nodes"), page_rows=NODES, kinds={"alive": "state"})
 
 
-def _node_row(page: Page, node: NodeView) -> dict[str, str]:
+def _node_row(page: Page, node: NodeView) -> dict[str, Any]:
     return {
-        "id": node.node_id,
+        "key": node.node_id,
         "address": node.address,
         "word": "HEALTHY" if node.alive else "UNHEALTHY",
         "alive": page.t("clusters.is_alive" if node.alive else "clusters.is_dead"),
         "head_node": page.t("clusters.yes") if node.is_head else "",
-        "resources": resources_text(node.resources),
+        "resources": resources_text(page.words, node.resources),
         "labels": labels_text(node.labels),
     }

@@ -1,4 +1,4 @@
-"""Resources, configuration and changes of clusters as text."""
+"""Labels, configuration and changes of clusters as text."""
 
 from __future__ import annotations
 
@@ -11,22 +11,8 @@ import yaml
 from ray_multicluster_scheduler.config.change import ConfigChange
 from ray_multicluster_scheduler.dashboard.page import Page
 
-_GIB = 2**30
-#: Ray counts these in bytes; with the words for them.
-_IN_BYTES = {"memory": "memory", "object_store_memory": "object store"}
-#: Ray gives each node a resource and a label of its own name, which say nothing to people.
-_OWN_RESOURCE, _OWN_LABEL = "node:", "ray.io/node-id"
-
-
-def resources_text(resources: Mapping[str, float]) -> str:
-    """Return resources in one line: CPU and GPU first, memory in GiB."""
-    order = ("CPU", "GPU", "memory")
-    names = sorted(resources, key=lambda name: (order.index(name) if name in order else len(order), name))
-    return " · ".join(_amount(name, resources[name]) for name in names if not name.startswith(_OWN_RESOURCE))
-
-
-def _amount(name: str, value: float) -> str:
-    return f"{value / _GIB:.1f} GiB {_IN_BYTES[name]}" if name in _IN_BYTES else f"{value:g} {name}"
+#: Ray gives each node a label of its own name, which says nothing to people.
+_OWN_LABEL = "ray.io/node-id"
 
 
 def labels_text(labels: Mapping[str, str]) -> str:

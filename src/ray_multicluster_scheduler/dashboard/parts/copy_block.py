@@ -8,17 +8,17 @@ from ray_multicluster_scheduler.dashboard.page import Page
 
 
 class CopyBlock(ui.element):
-    """Shows a text as it is, line by line. `what` names it for those who cannot see it."""
+    """Shows a text as it is. `what` names it for those who cannot see it; `wrap` breaks long lines."""
 
-    def __init__(self, page: Page, what: str, text: str = "") -> None:
+    def __init__(self, page: Page, what: str, text: str = "", *, wrap: bool = False) -> None:
         super().__init__("div")
         self.classes("copy-block")
         with self:
             self._shown = ui.label(text).classes("copy-text mono").props("tabindex=0 role=region")
             self._shown.props["aria-label"] = what
-            button = ui.button(page.t("common.copy"), icon="content_copy", color=None).props(
-                "flat dense no-caps"
-            )
+            if wrap:
+                self._shown.classes("copy-wrap")
+            button = ui.button(page.t("common.copy"), icon="content_copy", color=None)
             button.classes("copy-button").props("flat dense no-caps")
             button.props["aria-label"] = f"{page.t('common.copy')}: {what}"
             button.props["data-copied"] = page.t("common.copied")

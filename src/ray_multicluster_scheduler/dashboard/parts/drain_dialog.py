@@ -5,6 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page, Refresh
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import ClusterView
 
@@ -18,11 +19,11 @@ class DrainDialog(ui.dialog):
         self._cluster: ClusterView | None = None
         self.props["aria-label"] = page.t("clusters.drain_dialog")
         with self, ui.card().classes("cluster-dialog"):
-            self._title = ui.label().classes("raymc-subtitle").props("role=heading aria-level=2")
+            self._title = heading()
             self._what = ui.label()
             self._reason = ui.input(page.t("clusters.reason")).props("outlined dense data-test=drain-reason")
             self._reason.classes("full-width").on("keydown.enter", self._do)
-            with ui.element("div").classes("line cluster-buttons"):
+            with ui.element("div").classes("line buttons"):
                 cancel = ui.button(page.t("common.cancel"), color=None, on_click=self.close)
                 cancel.props("flat no-caps").classes("cluster-button")
                 self._go = ui.button(on_click=self._do).props("no-caps data-test=drain-go")

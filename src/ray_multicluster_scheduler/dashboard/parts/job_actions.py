@@ -7,17 +7,12 @@ from urllib.parse import quote
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
+from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
+from ray_multicluster_scheduler.dashboard.parts.job_rows import RETRIED
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import JobView
-
-REPEATABLE = frozenset({JobState.FAILED, JobState.STOPPED})
-
-
-def job_address(submission_id: str) -> str:
-    """Return where a job is shown."""
-    return f"/jobs/{quote(submission_id, safe='')}"
 
 
 def actions_of(job: JobView, *, session: bool) -> frozenset[str]:
@@ -25,7 +20,7 @@ def actions_of(job: JobView, *, session: bool) -> frozenset[str]:
     found = {"delete"} if job.final else {"stop"}
     if not session:
         found |= {"clone"}
-        if job.state in REPEATABLE:
+        if job.state in RETRIED:
             found |= {"retry"}
     return frozenset(found)
 
@@ -74,8 +69,8 @@ class JobActions(ui.element):
 
     async def _stop(self) -> None:
         page, job = self._page, self._job
-        more = page.t("job.stop_children") if job is not None and job.stop_children else ""
-        if await self._confirmed("stop", more):
+        what = "children" if job is not None and job.stop_children else "means"
+        if await self._confirmed("stop", page.t(f"job.stop_{what}")):
             await page.act(
                 Role.SUBMIT, lambda service: service.stop([self._id]), done=page.t("job.stop_asked")
             )
@@ -89,7 +84,7 @@ class JobActions(ui.element):
 
     async def _delete(self) -> None:
         page = self._page
-        if not await self._confirmed("delete"):
+        if not await self._confirmed("delete", page.t("job.delete_means")):
             return
 
         def delete(service: LocalService) -> bool:
@@ -100,19 +95,7 @@ class JobActions(ui.element):
             with page.client:
                 ui.navigate.to("/jobs")
 
-    async def _confirmed(self, name: str, more: str = "") -> bool:
-        """Ask whether it is meant."""
+    async def _confirmed(self, name: str, about: str) -> bool:
         page = self._page
-        with page.client.content, ui.dialog() as dialog, ui.card():
-            ui.label(page.t(f"job.{name}_sure")).classes("raymc-subtitle").props("role=heading aria-level=2")
-            ui.label(self._id).classes("mono")
-            ui.label(more or page.t(f"job.{name}_means"))
-            with ui.element("div").classes("line").style("justify-content: flex-end"):
-                ui.button(page.t("common.cancel"), on_click=lambda: dialog.submit(None)).props(
-                    "flat no-caps autofocus"
-                )
-                sure = ui.button(page.t(f"job.{name}"), color="negative")
-                sure.props("no-caps data-test=job-confirm").on_click(lambda: dialog.submit("yes"))
-        answer = await dialog
-        dialog.delete()
-        return bool(answer == "yes")
+        question, do = page.t(f"job.{name}_sure"), page.t(f"job.{name}")
+        return await confirmed(page, question, about=f"{self._id}\n{about}", do=do)

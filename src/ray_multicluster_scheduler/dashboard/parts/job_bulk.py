@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from nicegui import ui
-
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
 from ray_multicluster_scheduler.dashboard.parts.job_rows import RETRIED
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.api import Service
@@ -63,46 +62,29 @@ def _listed_under(head: str, service: Service, states: tuple[JobState, ...]) -> 
         query = replace(query, cursor=page.next_cursor)
 
 
-class BulkActions:
-    """The question whether that is really meant, and the action itself."""
+async def act_on(page: Page, picked: Picked) -> bool:
+    """Ask whether that is really meant, and do it. False: nothing was done."""
+    action = picked.action
+    jobs = await page.ask(partial(meant, picked), role=Role.SUBMIT)
+    if not jobs:
+        page.say(page.t(f"jobs.{action}_none"))
+        return False
+    if not await _confirmed(page, action, jobs):
+        return False
+    ids = [job.submission_id for job in jobs]
 
-    def __init__(self, page: Page) -> None:
-        self._page = page
-        with ui.dialog() as self._dialog, ui.card().props("role=document"):
-            self._question = ui.label().classes("raymc-subtitle").props("role=heading aria-level=2")
-            self._question.props("data-test=question")
-            self._names = ui.label().classes("jobs-names")
-            with ui.element("div").classes("line").style("justify-content: flex-end"):
-                cancel = ui.button(page.t("common.cancel"), on_click=lambda: self._dialog.submit(None))
-                cancel.props("flat no-caps autofocus data-test=cancel")
-                self._yes = ui.button(on_click=lambda: self._dialog.submit("yes"))
-                self._yes.props("unelevated no-caps data-test=confirm")
+    def change(service: Service) -> tuple[JobView, ...]:
+        return service.stop(ids) if action == "stop" else service.retry(ids)
 
-    async def run(self, picked: Picked) -> bool:
-        """Ask, and do it. False: nothing was done."""
-        page, action = self._page, picked.action
-        jobs = await page.ask(partial(meant, picked), role=Role.SUBMIT)
-        if not jobs:
-            page.say(page.t(f"jobs.{action}_none"))
-            return False
-        if not await self._confirmed(action, jobs):
-            return False
-        ids = [job.submission_id for job in jobs]
+    done = page.t(f"jobs.{action}_done", n=len(ids))
+    return await page.act(Role.SUBMIT, change, done=done) is not None
 
-        def change(service: Service) -> tuple[JobView, ...]:
-            return service.stop(ids) if action == "stop" else service.retry(ids)
 
-        done = page.t(f"jobs.{action}_done", n=len(ids))
-        return await page.act(Role.SUBMIT, change, done=done) is not None
-
-    async def _confirmed(self, action: str, jobs: Sequence[JobView]) -> bool:
-        page, number = self._page, len(jobs)
-        question = f"jobs.{action}_one" if number == 1 else f"jobs.{action}_many"
-        self._question.set_text(page.t(question, n=number))
-        names = [job.own_name or job.submission_id for job in jobs[:NAMED]]
-        if number > NAMED:
-            names.append(page.t("jobs.and_more", n=number - NAMED))
-        self._names.set_text("\n".join(names))
-        self._yes.set_text(page.t(f"jobs.{action}", n=number))
-        self._yes.props(f"color={'negative' if action == 'stop' else 'primary'}")
-        return bool(await self._dialog)
+async def _confirmed(page: Page, action: str, jobs: Sequence[JobView]) -> bool:
+    number = len(jobs)
+    question = page.t(f"jobs.{action}_one" if number == 1 else f"jobs.{action}_many", n=number)
+    names = [job.own_name or job.submission_id for job in jobs[:NAMED]]
+    if number > NAMED:
+        names.append(page.t("jobs.and_more", n=number - NAMED))
+    do, colour = page.t(f"jobs.{action}", n=number), "negative" if action == "stop" else "primary"
+    return await confirmed(page, question, about="\n".join(names), do=do, colour=colour)

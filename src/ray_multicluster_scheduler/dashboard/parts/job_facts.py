@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from urllib.parse import quote
-
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
-from ray_multicluster_scheduler.dashboard.parts.resource_bar import amount
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
+from ray_multicluster_scheduler.dashboard.parts.resource_text import resources_text
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
+from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import JobView
 
 #: Options that have a place of their own on the page.
 _SHOWN = frozenset({"tags", "priority", "depends_on", "group", "parent"})
 _TIMES = ("accepted", "placed", "started", "ended")
-_COPY = """() => {{
-  const range = document.createRange(), selection = getSelection();
-  range.selectNodeContents(document.getElementById("{target}"));
-  selection.removeAllRanges(); selection.addRange(range);
-  if (document.execCommand("copy")) Quasar.Notify.create({{ message: {said}, timeout: 1500 }});
-  selection.removeAllRanges();
-}}"""
-
-
-def resources_text(page: Page, resources: Mapping[str, float]) -> str:
-    """Return amounts as people write them: `CPU 2, Memory 1.0 GiB`."""
-    return ", ".join(
-        f"{page.words.known(f'resources.{name}', name)} {amount(name, value)}"
-        for name, value in resources.items()
-    )
 
 
 def options_text(job: JobView) -> str:
@@ -38,11 +23,6 @@ def options_text(job: JobView) -> str:
     given = {each.name: getattr(job, each.name) for each in JOB_OPTIONS if each.name not in _SHOWN}
     defaults = {each.name: each.default for each in JOB_OPTIONS}
     return "\n".join(f"{name}: {value}" for name, value in given.items() if value != defaults[name])
-
-
-def cluster_address(name: str) -> str:
-    """Return where a cluster is shown."""
-    return f"/clusters#{quote(name, safe='')}"
 
 
 class JobFacts(ui.element):
@@ -84,9 +64,9 @@ class JobFacts(ui.element):
         self._put_times(job)
         self._put("exit_code", "" if job.exit_code is None else str(job.exit_code))
         self._put("error_type", job.error_type or "")
-        self._put("claim", resources_text(page, job.resource_requirements) or page.t("common.none"))
+        self._put("claim", resources_text(page.words, job.resource_requirements) or page.t("common.none"))
         self._put("priority", str(job.priority))
-        self._put_link("group", job.group, f"/jobs?group={quote(job.group or '', safe='')}")
+        self._put_link("group", job.group, address(JobQuery(group=job.group)))
         self._put("tags", ", ".join(job.tags))
         self._put("avoid", ", ".join(job.avoid))
         self._put("metadata", "\n".join(f"{name}: {value}" for name, value in job.metadata.items()))
@@ -127,21 +107,3 @@ class JobFacts(ui.element):
     def _add_link(self, name: str) -> None:
         with self._row(name):
             self._links[name] = ui.link("", "")
-
-
-class Command(ui.element):
-    """The command of a job, with a button that copies it."""
-
-    def __init__(self, page: Page) -> None:
-        super().__init__("div")
-        self.classes("command")
-        with self:
-            self._words = ui.label().classes("mono lines").props("data-test=job-command")
-            said = "'" + page.t("common.copied") + "'"
-            button = ui.button(icon="content_copy", color=None).props("flat round dense size=sm")
-            button.props["aria-label"] = button.props["title"] = page.t("job.copy_command")
-            button.on("click", js_handler=_COPY.format(target=self._words.html_id, said=said))
-
-    def show(self, text: str) -> None:
-        """Show a command."""
-        self._words.set_text(text)

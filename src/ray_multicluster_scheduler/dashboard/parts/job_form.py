@@ -35,6 +35,7 @@ WHOLE = ""
 #: The form has fields for parts of these arguments.
 AMOUNTS = {"cpus": "CPU", "gpus": "GPU", "memory": "memory"}
 ENVIRONMENT = ("env_vars", "pip", "conda")
+#: Which field a kind of refusal is about.
 _KINDS = (
     (InvalidEntrypoint, "entrypoint"),
     (InvalidRuntimeEnv, "runtime_env"),
@@ -150,12 +151,7 @@ def read_form(texts: Texts, *, user: str) -> Filled:
 
 def field_of(problem: InvalidRequest) -> str:
     """Return the field that a refusal of the service is about, as far as its kind says so."""
-    kinds = (
-        (InvalidEntrypoint, "entrypoint"),
-        (InvalidRuntimeEnv, "runtime_env"),
-        (InvalidResources, "resources"),
-    )
-    return next((field for kind, field in kinds if isinstance(problem, kind)), WHOLE)
+    return next((field for kind, field in _KINDS if isinstance(problem, kind)), WHOLE)
 
 
 def texts_of(job: JobView) -> dict[str, str]:

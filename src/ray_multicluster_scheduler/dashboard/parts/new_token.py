@@ -6,6 +6,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page, Refresh
 from ray_multicluster_scheduler.dashboard.parts.copy_block import CopyBlock
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.service.admin_views import NewTokenView
 from ray_multicluster_scheduler.service.caller import Role
 
@@ -30,7 +31,7 @@ class NewTokenDialog:
         first = page.visitor.caller.token_id is None
         with page.client.content, ui.dialog() as dialog, ui.card():
             dialog.props["aria-label"] = page.t("access.new_token")
-            _heading(page.t("access.new_token"))
+            heading(page.t("access.new_token"))
             if first:
                 ui.label(page.t("access.first_token")).classes("notice").style("margin: 0")
             user = ui.input(page.t("access.user"), value=page.visitor.caller.user if first else "")
@@ -43,7 +44,7 @@ class NewTokenDialog:
             days = {each: _validity(page, each) for each in DAYS}
             valid = ui.select(days, label=page.t("access.valid_for"), value=USUAL_DAYS)
             valid.props("outlined dense data-test=token-expires").classes("full-width")
-            with ui.element("div").classes("line").style("justify-content: flex-end"):
+            with ui.element("div").classes("line buttons"):
                 ui.button(page.t("common.cancel"), on_click=dialog.close).props("flat no-caps")
                 make = ui.button(page.t("access.make"), on_click=lambda: dialog.submit("make"))
                 make.props("unelevated no-caps data-test=make-token")
@@ -71,10 +72,10 @@ class NewTokenDialog:
         page = self._page
         with page.client.content, ui.dialog().props("persistent") as dialog, ui.card():
             dialog.props["aria-label"] = page.t("access.made", user=made.user)
-            _heading(page.t("access.made", user=made.user))
+            heading(page.t("access.made", user=made.user))
             ui.label(page.t("access.shown_once"))
             CopyBlock(page, page.t("access.secret"), made.token).props("data-test=secret")
-            with ui.element("div").classes("line").style("justify-content: flex-end"):
+            with ui.element("div").classes("line buttons"):
                 done = ui.button(page.t("access.put_away"), on_click=lambda: dialog.submit("done"))
                 done.props("unelevated no-caps data-test=put-away")
         await dialog
@@ -85,7 +86,3 @@ def _validity(page: Page, days: int) -> str:
     if not days:
         return page.t("access.for_ever")
     return page.t("access.one_day") if days == 1 else page.t("access.days", days=days)
-
-
-def _heading(text: str) -> None:
-    ui.label(text).classes("raymc-subtitle").props("role=heading aria-level=2")

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
-
-import yaml
 from nicegui import ui
 
-from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.plain_table import Cell, PlainTable, Row
-from ray_multicluster_scheduler.service.views import EnvironmentView, PlanView, ScoreView
-
-_PARTS = tuple(part_names())
+from ray_multicluster_scheduler.dashboard.parts.decision_view import Refusals, Scores
+from ray_multicluster_scheduler.dashboard.parts.environment_table import EnvironmentTable
+from ray_multicluster_scheduler.dashboard.parts.heading import heading
+from ray_multicluster_scheduler.service.views import EnvironmentView, PlanView
 
 
 class PlanPanel(ui.element):
@@ -53,47 +47,29 @@ class PlanPanel(ui.element):
         self._answer.clear()
         with self._answer:
             self._suggestions(plan)
-            self._candidates(plan)
-            self._refusals(plan)
+            self._clusters(plan)
             self._environments(plan)
 
     def _suggestions(self, plan: PlanView) -> None:
         if plan.suggestions:
-            _heading(self._page.t("submit.suggestions"))
+            heading(self._page.t("submit.suggestions"), level=3)
             with ui.element("ul").classes("plain-list"):
                 for sentence in plan.suggestions:
                     with ui.element("li"):
                         ui.label(sentence)
 
-    def _candidates(self, plan: PlanView) -> None:
-        scores = plan.decision.scores
-        if not scores:
-            return
-        _heading(self._page.t("submit.candidates"))
-        parts = [self._page.words.known(f"submit.part_{part}", part) for part in _PARTS]
-        headings = [self._page.t("common.cluster"), self._page.t("submit.score"), *parts]
-        table = PlainTable(headings, empty="").props("tabindex=0")
-        table.show([self._score_row(name, score, plan.cluster) for name, score in ranked(scores)])
-
-    def _score_row(self, name: str, score: ScoreView, chosen: str | None) -> Row:
-        shown = f"{name} ✓" if name == chosen else name
-        if score.prefer:
-            shown += f" ({self._page.t('submit.goes_first')})"
-        numbers = [f"{score.total:.2f}", *(f"{score.parts.get(part, 0.0):.2f}" for part in _PARTS)]
-        first: Cell = partial(_cluster_cell, shown, chosen=name == chosen)
-        return name, [first, *numbers]
-
-    def _refusals(self, plan: PlanView) -> None:
-        if plan.decision.refusals:
-            _heading(self._page.t("submit.refusals"))
-            headings = [self._page.t("common.cluster"), self._page.t("submit.why_not")]
-            table = PlainTable(headings, empty="").props("tabindex=0")
-            refusals = sorted(plan.decision.refusals.items())
-            table.show([(name, (name, refusal.sentence)) for name, refusal in refusals])
+    def _clusters(self, plan: PlanView) -> None:
+        page, decision = self._page, plan.decision
+        if decision.scores:
+            heading(page.t("submit.candidates"), level=3)
+            Scores(page).show_decision(decision)
+        if decision.refusals:
+            heading(page.t("submit.refusals"), level=3)
+            Refusals(page).show_decision(decision)
 
     def _environments(self, plan: PlanView) -> None:
         if plan.environments:
-            _heading(self._page.t("submit.environments"))
+            heading(self._page.t("submit.environments"), level=3)
         for name, sent in plan.environments.items():
             title = self._page.t("submit.refused_there", cluster=name) if sent.refused else name
             with ui.expansion(title, value=name == plan.cluster).classes("plan-environment"):
@@ -104,15 +80,9 @@ class PlanPanel(ui.element):
 
     def _environment(self, sent: EnvironmentView) -> None:
         page = self._page
-        ui.label(sent.entrypoint or "").classes("mono pre")
-        headings = [page.t("submit.option"), page.t("submit.value"), page.t("submit.origin")]
-        table = PlainTable(headings, empty=page.t("submit.environment_empty")).props("tabindex=0")
-        rows: list[Row] = []
-        for option, value in flattened(sent.runtime_env or {}):
-            origin = sent.origins.get(option, "")
-            word = page.words.known(f"submit.origin_{origin}", origin)
-            rows.append((option, (option, partial(_value_cell, value), word)))
-        table.show(rows)
+        ui.label(sent.entrypoint or "").classes("mono lines")
+        table = EnvironmentTable(page, empty=page.t("submit.environment_empty"))
+        table.show_environment(sent.runtime_env or {}, sent.origins)
 
 
 def verdict(page: Page, plan: PlanView) -> str:
@@ -122,33 +92,3 @@ def verdict(page: Page, plan: PlanView) -> str:
     if plan.position is None:
         return page.t("submit.would_wait_somewhere", why=plan.decision.sentence)
     return page.t("submit.would_wait", position=plan.position, why=plan.decision.sentence)
-
-
-def ranked(scores: Mapping[str, ScoreView]) -> list[tuple[str, ScoreView]]:
-    """Return the candidates, the best first."""
-    return sorted(scores.items(), key=lambda each: (not each[1].prefer, -each[1].total, each[0]))
-
-
-def flattened(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the options of an environment with their values as text, each variable by itself."""
-    for option, value in environment.items():
-        if option == "env_vars" and isinstance(value, Mapping):
-            yield from ((f"env_vars.{name}", str(content)) for name, content in value.items())
-        elif isinstance(value, str):
-            yield option, value
-        else:
-            yield option, yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000).rstrip()
-
-
-def _heading(text: str) -> None:
-    ui.label(text).classes("plan-heading").props("role=heading aria-level=3")
-
-
-def _cluster_cell(text: str, *, chosen: bool) -> None:
-    label = ui.label(text)
-    if chosen:
-        label.classes("plan-chosen")
-
-
-def _value_cell(text: str) -> None:
-    ui.label(text).classes("mono pre")

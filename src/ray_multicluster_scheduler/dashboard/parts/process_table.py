@@ -8,6 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.wide_table import WideTable
 from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import ProcessList, ProcessView
@@ -18,7 +19,6 @@ MOST_ROWS = 2000
 COLUMNS = ("cluster", "kind", "state", "pid", "age", "what", "why")
 #: As they are offered to choose from.
 KINDS = ("job", "driver", "session", "actor", "task", "hub", "bridge")
-_AGE = '<q-td :props="props"><time :data-from="props.value"></time></q-td>'
 
 
 class ProcessTable(ui.element):
@@ -30,17 +30,14 @@ class ProcessTable(ui.element):
         self._found: ProcessList | None = None
         self.classes("plan")
         with self:
-            with ui.element("div").classes("line process-filters"):
+            with ui.element("div").classes("line centred"):
                 self._cluster = self._filter("cluster")
                 self._kind = self._filter("kind")
                 self._button = ui.button(page.t("processes.refresh"), icon="refresh", on_click=self.load)
                 self._button.props("outline no-caps data-test=refresh")
             self._problems = ui.element("div").classes("plan").props("role=status")
             self._count = ui.label(page.t("processes.asking")).classes("quiet").props("role=status")
-            # It scrolls by itself on a small screen, for a keyboard too.
-            with ui.element("div").classes("process-box").props("tabindex=0 role=region") as box:
-                box.props["aria-label"] = page.t("processes.processes")
-                self._table = self._build_table()
+            self._table = self._build_table()
 
     async def load(self) -> None:
         """Ask all clusters."""
@@ -73,17 +70,15 @@ class ProcessTable(ui.element):
         names = {word: self._page.words.known(f"processes.kind_{word}", word) for word in kept}
         filter_.set_options({"": self._page.t("processes.all"), **names}, value=filter_.value)
 
-    def _build_table(self) -> ui.table:
-        columns: list[dict[str, Any]] = [
-            {"name": name, "label": self._page.t(f"processes.{name}"), "field": name, "align": "left"}
-            for name in COLUMNS
-        ]
-        for column in columns:
+    def _build_table(self) -> WideTable:
+        page = self._page
+        headings = {name: page.t(f"processes.{name}") for name in COLUMNS}
+        label = page.t("processes.processes")
+        table = WideTable(headings, label=label, page_rows=PAGE_ROWS, kinds={"age": "lasting"})
+        for column in table.columns:
             column["sortable"] = True
-        table = ui.table(columns=columns, rows=[], row_key="id", pagination=PAGE_ROWS)
-        table.add_slot("body-cell-age", _AGE)
-        table.props("flat dense wrap-cells data-test=processes").classes("process-table")
-        table.props["no-data-label"] = self._page.t("processes.nothing")
+        table.props("data-test=processes").classes("process-table")
+        table.props["no-data-label"] = page.t("processes.nothing")
         table.set_visibility(False)
         return table
 
@@ -99,7 +94,7 @@ class ProcessTable(ui.element):
             return
         chosen = matching(self._found.items, cluster=self._cluster.value, kind=self._kind.value)
         shown = [self._row(number, each) for number, each in enumerate(chosen[:MOST_ROWS])]
-        self._table.rows = shown
+        self._table.show(shown)
         self._table.set_visibility(True)
         key = "processes.count" if len(chosen) <= MOST_ROWS else "processes.count_cut"
         self._count.set_text(self._page.t(key, count=len(chosen), most=MOST_ROWS))
@@ -107,7 +102,7 @@ class ProcessTable(ui.element):
     def _row(self, number: int, each: ProcessView) -> dict[str, Any]:
         kind = self._page.words.known(f"processes.kind_{each.kind}", each.kind)
         fields = each.model_dump(include={"cluster", "state", "pid", "what", "why"})
-        return {**fields, "id": number, "kind": kind, "age": each.started_at}
+        return {**fields, "key": number, "kind": kind, "age": each.started_at}
 
 
 def matching(items: Sequence[ProcessView], *, cluster: str, kind: str) -> list[ProcessView]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.resource_text import number
 from ray_multicluster_scheduler.service.views import ClusterView
 
 #: Shown on a card, if a cluster has them. `memory` is in bytes.
 SHOWN = ("CPU", "GPU", "memory")
-_GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +50,6 @@ def shares(cluster: ClusterView) -> tuple[Share, ...]:
     )
 
 
-def amount(name: str, value: float) -> str:
-    """Return an amount as people write it: memory in GiB."""
-    return f"{_number(name, value)} GiB" if name == "memory" else _number(name, value)
-
-
-def _number(name: str, value: float) -> str:
-    """Return an amount without its unit, which the name beside it says."""
-    return f"{value / _GIB:.1f}" if name == "memory" else f"{value:g}"
-
-
 class ResourceBar(ui.element):
     """One bar with its numbers."""
 
@@ -80,9 +70,9 @@ class ResourceBar(ui.element):
         name, text = self._name, self._page.t
         numbers = text(
             "resources.numbers",
-            used=_number(name, share.used),
-            reserved=_number(name, share.reserved),
-            free=_number(name, share.free),
+            used=number(name, share.used),
+            reserved=number(name, share.reserved),
+            free=number(name, share.free),
         )
         if self._numbers.text != numbers:
             self._numbers.set_text(numbers)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import quote
 
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When
 from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
 from ray_multicluster_scheduler.dashboard.parts.plain_table import Cell, PlainTable, Row
@@ -40,7 +40,7 @@ class SessionTable:
         page, name = self._page, session.submission_id
         helper = [] if session.helper_pid is None else [page.t("processes.pid_of", pid=session.helper_pid)]
         cells: list[Cell] = [
-            partial(ui.link, name, f"/jobs/{quote(name, safe='')}"),
+            partial(ui.link, name, job_address(name)),
             session.user,
             session.cluster or "",
             lambda: StateChip(page).show(session.state.value),

@@ -41,7 +41,7 @@ class TokenSection:
         self._changed = changed
         self._tokens: Sequence[TokenView] = ()
         self.dialog = NewTokenDialog(page, changed)
-        with ui.element("div").classes("line"):
+        with ui.element("div").classes("line centred"):
             new = ui.button(page.t("access.new_token"), icon="add", on_click=self.dialog.ask)
             new.props("unelevated no-caps data-test=new-token")
             self._all = ui.checkbox(page.t("access.show_all"), on_change=self._show)

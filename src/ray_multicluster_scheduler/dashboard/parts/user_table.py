@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import quote
 
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
-from ray_multicluster_scheduler.dashboard.parts.resource_bar import amount
+from ray_multicluster_scheduler.dashboard.parts.resource_text import amount, resource_name
 from ray_multicluster_scheduler.service.admin_views import UserView
+from ray_multicluster_scheduler.service.query import JobQuery
 
 COLUMNS = ("user", "roles", "valid_tokens", "open_jobs", "claimed")
 #: In place of the name of a resource.
@@ -56,7 +57,7 @@ class UserTable:
         roles = ", ".join(page.words.known(f"roles.{role}", role) for role in user.roles)
         jobs, *claims = uses(user)
         cells = (
-            partial(ui.link, user.user, f"/jobs?user={quote(user.user, safe='')}"),
+            partial(ui.link, user.user, address(JobQuery(user=user.user))),
             roles or page.t("common.none"),
             str(user.tokens),
             partial(self._bars, [jobs]),
@@ -74,7 +75,7 @@ class UserTable:
         """Show a number, and a bar where there is a limit."""
         page, label = self._page, ""
         if use.name != JOBS:
-            label = page.words.known(f"resources.{use.name}", use.name) + " "
+            label = resource_name(page.words, use.name) + " "
         used = amount(use.name, use.used)
         if use.most is None:
             ui.label(label + page.t("access.without_limit", used=used))

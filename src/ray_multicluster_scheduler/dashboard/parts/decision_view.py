@@ -1,0 +1,92 @@
+"""What the planner says of each cluster: its score and the parts of it, or why it refused the job."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from nicegui import ui
+
+from ray_multicluster_scheduler.core.placement.scoring import FACTORS, FIT
+from ray_multicluster_scheduler.dashboard.page import Page
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
+from ray_multicluster_scheduler.dashboard.parts.resource_text import resources_text
+from ray_multicluster_scheduler.dashboard.words import Words
+from ray_multicluster_scheduler.service.views import DecisionView, RefusalView, ScoreView
+
+_FACTORS = frozenset(part.name for part in FACTORS)
+
+
+class Scores(PlainTable):
+    """The clusters that could take a job, the best first. Without one the table is not there."""
+
+    def __init__(self, page: Page) -> None:
+        heads = [page.t("common.cluster"), page.t("decision.score"), page.t("decision.parts")]
+        super().__init__(heads)
+        self._page = page
+        self.props("data-test=scores").classes("by-word")
+
+    def show_decision(self, decision: DecisionView | None) -> None:
+        """Show the scores of a decision."""
+        scores, chosen = ({}, None) if decision is None else (decision.scores, decision.cluster)
+        most = max((score.total for score in scores.values()), default=0.0)
+        best_first = sorted(
+            scores, key=lambda name: (name != chosen, not scores[name].prefer, -scores[name].total, name)
+        )
+        self.show([self._row(name, scores[name], most=most, chosen=name == chosen) for name in best_first])
+
+    def _row(self, name: str, score: ScoreView, *, most: float, chosen: bool) -> Row:
+        page = self._page
+        notes = [page.t("decision.chosen")] if chosen else []
+        notes += [page.t("decision.prefer")] if score.prefer else []
+        cluster = f"{name} ({', '.join(notes)})" if notes else name
+        formula = score_text(page.words, score)
+        share = max(0.0, score.total / most) if most > 0 else 0.0
+        return (cluster, formula, share), (cluster, partial(_bar, score.total, share), formula)
+
+
+class Refusals(PlainTable):
+    """The clusters that cannot take a job now, with their reasons. Without one the table is not there."""
+
+    def __init__(self, page: Page) -> None:
+        heads = [page.t("common.cluster"), page.t("decision.refused"), page.t("decision.missing")]
+        super().__init__(heads)
+        self._page = page
+        self.props("data-test=refusals").classes("by-word")
+
+    def show_decision(self, decision: DecisionView | None) -> None:
+        """Show the refusals of a decision."""
+        refusals = {} if decision is None else decision.refusals
+        self.show([self._row(name, refusal) for name, refusal in sorted(refusals.items())])
+
+    def _row(self, name: str, refusal: RefusalView) -> Row:
+        words = self._page.words
+        cause = words.known(f"causes.{refusal.cause.value}", refusal.cause.value)
+        missing = resources_text(words, refusal.missing) or "–"
+        key = (name, refusal.cause, refusal.sentence, missing)
+        return key, (name, partial(_refused, cause, refusal.sentence), missing)
+
+
+def score_text(words: Words, score: ScoreView) -> str:
+    """Return the parts of a score as the formula that they are of."""
+    text = ""
+    for part, value in score.parts.items():
+        word, shown = words.known(f"decision.part_{part}", part), f"{abs(value):.2f}"
+        if part == FIT.name:
+            text += f"{word} {value:.2f}"
+        elif part in _FACTORS:
+            text += f" × {word} {value:.2f}"
+        else:
+            text += f" {'−' if value < 0 else '+'} {word} {shown}"
+    return text
+
+
+def _bar(total: float, share: float) -> None:
+    with ui.element("div").classes("score"):
+        ui.label(f"{total:.2f}")
+        with ui.element("div").classes("bar").props("aria-hidden=true"):
+            ui.element("div").classes("bar-used").style(f"width: {100 * share:.1f}%")
+
+
+def _refused(cause: str, sentence: str) -> None:
+    ui.label(cause)
+    ui.label(sentence).classes("quiet lines")
