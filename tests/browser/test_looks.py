@@ -9,6 +9,10 @@ from ray_multicluster_scheduler.dashboard.words import Words
 from ray_multicluster_scheduler.model.states import JobState
 
 NARROW = 400
+#: Boxes that scroll sideways, without those that show lines as they were written.
+CUT_OFF = """[...document.querySelectorAll('.raymc-main *:not(.copy-text):not(.log-box)')]
+  .filter(e => e.scrollWidth > e.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX))
+  .map(e => e.className)"""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,6 +61,7 @@ def test_a_page_fits_a_telephone(visit: Open, path: str) -> None:
     one = visit(width=NARROW)
     settled(one, path)
     assert one.page.evaluate("document.documentElement.scrollWidth") <= NARROW
+    assert one.page.evaluate(CUT_OFF) == []
     assert serious(one) == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from ray_multicluster_scheduler.core.flow.start_limit import first_limit
 from ray_multicluster_scheduler.inspection.temporary_loop import Connect, begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock, Connections
+from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
 
 #: How long snapshots are reused, so that explaining many jobs in a row probes only once.
 GOOD_FOR_S = 2.0
@@ -30,21 +30,18 @@ class FreshLook:
         self._connect = connect
         self._clock = clock
         self._is_published = is_published
-        self._lock = threading.Lock()
-        self._seen: Snapshots = {}
-        self._looked_at = float("-inf")
+        self._kept = KeptAnswer(self._look, clock, good_for_s=GOOD_FOR_S)
 
     def __call__(self) -> Snapshots | None:
         """Return current snapshots; None: those that the leader publishes are as fresh."""
         if self._is_published():
             return None
-        with self._lock:
-            if self._clock.monotonic() - self._looked_at > GOOD_FOR_S:
-                self._seen = begin_on_temporary_loop(self._connect, self._look).result()
-                self._looked_at = self._clock.monotonic()
-            return self._seen
+        return self._kept()
 
-    async def _look(self, connections: Connections) -> Snapshots:
+    def _look(self) -> Snapshots:
+        return begin_on_temporary_loop(self._connect, self._probe).result()
+
+    async def _probe(self, connections: Connections) -> Snapshots:
         settings = self._config.settings
         watch = ClusterWatch(
             connections, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True

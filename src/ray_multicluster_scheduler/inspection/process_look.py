@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 
@@ -12,6 +11,7 @@ from ray_multicluster_scheduler.environment.redact import redact_text
 from ray_multicluster_scheduler.inspection.cluster_processes import Item, processes
 from ray_multicluster_scheduler.inspection.clusters import ClusterRecords
 from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
 from ray_multicluster_scheduler.service.make_views import Secrets
 from ray_multicluster_scheduler.service.views import ProcessList, ProcessView
 
@@ -31,19 +31,12 @@ class ProcessLook:
     ) -> None:
         self._config = config
         self._environ = environ
-        self._clock = clock
         self._read_records = read_records
-        self._lock = threading.Lock()
-        self._found = ProcessList(items=(), problems={})
-        self._good_until = float("-inf")
+        self._kept = KeptAnswer(self._look, clock, good_for_s=GOOD_FOR_S)
 
     def __call__(self) -> ProcessList:
         """Return what runs on the clusters; not on a thread that runs an event loop."""
-        with self._lock:
-            if self._clock.monotonic() >= self._good_until:
-                self._found = self._look()
-                self._good_until = self._clock.monotonic() + GOOD_FOR_S
-            return self._found
+        return self._kept()
 
     def _look(self) -> ProcessList:
         items, problems = asyncio.run(processes(self._config, self._environ))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.explain import Explainer, Snapshots
+from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
 
 #: How long an answer is reused, so that many pages cost one pass over the queue.
 GOOD_FOR_S = 2.0
@@ -27,18 +27,14 @@ class WaitNumbers:
         look: Callable[[], Snapshots | None],
     ) -> None:
         self._explainer = explainer
-        self._clock = clock
         self._of_engine = of_engine
         self._look = look
-        self._lock = threading.Lock()
-        self._waits: tuple[Wait, ...] = ()
-        self._good_until = float("-inf")
+        self._kept = KeptAnswer(self._count, clock, good_for_s=GOOD_FOR_S)
 
     def __call__(self) -> tuple[Wait, ...]:
         """Return every reason with waiting jobs; those that ask at the same time share one computation."""
-        with self._lock:
-            if self._clock.monotonic() >= self._good_until:
-                found = self._of_engine()
-                self._waits = self._explainer.waits(snapshots=self._look()) if found is None else found
-                self._good_until = self._clock.monotonic() + GOOD_FOR_S
-            return self._waits
+        return self._kept()
+
+    def _count(self) -> tuple[Wait, ...]:
+        found = self._of_engine()
+        return self._explainer.waits(snapshots=self._look()) if found is None else found
