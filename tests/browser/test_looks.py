@@ -11,7 +11,8 @@ from ray_multicluster_scheduler.model.states import JobState
 NARROW = 400
 #: Boxes that scroll sideways, without those that show lines as they were written.
 CUT_OFF = """[...document.querySelectorAll('.raymc-main *:not(.copy-text):not(.log-box)')]
-  .filter(e => e.scrollWidth > e.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX))
+  .filter(e => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX))
+  .filter(e => e.scrollWidth > e.clientWidth + 1)
   .map(e => e.className)"""
 
 
