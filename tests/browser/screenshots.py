@@ -21,6 +21,9 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
+from ray_multicluster_scheduler.dashboard.addresses import LOGIN
+from ray_multicluster_scheduler.server.authentication import COOKIE
+
 LANGUAGES, THEMES, WIDTHS = ("en", "zh"), ("light", "dark"), (1280, 400)
 HEIGHT = 900
 #: A page is ready when its websocket is; then charts take a moment to be drawn.
@@ -33,7 +36,6 @@ AS_IN_DOCS = {"timeline": "/timeline?window=900"}
 DOCS_HEIGHTS = {"job": 1350, "timeline": 740}
 DOCS_COLOURS = 128
 CHROMIUM = Path("/usr/bin/chromium")
-_COOKIE = "ray-authentication-token"
 
 
 def main() -> int:
@@ -75,7 +77,7 @@ class Camera:
         """Yield each page by the name of its picture: of the jobs, one with attempts and one that waits."""
         yield from (("overview", "/"), ("jobs", "/jobs"), ("timeline", "/timeline"), ("submit", "/submit"))
         yield from (("clusters", "/clusters"), ("processes", "/processes"), ("access", "/access"))
-        yield from (("login", "/login"), ("job-gone", "/jobs/nosuchjob"))
+        yield "job-gone", "/jobs/nosuchjob"
         jobs = self._jobs()
         tried = [job for job in jobs if job["attempt"] > 1]
         waiting = [job for job in jobs if job["state"] == "QUEUED"]
@@ -87,12 +89,23 @@ class Camera:
         """Take every page in every way that the pattern allows; returns what is wrong."""
         problems: list[str] = []
         for language, theme, width in product(LANGUAGES, THEMES, WIDTHS):
-            context = self._context(browser, language, theme, width)
+            context = self._context(browser, language, theme, width, token=self._token)
             for name, path in paths.items():
                 picture = f"{name}-{language}-{theme}-{width}"
                 if fnmatch(picture, pattern):
                     problems += self._take(context, path, picture, whole=True)
             context.close()
+            problems += self._login(browser, language, theme, width, pattern)
+        return problems
+
+    def _login(self, browser: Browser, language: str, theme: str, width: int, pattern: str) -> list[str]:
+        """Take the page that asks for a token, where the server wants one."""
+        picture = f"login-{language}-{theme}-{width}"
+        if self._token is None or not fnmatch(picture, pattern):
+            return []
+        context = self._context(browser, language, theme, width, token=None)
+        problems = self._take(context, LOGIN, picture, whole=True)
+        context.close()
         return problems
 
     def for_docs(self, browser: Browser, paths: dict[str, str]) -> list[str]:
@@ -101,7 +114,9 @@ class Camera:
         for name, languages in IN_DOCS.items():
             for language in languages:
                 height = DOCS_HEIGHTS.get(name, HEIGHT)
-                context = self._context(browser, language, "light", WIDTHS[0], height)
+                context = self._context(
+                    browser, language, "light", WIDTHS[0], token=self._token, height=height
+                )
                 picture = f"dashboard-{name}" + ("" if language == "en" else ".zh-CN")
                 problems += self._take(context, AS_IN_DOCS.get(name, paths[name]), picture, whole=False)
                 context.close()
@@ -118,7 +133,7 @@ class Camera:
         page.on("console", note)
         page.on("pageerror", lambda error: problems.append(f"{picture}: {str(error)[:300]}"))
         page.goto(self._address + path)
-        if path != "/login":
+        if path != LOGIN:
             page.wait_for_function(READY)
         page.wait_for_timeout(SETTLE_MS)
         page.screenshot(path=self._folder / f"{picture}.png", full_page=whole)
@@ -127,12 +142,19 @@ class Camera:
         return problems
 
     def _context(
-        self, browser: Browser, language: str, theme: str, width: int, height: int = HEIGHT
+        self,
+        browser: Browser,
+        language: str,
+        theme: str,
+        width: int,
+        *,
+        token: str | None,
+        height: int = HEIGHT,
     ) -> BrowserContext:
         context = browser.new_context(viewport={"width": width, "height": height})
         cookies = {"raymc-language": language, "raymc-theme": theme}
-        if self._token:
-            cookies[_COOKIE] = self._token
+        if token:
+            cookies[COOKIE] = token
         context.add_cookies(
             [{"name": name, "value": value, "url": self._address} for name, value in cookies.items()]
         )

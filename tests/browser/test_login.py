@@ -1,6 +1,7 @@
 """How visitors log in and out, and what their token is kept in."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -49,6 +50,18 @@ def test_who_has_no_token_is_asked_for_one_and_then_gets_the_page(visit: Open, l
     one.ready()
     assert one.page.get_by_role("heading", level=1).inner_text() == one.words("jobs.title")
     assert one.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("theme", "system", "dark"), [("dark", "light", True), ("light", "dark", False), ("auto", "dark", True)]
+)
+def test_the_login_looks_as_the_pages_do(visit: Open, theme: str, system: Any, dark: bool) -> None:
+    one = visit(role=None, theme=theme)
+    one.page.emulate_media(color_scheme=system)
+    one.page.goto(f"{one.server.address}/jobs")
+    is_asked(one)
+    background = one.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(18, 22, 29)" if dark else "rgb(255, 255, 255)")
 
 
 def test_a_wrong_token_is_refused_in_words_and_leaves_no_cookie(visit: Open) -> None:

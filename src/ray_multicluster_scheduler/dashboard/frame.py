@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import LOGIN, LOGOUT
 from ray_multicluster_scheduler.dashboard.page import Page, PageSpec
 from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.preferences import LANGUAGE_COOKIE, THEME_COOKIE, THEMES
@@ -18,7 +19,7 @@ _HEAD = (
     '<link rel="stylesheet" href="/_raymc/dashboard.css"><script defer src="/_raymc/dashboard.js"></script>'
 )
 _SWITCH = "document.cookie = '{cookie}={value}; path=/; max-age=31536000; SameSite=Strict'; location.reload()"
-_LOG_OUT = "fetch('/logout', {method: 'POST'}).then(() => location.assign('/login'))"
+_LOG_OUT = f"fetch('{LOGOUT}', {{method: 'POST'}}).then(() => location.assign('{LOGIN}'))"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TypeVar
 from nicegui import Client, ui
 
 from ray_multicluster_scheduler.config.change import ConfigChange
+from ray_multicluster_scheduler.dashboard.addresses import LOGIN
 from ray_multicluster_scheduler.dashboard.live import Live
 from ray_multicluster_scheduler.dashboard.visitor import Visitor
 from ray_multicluster_scheduler.dashboard.words import Words
@@ -19,7 +20,6 @@ from ray_multicluster_scheduler.service.local_service import LocalService
 
 T = TypeVar("T")
 Refresh = Callable[[], Awaitable[None]]
-LOGIN = "/login"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

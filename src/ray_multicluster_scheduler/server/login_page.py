@@ -15,13 +15,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
+from ray_multicluster_scheduler.dashboard.addresses import LOGIN, LOGOUT
 from ray_multicluster_scheduler.dashboard.preferences import dark_of, language_of
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
 from ray_multicluster_scheduler.server.authentication import COOKIE, address_of, shown_credential
 from ray_multicluster_scheduler.server.ray_auth import is_known_token, keep_token
 from ray_multicluster_scheduler.service.callers import Callers
 
-LOGIN, LOGOUT = "/login", "/logout"
 #: Says in the address that the page has loaded itself again.
 AGAIN = "again"
 _STYLE = """
@@ -31,7 +31,8 @@ input, button { font: inherit; width: 100%; box-sizing: border-box; padding: .55
 input { border: 1px solid #7a8496; margin: .3rem 0 1rem; background: light-dark(#fff, #1a1f29);
 color: inherit; }
 button { border: 0; background: #1d4ed8; color: #fff; font-weight: 600; cursor: pointer; }
-[role=alert] { color: light-dark(#b91c1c, #ffc0c0); } code { font-family: ui-monospace, monospace; }
+[role=alert] { color: light-dark(#b91c1c, #ffc0c0); }
+code { font-family: ui-monospace, monospace; white-space: nowrap; }
 :focus-visible { outline: 2px solid light-dark(#1d4ed8, #8fb4ff); outline-offset: 2px; }
 """
 _POLICY = (

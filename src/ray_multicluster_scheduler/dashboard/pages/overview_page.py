@@ -7,8 +7,8 @@ from functools import partial
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import job_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.chips import When
 from ray_multicluster_scheduler.dashboard.parts.cluster_card import ClusterCard
 from ray_multicluster_scheduler.dashboard.parts.heading import heading

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from nicegui import background_tasks, ui
 
+from ray_multicluster_scheduler.dashboard.addresses import job_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.copy_block import CopyBlock
 from ray_multicluster_scheduler.dashboard.parts.form_inputs import FormInputs, said
 from ray_multicluster_scheduler.dashboard.parts.heading import heading

@@ -7,8 +7,8 @@ from functools import partial
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
 from ray_multicluster_scheduler.dashboard.parts.environment_table import EnvironmentTable, environment_rows
 from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When, health_word
 from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.resource_bar import ResourceBar, shares

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import job_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
 from ray_multicluster_scheduler.dashboard.parts.job_rows import RETRIED
 from ray_multicluster_scheduler.service.caller import Role

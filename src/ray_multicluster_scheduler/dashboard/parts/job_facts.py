@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import cluster_address
 from ray_multicluster_scheduler.dashboard.parts.chips import Lasting, When
 from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.resource_text import resources_text

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from nicegui import events, ui
 
+from ray_multicluster_scheduler.dashboard.addresses import job_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip
 from ray_multicluster_scheduler.dashboard.parts.job_relations import (
     KINDS,

@@ -7,8 +7,8 @@ from functools import partial
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.addresses import job_address
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.addresses import job_address
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When
 from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
 from ray_multicluster_scheduler.dashboard.parts.plain_table import Cell, PlainTable, Row

@@ -1,8 +1,11 @@
-"""Where a job and a cluster are shown. `job_list_address.py` has the addresses of lists of jobs."""
+"""Where pages are that others lead to. `parts/job_list_address.py` has the addresses of lists of jobs."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
+
+#: Pages of the server itself: they are there before anything of the dashboard is sent.
+LOGIN, LOGOUT = "/login", "/logout"
 
 
 def job_address(submission_id: str) -> str:
