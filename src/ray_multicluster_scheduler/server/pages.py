@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from ray_multicluster_scheduler.dashboard.live import Live
+from ray_multicluster_scheduler.dashboard.addresses import LOGIN, LOGOUT
 from ray_multicluster_scheduler.dashboard.mount import Dashboard, add_dashboard
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import login_page
@@ -14,7 +15,7 @@ from ray_multicluster_scheduler.server.authentication import shown_credential
 
 #: For `Authentication`: whoever comes with a browser and without a token is asked for one.
 LOGIN_OPTIONS: dict[str, Any] = {
-    "public": (login_page.LOGIN, login_page.LOGOUT),
+    "public": (LOGIN, LOGOUT),
     "instead": login_page.to_login,
 }
 
