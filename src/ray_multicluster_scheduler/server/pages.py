@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from ray_multicluster_scheduler.dashboard.live import Live
 from ray_multicluster_scheduler.dashboard.addresses import LOGIN, LOGOUT
+from ray_multicluster_scheduler.dashboard.live import Live
 from ray_multicluster_scheduler.dashboard.mount import Dashboard, add_dashboard
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import login_page

@@ -40,7 +40,7 @@ def health_word(health: Health, *, drained: bool) -> str:
 
 
 class When(ui.element):
-    """A time, relative to now (`ago`) or absolute (`clock`, `moment`), as the browser writes it."""
+    """A time, relative to now (`ago`) or absolute (`clock`, `moment`, `hour`), as the browser writes it."""
 
     def __init__(self, at: float | None = None, *, style: str = "ago") -> None:
         super().__init__("time")

@@ -71,7 +71,10 @@ class TokenSection:
             page.t("access.never_expires")
             if token.expires_at is None
             else partial(When, token.expires_at, style="moment"),
-            page.t("access.never_used") if token.used_at is None else partial(When, token.used_at),
+            # To the hour is all that is kept.
+            page.t("access.never_used")
+            if token.used_at is None
+            else partial(When, token.used_at, style="hour"),
             partial(self._revoke_button, token) if state == "valid" else "",
         ]
         return (token, state), cells

@@ -1,9 +1,11 @@
 // Times are shown in the browser's own time zone and language, and grow older without the server.
-// <time data-at="SECONDS" data-style="ago|clock|moment"> and <time data-from="SECONDS" data-to="SECONDS">.
+// <time data-at="SECONDS" data-style="ago|clock|moment|hour"> and <time data-from="SECONDS" data-to="SECONDS">.
 const language = document.documentElement.lang || "en";
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
 const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const moment = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
+const hour = new Intl.DateTimeFormat(language, { year: "numeric", month: "short", day: "numeric", hour: "numeric" });
+const WRITTEN = { clock, moment, hour };
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
 function ago(at) {
@@ -34,7 +36,8 @@ function write(element) {
   }
   if (!at) return put(element, "");
   const date = new Date(Number(at) * 1000);
-  put(element, style === "clock" ? clock.format(date) : style === "moment" ? moment.format(date) : ago(Number(at)));
+  put(element, style in WRITTEN ? WRITTEN[style].format(date) : ago(Number(at)));
+  if (style === "hour") return; // no more is known
   const whole = moment.format(date);
   if (element.title !== whole) element.title = whole;
 }
