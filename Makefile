@@ -33,7 +33,7 @@ browser:  ## install chromium from Debian's packages, where that is possible; wi
 
 test: check browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
 	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
-	$(BIN)/python -m pytest -m "browser and not slow" --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest tests/browser -m "not slow" --numprocesses 2 --dist loadfile
 	$(BIN)/python -m pytest -m "ray and not slow"
 
 check: $(READY)  ## linters and types
