@@ -34,7 +34,7 @@ _SETTINGS = {**SETTINGS, "starvation_after_s": 120, "quotas": {"bob": {"jobs": 1
 _LOOK_AT = """\
    Overview   how full the clusters are, why jobs wait, what has failed
    Jobs       an array and a chain in one row each; filter them, stop some
-   a job      flaky-0: its attempts and coloured log; large-0: for each cluster why not
+   a job      flaky-0: its attempts and coloured log; large-0: why it waits
    Timeline   which attempt ran where
    Submit     a dry run says where a job would go
    Clusters   drain one, and see where jobs go instead
@@ -76,7 +76,7 @@ def _running(stage: Stage, console: Console, port: int) -> Iterator[HttpService]
     log = stage.folder / "server.log"
     with served(stage.config, log=log, store=stage.folder / "store", options=options) as address:
         console.print(
-            f"\nThe dashboard is at [bold]{address}/[/bold] for everybody on this machine. Look at:\n"
+            f"\nThe dashboard is at [bold]{address}/[/bold], for everybody on this machine.\nLook at:\n"
         )
         console.print(_LOOK_AT)
         console.print(f"Jobs come every {TURN_S:.0f} seconds. Ctrl-C stops everything.")
