@@ -52,14 +52,11 @@ def main() -> int:
     )
     options = parser.parse_args()
     camera = Camera(options.address.rstrip("/"), options.folder, options.token)
-    paths = dict(camera.paths())
     options.folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         installed = {"executable_path": str(CHROMIUM)} if CHROMIUM.exists() else {}
         browser = playwright.chromium.launch(args=["--no-sandbox", "--disable-gpu"], **installed)
-        problems = (
-            camera.for_docs(browser, paths) if options.docs else camera.all(browser, paths, options.only)
-        )
+        problems = camera.for_docs(browser) if options.docs else camera.all(browser, options.only)
         browser.close()
     print(*problems or ["nothing is wrong"], sep="\n")
     return 1 if problems else 0
@@ -75,22 +72,22 @@ class Camera:
 
     def paths(self) -> Iterator[tuple[str, str]]:
         """Yield each page by the name of its picture: of the jobs, one with attempts and one that waits."""
-        yield from (("overview", "/"), ("jobs", "/jobs"), ("timeline", "/timeline"), ("submit", "/submit"))
-        yield from (("clusters", "/clusters"), ("processes", "/processes"), ("access", "/access"))
-        yield "job-gone", "/jobs/nosuchjob"
         jobs = self._jobs()
         tried = [job for job in jobs if job["attempt"] > 1]
         waiting = [job for job in jobs if job["state"] == "QUEUED"]
-        for name, found in (("job", tried or jobs), ("job-waiting", waiting)):
+        for name, found in (("job-waiting", waiting), ("job", tried or jobs)):
             if found:
                 yield name, f"/jobs/{urllib.parse.quote(found[0]['submission_id'], safe='')}"
+        yield from (("overview", "/"), ("jobs", "/jobs"), ("timeline", "/timeline"), ("submit", "/submit"))
+        yield from (("clusters", "/clusters"), ("processes", "/processes"), ("access", "/access"))
+        yield "job-gone", "/jobs/nosuchjob"
 
-    def all(self, browser: Browser, paths: dict[str, str], pattern: str) -> list[str]:
+    def all(self, browser: Browser, pattern: str) -> list[str]:
         """Take every page in every way that the pattern allows; returns what is wrong."""
         problems: list[str] = []
         for language, theme, width in product(LANGUAGES, THEMES, WIDTHS):
             context = self._context(browser, language, theme, width, token=self._token)
-            for name, path in paths.items():
+            for name, path in self.paths():  # anew each time: a job does not wait for ever
                 picture = f"{name}-{language}-{theme}-{width}"
                 if fnmatch(picture, pattern):
                     problems += self._take(context, path, picture, whole=True)
@@ -108,9 +105,10 @@ class Camera:
         context.close()
         return problems
 
-    def for_docs(self, browser: Browser, paths: dict[str, str]) -> list[str]:
+    def for_docs(self, browser: Browser) -> list[str]:
         """Take the pictures of the documentation: what a screen shows, in few colours."""
         problems: list[str] = []
+        paths = dict(self.paths())
         for name, languages in IN_DOCS.items():
             for language in languages:
                 height = DOCS_HEIGHTS.get(name, HEIGHT)

@@ -12,7 +12,6 @@ from ray_multicluster_scheduler.dashboard.page import Page, PageSpec
 from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.preferences import LANGUAGE_COOKIE, THEME_COOKIE, THEMES
 from ray_multicluster_scheduler.dashboard.words import OWN_NAMES
-from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.version import VERSION
 
 _HEAD = (
@@ -46,11 +45,11 @@ def frame(page: Page, spec: PageSpec, pages: Sequence[PageSpec]) -> Iterator[Non
         yield
 
 
-def show_problem(page: Page, problem: SchedulerError) -> None:
+def show_problem(page: Page, text: str) -> None:
     """Say on the page itself what is wrong."""
     with ui.card().classes("raymc-problem"):
         heading(page.t("frame.problem"))
-        ui.label(str(problem))
+        ui.label(text).classes("lines")
 
 
 def _menu(page: Page, spec: PageSpec, pages: Sequence[PageSpec]) -> None:

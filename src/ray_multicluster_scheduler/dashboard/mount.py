@@ -100,7 +100,7 @@ class Dashboard:
                 await spec.build(page)
             except SchedulerError as problem:
                 page.client.status_code = _status(problem)
-                show_problem(page, problem)
+                show_problem(page, str(problem))
 
     def _page(self, spec: PageSpec, request: Request) -> Page:
         words, client = Words(language_of(request)), ui.context.client

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.frame import show_problem
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.attempt_history import AttemptsTable, Environment
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip
@@ -16,10 +18,10 @@ from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.parts.job_actions import JobActions
 from ray_multicluster_scheduler.dashboard.parts.job_facts import JobFacts
 from ray_multicluster_scheduler.dashboard.parts.job_graph import JobGraph
+from ray_multicluster_scheduler.dashboard.parts.job_list_address import PATH
 from ray_multicluster_scheduler.dashboard.parts.job_relations import read_relations
 from ray_multicluster_scheduler.dashboard.parts.job_why import JobWhy
 from ray_multicluster_scheduler.dashboard.parts.log_view import LogView
-from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.views import AttemptView, JobView
@@ -33,7 +35,10 @@ async def build(page: Page) -> None:
     submission_id = page.path["submission_id"]
     job = await _read(page, submission_id)
     if job is None:
-        raise JobNotFound(submission_id)
+        page.client.status_code = HTTPStatus.NOT_FOUND
+        show_problem(page, page.t("job.not_found", job=submission_id))
+        ui.link(page.t("job.all_jobs"), PATH)
+        return
     page.client.page.title = f"{job.own_name or submission_id} · raymc"
     shown = _Job(page, submission_id, session=await _is_session(page, job))
     await page.follow(shown.refresh)

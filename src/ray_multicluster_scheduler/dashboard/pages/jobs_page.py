@@ -45,7 +45,7 @@ async def build(page: Page) -> None:
         await page.read(_key(query), partial(_list, query))  # it may refuse the address, too
     except InvalidRequest as problem:
         page.client.status_code = HTTPStatus.BAD_REQUEST
-        show_problem(page, problem)
+        show_problem(page, str(problem))
         ui.link(page.t("jobs.clear"), PATH).props("data-test=clear")
         return
     jobs = _Jobs(page, query, [each.name for each in clusters])

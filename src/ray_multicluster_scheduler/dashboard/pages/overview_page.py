@@ -108,6 +108,10 @@ class _Overview:
 
 
 def _failure_row(job: JobView) -> Row:
-    link = partial(ui.link, job.own_name or job.submission_id, job_address(job.submission_id))
-    cells = (link, job.cluster or "", partial(When, job.ended_at), job.message)
+    cells = (partial(_job_link, job), job.cluster or "", partial(When, job.ended_at), job.message)
     return (job.submission_id, job.changed_at), cells
+
+
+def _job_link(job: JobView) -> None:
+    name = job.own_name or job.submission_id
+    ui.link(name, job_address(job.submission_id)).classes("clip").props["title"] = name

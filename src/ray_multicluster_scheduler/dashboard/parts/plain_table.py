@@ -11,7 +11,7 @@ Cell = str | Callable[[], object]
 #: What a row shows, for telling whether it has changed, and its cells.
 Row = tuple[Hashable, Sequence[Cell]]
 #: A narrow screen shows a table of more columns as a list: each row by itself, each value with its heading.
-MOST_NARROW = 4
+MOST_NARROW = 3
 
 
 class PlainTable(ui.element):

@@ -14,7 +14,7 @@ _KINDS = {
     "text": "{{ props.value }}",
     "state": '<span :class="`state state-${props.row.word}`">{{ props.value }}</span>',
     "moment": '<time :data-at="props.value" data-style="moment"></time>',
-    "lasting": '<time :data-from="props.value" :data-to="props.row.to"></time>',
+    "lasting": '<time v-if="props.value" :data-from="props.value" :data-to="props.row.to"></time>',
     "job": '<a :href="`/jobs/${encodeURIComponent(props.row.id)}`">{{ props.value }}</a>',
 }
 
