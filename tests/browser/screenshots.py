@@ -74,6 +74,7 @@ class Camera:
         """Yield each page by the name of its picture: of the jobs, one with attempts and one that waits."""
         jobs = self._jobs()
         tried = [job for job in jobs if job["attempt"] > 1]
+        tried.sort(key=lambda job: bool(job["state"] != "SUCCEEDED"))
         waiting = [job for job in jobs if job["state"] == "QUEUED"]
         for name, found in (("job-waiting", waiting), ("job", tried or jobs)):
             if found:
