@@ -68,16 +68,12 @@ class Refusals(PlainTable):
 
 def score_text(words: Words, score: ScoreView) -> str:
     """Return the parts of a score as the formula that they are of."""
-    text = ""
+    pieces = []
     for part, value in score.parts.items():
-        word, shown = words.known(f"decision.part_{part}", part), f"{abs(value):.2f}"
-        if part == FIT.name:
-            text += f"{word} {value:.2f}"
-        elif part in _FACTORS:
-            text += f" × {word} {value:.2f}"
-        else:
-            text += f" {'−' if value < 0 else '+'} {word} {shown}"
-    return text
+        sign = "" if part == FIT.name else "× " if part in _FACTORS else "− " if value < 0 else "+ "
+        size = -value if sign == "− " else value
+        pieces.append(f"{sign}{words.known(f'decision.part_{part}', part)} {size:.2f}")
+    return " ".join(pieces)
 
 
 def _bar(total: float, share: float) -> None:
