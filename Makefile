@@ -1,29 +1,40 @@
 # The one door to the project: every recipe sets up what it needs.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
 READY := $(VENV)/.ready
 # Tests without Ray wait more than they compute.
 WORKERS ?= 4
 
-.PHONY: help setup demo demo-ui browser test check unit e2e bench docs clean
+.PHONY: help setup demo demo-ui browser test check unit e2e pythons pins bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed: make PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	touch $(READY)
+	$(PYTHON) -m venv $(VENV)
+
+# One environment, which a recipe widens by the extras that it needs.
+$(READY)-demo $(READY)-demo-ui $(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $@ $(COVERED)
+
+$(READY)-demo: EXTRAS := ray,server
+$(READY)-demo-ui: EXTRAS := dashboard,ray
+$(READY)-demo-ui: COVERED := $(READY)-demo
+$(READY): EXTRAS := dev
+$(READY): COVERED := $(READY)-demo $(READY)-demo-ui
 
 setup: $(READY)  ## create .venv with the pinned dependencies
 
-demo: $(READY)  ## start two real local clusters, show what the scheduler does, stop them
+demo: $(READY)-demo  ## start two real local clusters, show what the scheduler does, stop them
 	$(BIN)/python -m ray_multicluster_scheduler.demo
 
-demo-ui: $(READY)  ## start two real local clusters and a server with the dashboard, with jobs on them, until Ctrl-C
+demo-ui: $(READY)-demo-ui  ## start two real local clusters and a server with the dashboard, with jobs on them, until Ctrl-C
 	$(BIN)/python -m ray_multicluster_scheduler.demo.ui
 
 browser:  ## install chromium from Debian's packages, where that is possible; without it pages are not tested
@@ -31,21 +42,38 @@ browser:  ## install chromium from Debian's packages, where that is possible; wi
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	|| echo "NO BROWSER: the tests of the dashboard's pages will be skipped; install Debian's package chromium" >&2
 
-test: check browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
-	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
-	$(BIN)/python -m pytest tests/browser -m "not slow" --numprocesses 2 --dist loadfile
-	$(BIN)/python -m pytest -m "ray and not slow"
+NO_RAY := -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
 
-check: $(READY)  ## linters and types
+# A stage that fails does not keep the others from running.
+test: check browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
+	@trap 'exit 130' INT; failed=; \
+	stage() { echo "== $$1"; shift; "$$@"; }; \
+	stage "tests without Ray" $(PYTEST) $(NO_RAY) || failed="$$failed [without Ray]"; \
+	stage "tests in a browser" $(PYTEST) tests/browser -m "not slow" --numprocesses 2 --dist loadfile || failed="$$failed [browser]"; \
+	stage "tests on real Ray clusters" $(PYTEST) -m "ray and not slow" || failed="$$failed [Ray]"; \
+	test -z "$$failed" || { echo "make test: failed:$$failed" >&2; exit 1; }
+
+check: $(READY)  ## linters, types, and declared dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(PYTEST) --quiet tests/unit/test_dependencies.py
 
 unit: $(READY)  ## the tests that need neither Ray nor a browser
-	$(BIN)/python -m pytest -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
+	$(PYTEST) $(NO_RAY)
 
 e2e: $(READY)  ## the tests on real Ray clusters, and all others that are slow
-	$(BIN)/python -m pytest -m "ray or slow"
+	$(PYTEST) -m "ray or slow"
+
+pythons: $(READY)  ## install and import on every Python that is promised; unit tests on the oldest and the newest
+	$(PIP) uv
+	$(BIN)/python -m tests.pythons
+
+# Versions that are pinned stay as they are where they fit; UPGRADE=--upgrade takes the newest.
+pins: $(BIN)/python  ## write constraints.txt anew, for every Python from 3.10 on
+	$(PIP) uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --no-annotate --no-header $(UPGRADE) \
+	  --output-file constraints.txt pyproject.toml
 
 bench: $(READY)  ## measure, as ratios to a peer in the same run
 	$(BIN)/python -m benchmarks

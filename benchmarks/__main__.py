@@ -26,7 +26,7 @@ def run(name: str, *options: str) -> Report:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     lines = [Line(**{key: value for key, value in line.items() if key != "met"}) for line in found["lines"]]
-    return Report(name=found["name"], lines=tuple(lines), notes=tuple(found["notes"]), load=found["load"])
+    return Report(**{**found, "lines": tuple(lines), "notes": tuple(found["notes"])})
 
 
 def main() -> None:
@@ -40,12 +40,18 @@ def main() -> None:
         "--record", action="store_true", help="with --only: put these results into the page, draw all anew"
     )
     asked = parser.parse_args()
-    reports = []
+    reports, failed = [], []
     for name in names() if asked.only is None else asked.only:
-        reports.append(run(name, *(["--full"] if asked.full else [])))
-        print(table(reports[-1]), flush=True)
+        try:
+            reports.append(run(name, *(["--full"] if asked.full else [])))
+        except subprocess.CalledProcessError:  # it has said why; the others are measured all the same
+            failed.append(name)
+        else:
+            print(table(reports[-1]), flush=True)
     if asked.only is None or asked.record:
         record(reports)
+    if failed:
+        sys.exit(f"not measured: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def client_main(address: str) -> None:
     """Be the plain Ray Client program: measures what it is told on its input."""
     import ray  # noqa: PLC0415
 
-    connect(ClusterSpec(name=OTHER, head_address=address, dashboard="", max_running_jobs=1), {}, None)
+    connect(ClusterSpec(name=OTHER, head_address=address, dashboard="", max_running_jobs=1), {}, None, None)
     actor = ray.remote(echo_class()).remote()
     ray.get(actor.echo.remote(0))
     for line in sys.stdin:

@@ -84,7 +84,7 @@ def by_hand(dashboards: Mapping[str, str], jobs: int, *, in_flight: int) -> Outc
 def through_us(config_path: Path, jobs: int) -> Outcome:
     """Submit a burst to our scheduler."""
     with scheduler_for(config_path) as scheduler:
-        while any(each["health"] != "HEALTHY" for each in scheduler.list_clusters()):
+        while any(each["health"] != "HEALTHY" for each in scheduler.cluster_details()):
             time.sleep(0.1)  # by hand nobody has to look first either
         started, mark = time.monotonic(), 0
         made = scheduler.service.submit([JobRequest(entrypoint=COMMAND, user="ann") for _ in range(jobs)])

@@ -12,11 +12,17 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from pathlib import Path
+
+
+class CannotMeasure(Exception):
+    """Something that a benchmark needs is not there; the message says what, and how to get it."""
 
 
 class Size(str, Enum):
@@ -49,6 +55,15 @@ class Line:
         )
 
 
+def present_commit() -> str:
+    """Return the commit of this clone, with a plus sign if files have changed since; empty without git."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What one benchmark found, and how busy the machine was meanwhile."""
@@ -59,6 +74,8 @@ class Report:
     notes: tuple[str, ...] = ()
     #: Average number of runnable processes during the last minute, at the end of the run.
     load: float = field(default_factory=lambda: os.getloadavg()[0])
+    #: What was measured; empty where that is not known.
+    commit: str = field(default_factory=present_commit)
 
 
 def in_turns(
@@ -98,7 +115,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def show(report: Report) -> str:
     """Write a report for a terminal."""
-    rows = [f"{report.name} (load {report.load:.1f})"]
+    rows = [f"{report.name} (load {report.load:.1f}, commit {report.commit or 'unknown'})"]
     for line in report.lines:
         spread = "" if line.low is None else f"  [{line.low:.3g} .. {line.high:.3g}]"
         verdict = {None: "", True: "  ok", False: "  MISSED"}[line.met]
@@ -122,7 +139,10 @@ def main(measure: Callable[[Size], Report]) -> None:
     asked = parser.parse_args()
     # Ray heads and folders go with their `with`, which SIGTERM alone would not leave.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    report = measure(Size.FULL if asked.full else Size.SMOKE if asked.smoke else Size.QUICK)
+    try:
+        report = measure(Size.FULL if asked.full else Size.SMOKE if asked.smoke else Size.QUICK)
+    except CannotMeasure as problem:
+        sys.exit(f"not measured: {problem}")
     print(json.dumps(as_json(report)) if asked.json else show(report))
 
 

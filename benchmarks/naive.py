@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
-from ray_multicluster_scheduler.core.placement.checks import heed_avoid, lasting_checks, objection
+from ray_multicluster_scheduler.core.placement.checks import lasting_checks, objection, with_last_resorts
 from ray_multicluster_scheduler.core.placement.fair_share import Shares
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.preference import awaited, is_worth_a_wait, patience_s
@@ -93,7 +93,7 @@ class _Loop:
             if cluster is not None:
                 level.remove(job)
                 self._note(job, cluster)
-            elif self._reserve(heed_avoid(job, self._rooms, self._rules)):
+            elif self._reserve(with_last_resorts(job, self._rooms, self._rules)):
                 return
             else:
                 passed.add(line_key(job))
@@ -109,7 +109,7 @@ class _Loop:
         return self._now - job.waiting_since > self._rules.starvation_after_s
 
     def _choose(self, job: QueuedJob) -> str | None:
-        job = heed_avoid(job, self._rooms, self._rules)
+        job = with_last_resorts(job, self._rooms, self._rules)
         able = [room for room in self._rooms if objection(job, room, self._rules) is None]
         scores = {room.name: score(job, room, self._rules) for room in able}
         return job.preferred_cluster if job.preferred_cluster in scores else best(scores)
@@ -118,7 +118,7 @@ class _Loop:
         room: Room | None = self._by_name.get(job.preferred_cluster or "")
         if room is None or self._is_too_old(job):
             return False
-        refusal = objection(heed_avoid(job, self._rooms, self._rules), room, self._rules)
+        refusal = objection(with_last_resorts(job, self._rooms, self._rules), room, self._rules)
         waits = is_worth_a_wait(room, refusal, now=self._now, patience_s=self._patience_s)
         room.waited_for += waits
         return waits

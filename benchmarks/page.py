@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "performance.md", DOCS / "images" / "performance.svg"
 #: What the page says about each benchmark stays in the page; between these marks it is written anew.
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+_LOAD, _COMMIT = "Load average ", ", commit "
 _HEAD = ["| what | median | spread | target | |", "|---|---:|---|---|---|"]
 
 
@@ -55,8 +56,9 @@ def _introduction() -> str:
 
 
 def _section(report: Report) -> str:
+    commit = f"{_COMMIT}{report.commit}" if report.commit else ""
     return "\n\n".join(
-        [f"### {report.name}", f"Load average {report.load:.1f}.", table(report), *report.notes]
+        [f"### {report.name}", f"{_LOAD}{report.load:.1f}{commit}.", table(report), *report.notes]
     )
 
 
@@ -73,10 +75,12 @@ def _reports(measured: str) -> list[Report]:
 
 
 def _report(section: str) -> Report:
-    name, load, rows, *notes = (part.strip() for part in re.split(r"\n{2,}", section.strip()))
+    name, run, rows, *notes = (part.strip() for part in re.split(r"\n{2,}", section.strip()))
+    load, _, commit = run.removeprefix(_LOAD).rstrip(".").partition(_COMMIT)
     return Report(
         name=name,
-        load=float(load.removeprefix("Load average ").rstrip(".")),
+        load=float(load),
+        commit=commit,
         lines=tuple(_line(row) for row in rows.splitlines()[len(_HEAD) :]),
         notes=tuple(notes),
     )

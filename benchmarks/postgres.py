@@ -21,8 +21,9 @@ from tests.postgres_server import PostgresServer, binaries
 def missing() -> str | None:
     """Say what is not installed; None: all is there."""
     names = [name for name in ("procrastinate", "psycopg") if importlib.util.find_spec(name) is None]
-    names += ["PostgreSQL"] if binaries() is None else []
-    return f"not installed: {', '.join(names)}" if names else None
+    if names:
+        return f"not installed: {', '.join(names)}; `pip install {' '.join(names)}`"
+    return "no PostgreSQL is installed; Debian's package is postgresql" if binaries() is None else None
 
 
 @contextmanager

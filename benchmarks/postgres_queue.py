@@ -21,7 +21,7 @@ from tests.postgres_server import PostgresServer, a_postgres
 
 from benchmarks import postgres
 from benchmarks.instant import CLUSTERS, run_jobs
-from benchmarks.measure import Report, Size, in_turns, main, percentile, ratio, summary
+from benchmarks.measure import CannotMeasure, Report, Size, in_turns, main, percentile, ratio, summary
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
 from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
@@ -111,7 +111,7 @@ def measure(size: Size) -> Report:
     jobs, lacking = JOBS[size], postgres.missing()
     cpu: dict[str, list[float]] = {"ours": [], "procrastinate": []}
     if lacking is not None:
-        return Report(name="postgres_queue", lines=(), notes=(f"Not measured; {lacking}.",))
+        raise CannotMeasure(lacking)
     with a_postgres() as server:
         found = in_turns(
             {

@@ -103,6 +103,7 @@ def huey(jobs: int) -> float:
         ended.set()
         for each in workers:
             each.join()
+        queue.storage.close()
         return jobs / took
 
 

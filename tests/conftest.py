@@ -1,12 +1,14 @@
 """What tests of several folders share."""
 
+import gc
 import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from tests.postgres_server import PostgresServer, a_postgres, binaries
+from tests.postgres_server import PostgresServer, a_postgres
 
+from ray_multicluster_scheduler.client import current
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 
 # A busy machine is no reason to fail: the examples are what counts, not their time.
@@ -22,6 +24,23 @@ for number, action in (
 ):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, action)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from thousands of collected tests.
+
+    All threads of a process stand still meanwhile: servers, schedulers, clusters and the test itself.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration_of_an_earlier_test() -> Iterator[None]:
+    """Let each test be like a program of its own, which searches for its configuration."""
+    yield
+    if (known := current._current.scheduler) is not None and known.stopped:
+        current._current.scheduler = current._current.given = None
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +60,5 @@ def real_head(sandbox: Sandbox) -> Head:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server; each test uses a schema of its own."""
-    if binaries() is None:
-        pytest.skip("NOT TESTED: no PostgreSQL here; install the package pgserver, or Debian's postgresql")
     with a_postgres(durable=False) as server:
         yield server

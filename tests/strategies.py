@@ -66,6 +66,7 @@ def views(draw: st.DrawFn, name: str = "a") -> ClusterView:
         },
         seen={
             "health": draw(mostly(Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN)),
+            "problem": draw(mostly(None, "no answer within 5 s")),
             "score": draw(st.sampled_from((0.0, 0.5, 1.0))),
             "nodes": draw(mostly((), None, (a_head(0.5 * GIB),))),
             "used": draw(mostly({}, None, reserved, draw(resources()))),
@@ -102,6 +103,8 @@ def queued(draw: st.DrawFn, seq: int = 1) -> QueuedJob:
         waiting_since=NOW - draw(st.sampled_from((0, 1_000, 10_000))),
         tags=tuple(draw(st.sets(st.sampled_from((*_TAGS, "mine"))))),
         preferred_cluster=draw(mostly(None, *CLUSTERS, "gone")),
+        only_cluster=draw(mostly(None, *CLUSTERS, "gone")),
+        only_tags=draw(mostly((), ("gpu",), ("gpu", "gone"))),
         avoid=draw(mostly((), ("a",), ("b", "gone"), ("a", "b", "c"))),
         unfit=draw(mostly((), (("a", "pip and conda"),))),
         env_key=env_key,

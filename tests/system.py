@@ -1,10 +1,12 @@
 """A whole system in one process: fake clusters over loopback HTTP, a real store, the real engine."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import Config, Settings
@@ -17,23 +19,30 @@ from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import JobView
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
-#: Fast enough for tests, in the proportions of the defaults.
+#: A busy machine keeps a process from its work for seconds: in a shorter time a good cluster may seem silent,
+#: and a scheduler may lose its lease. Whatever tests that gives its own, shorter or longer.
+BUSY_S = 60.0
+#: Fast enough for tests.
 FAST: dict[str, Any] = {
     "probe_interval_s": 0.3,
-    "probe_timeout_s": 2.0,
-    "request_timeout_s": 2.0,
+    "probe_timeout_s": BUSY_S,
+    "request_timeout_s": BUSY_S,
     "poll_interval_s": 0.1,
     "retry_delay_s": 0.05,
     "unreachable_after_s": 1.0,
     "lost_after_refused_s": 2.5,
-    "lease_ttl_s": 2.0,
+    "lease_ttl_s": BUSY_S,
 }
-PATIENCE_S = 60.0
 
 
 def fake(name: str, cpus: float = 4, **options: Any) -> FakeRay:
     """A cluster on which `sleep`, `echo` and `exit` are played, not run."""
     return FakeRay(name=name, cpus=cpus, **{"runner": ScriptedRunner(), **options})
+
+
+def every_port(_session_name: str) -> range:
+    """The ports of a fake head: it is on this machine, but has no processes that look like those of Ray."""
+    return range(1 << 16)
 
 
 def waited(
@@ -59,6 +68,7 @@ class System:
         *fakes: FakeRay,
         clusters: dict[str, dict[str, Any]] | None = None,
         crash_point: Callable[[str], None] | None = None,
+        head_ports: Callable[[str], Collection[int]] = every_port,
         **settings: Any,
     ) -> None:
         self.directory = directory
@@ -66,6 +76,7 @@ class System:
         self._clusters = clusters or {}
         self._settings = Settings(**{**FAST, **settings})
         self._crash_point = crash_point
+        self._head_ports = head_ports
         self._stack = AsyncExitStack()
         self.scheduler: Scheduler
 
@@ -80,13 +91,26 @@ class System:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
+    async def restart_scheduler(self) -> None:
+        """Stop the scheduler and start another one, as after a reboot of its machine."""
+        await asyncio.to_thread(self.scheduler.stop)
+        self.scheduler = self.another_scheduler()
+        self.scheduler.start()
+        self._stack.push_async_callback(asyncio.to_thread, self.scheduler.stop)
+
     def another_scheduler(self, *, clusters: dict[str, dict[str, Any]] | None = None) -> Scheduler:
         """A further scheduler on the same store, as another process would have it; not started."""
         options = self._clusters if clusters is None else clusters
         specs = tuple(ray.spec(**options.get(name, {})) for name, ray in self.ray.items())
         config = Config(path=self.directory / "clusters.yaml", clusters=specs, settings=self._settings)
         extra = {} if self._crash_point is None else {"crash_point": self._crash_point}
-        return Scheduler(config, directory=self.directory / "state", environ=self._environ(), **extra)
+        return Scheduler(
+            config,
+            directory=self.directory / "state",
+            environ=self._environ(),
+            head_ports=self._head_ports,
+            **extra,
+        )
 
     def _environ(self) -> dict[str, str]:
         return {name: value for ray in self.ray.values() for name, value in ray.environ.items()}
@@ -101,9 +125,9 @@ class System:
         made = [packed(JobRequest(**{"user": "ann", **request}), packages) for request in requests]
         return [job.submission_id for job in await asyncio.to_thread(self.scheduler.service.submit, made)]
 
-    async def until(self, submission_id: str, *states: JobState, timeout_s: float = PATIENCE_S) -> Job:
+    async def until(self, submission_id: str, *states: JobState) -> Job:
         """Wait until a job is in one of these states."""
-        return await asyncio.to_thread(self._until, submission_id, states, timeout_s)
+        return await asyncio.to_thread(self._until, submission_id, states)
 
     async def finished(self, *submission_ids: str) -> dict[str, Job]:
         """Wait until these jobs have ended, however they did."""
@@ -127,9 +151,9 @@ class System:
         ]
         return [name for _, name in sorted(found)]
 
-    def _until(self, submission_id: str, states: tuple[JobState, ...], timeout_s: float) -> Job:
+    def _until(self, submission_id: str, states: tuple[JobState, ...]) -> Job:
         clock, store, mark = self.scheduler.clock, self.scheduler.store, 0
-        ends_at = clock.monotonic() + timeout_s
+        ends_at = clock.monotonic() + PATIENCE_S
         while (job := store.get(submission_id)).state not in states:
             self.scheduler.check()
             left = ends_at - clock.monotonic()

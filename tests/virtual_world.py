@@ -18,9 +18,10 @@ from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import Instruction
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import apply_transition, check, holds
 from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult
+from ray_multicluster_scheduler.core.lifecycle.transitions import waited_too_long
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Witness
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting, StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Attempt, Job, JobSpec, Target
@@ -158,7 +159,12 @@ class VirtualWorld:
 
     def probe(self, cluster: VirtualCluster, *, changed: bool) -> None:
         """Let the scheduler know how a cluster is."""
-        self._heard.append(events.ClusterProbed(snapshot=cluster.snapshot(self.now), changed=changed))
+        snapshot = cluster.snapshot(self.now)
+        self._heard.append(events.ClusterProbed(snapshot=snapshot, changed=changed))
+        if not cluster.is_down:
+            addresses = a_cluster(cluster.name).addresses
+            head = Witness(session_name=snapshot.session_name or "", addresses=addresses)
+            self._heard.append(events.HeadSeen(cluster=cluster.name, head=head, is_open=True))
 
     def hear(self, event: events.Event) -> None:
         """Let the scheduler hear an event of any kind."""
@@ -259,7 +265,8 @@ class VirtualWorld:
         if failed:
             return f"dependency {failed[0]!r} failed"
         limit_s = job.spec.queue_timeout_s
-        return "waited too long" if limit_s is not None and job.changed_at + limit_s <= self.now else None
+        is_over = limit_s is not None and job.changed_at + limit_s <= self.now
+        return waited_too_long(job) if is_over else None
 
     # -- the clusters
 

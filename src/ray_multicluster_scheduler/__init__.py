@@ -5,9 +5,17 @@ package needs only the libraries of that module.
 """
 
 import importlib
+import platform
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ray_multicluster_scheduler.version import VERSION
+
+if sys.version_info < (3, 10):  # noqa: UP036 - the package travels with jobs, to clusters of any Python
+    raise ImportError(
+        f"ray_multicluster_scheduler {VERSION} needs Python 3.10 or newer, and this program runs on "
+        f"{platform.python_version()}: use another environment on this cluster, or do not import it there"
+    )
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import (
@@ -106,7 +114,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "init_ray":
-        importlib.import_module(f"{__name__}.config.installed").check_ray("programs that call init_ray")
+        installed = importlib.import_module(f"{__name__}.config.installed")
+        installed.check_ray("programs that call init_ray", extra="tasks")
     home = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'client.job_functions')}")
     return getattr(home, name)
 

@@ -34,6 +34,7 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
     @functools.wraps(function)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> T:
+        scope.is_coroutine_of_its_own()
         return await asyncio.to_thread(function, *args, **kwargs)
 
     return twin

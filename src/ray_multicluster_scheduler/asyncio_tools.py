@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ async def _cancel_unfinished(tasks: Sequence[asyncio.Task[Any]]) -> None:
         await cancel_all(tasks)
 
 
-async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel tasks and wait until they have ended."""
     pending = list(tasks)
     for task in pending:
@@ -62,8 +62,10 @@ class Background:
         assert self._failure is not None
         raise self._failure
 
-    async def close(self) -> None:
-        """Cancel what is under way and wait until it has ended."""
+    async def close(self, grace_s: float = 0.0) -> None:
+        """Cancel what is under way after this time, and wait until it has ended."""
+        if grace_s and self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
         await cancel_all(self._tasks)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -74,13 +76,13 @@ class Background:
             self._failed.set()
 
 
-async def within(timeout_s: float, work: Coroutine[Any, Any, A]) -> A:
+async def within(timeout_s: float | None, work: Awaitable[A]) -> A:
     """Return the result of `work`; after the time-out, cancel it and raise `asyncio.TimeoutError`.
 
     Before Python 3.12, `asyncio.wait_for` can swallow its cancellation if the work ends at the same moment. A
     loop around it would then run for ever, and whatever waits for the loop would hang.
     """
-    task = asyncio.create_task(work)
+    task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=timeout_s)
         if not task.done():
@@ -100,7 +102,7 @@ async def unless(event: asyncio.Event, work: Coroutine[Any, Any, A]) -> A | None
         await cancel_all([working, waiting])
 
 
-async def wait_for(event: asyncio.Event, timeout_s: float) -> bool:
+async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
     """Wait until the event is set or the time is over; tell whether the event is set."""
     with suppress(asyncio.TimeoutError):
         await within(timeout_s, event.wait())

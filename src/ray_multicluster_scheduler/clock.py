@@ -15,6 +15,10 @@ from ray_multicluster_scheduler.ports import Clock
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: A clock that goes on while the machine sleeps, if the system has one.
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+#: Two readings that are less than this apart are of the same moment,
+_SAME_MOMENT_S = 0.01
+#: and so many are tried on a machine that is too busy for that.
+_READINGS = 10
 #: Returns numbers from 0 to 1, so that many processes do not pause in step. It has a generator of its own: a
 #: program that seeds Python's generator must get the numbers that it expects, whatever our threads do.
 jitter = random.Random().random  # noqa: S311 - no secret
@@ -66,7 +70,7 @@ class SteadyClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         #: The difference between the time and the uptime.
-        self.offset = clock.now() - clock.uptime()
+        self.offset = _offset(clock)
 
     def now(self) -> float:
         """Return seconds since the epoch, as if nobody had set the clock since."""
@@ -86,4 +90,19 @@ class SteadyClock:
 
     def step_s(self) -> float:
         """Return by how much the other clock was set forward (or, if negative, back) since."""
-        return self._clock.now() - self.now()
+        return _offset(self._clock) - self.offset
+
+
+def _offset(clock: Clock) -> float:
+    """Return the difference between the time and the uptime at one moment.
+
+    A busy machine may keep a thread waiting for seconds between two readings, which is no step of the clock.
+    """
+    took_s, offset = float("inf"), 0.0
+    for _ in range(_READINGS):
+        before, now, after = clock.uptime(), clock.now(), clock.uptime()
+        if after - before < took_s:
+            took_s, offset = after - before, now - before
+        if took_s < _SAME_MOMENT_S:
+            break
+    return offset

@@ -1,8 +1,9 @@
 """The one exception tree.
 
     SchedulerError
-    ├── ConfigNotFound        (RuntimeError)  no clusters.yaml anywhere we look
-    ├── ConfigInvalid         (ValueError)    clusters.yaml has problems; all of them are listed
+    ├── ConfigError           clusters.yaml cannot be used
+    │   ├── ConfigNotFound       (RuntimeError)  there is none anywhere we look
+    │   └── ConfigInvalid        (ValueError)    it has problems; all of them are listed
     ├── InvalidRequest        (ValueError)    the caller asked for something impossible
     │   ├── InvalidRuntimeEnv
     │   ├── InvalidEntrypoint
@@ -15,6 +16,7 @@
     ├── JobsFailed            (RuntimeError)  raised by waiting
     ├── WaitTimeout           (TimeoutError)  raised by waiting
     ├── NoClusterAvailable    (RuntimeError)  no cluster can take this task or actor now
+    ├── NoQueueHere           (RuntimeError)  a program inside a job has no queue without a server
     ├── HomeLost              (ConnectionError)  this program has lost its connection to its home cluster
     ├── ClusterError          one call to one Ray cluster went wrong
     │   ├── ClusterUnreachable   nothing was executed: refused, no route, unknown host
@@ -65,7 +67,11 @@ def restored(kind: type[SchedulerError], args: tuple[Any, ...], state: dict[str,
     return error
 
 
-class ConfigNotFound(SchedulerError, RuntimeError):
+class ConfigError(SchedulerError):
+    """The configuration cannot be used."""
+
+
+class ConfigNotFound(ConfigError, RuntimeError):
     """No configuration file was found."""
 
     def __init__(self, looked_at: Sequence[str]) -> None:
@@ -78,7 +84,7 @@ class ConfigNotFound(SchedulerError, RuntimeError):
         self.looked_at = tuple(looked_at)
 
 
-class ConfigInvalid(SchedulerError, ValueError):
+class ConfigInvalid(ConfigError, ValueError):
     """A configuration file has problems; `problems` lists every one of them."""
 
     def __init__(self, path: str, problems: Sequence[str]) -> None:
@@ -121,11 +127,17 @@ class PackageProblem(InvalidRequest):
 
 
 class JobNotFound(SchedulerError, LookupError):
-    """No job has this id; `nearest` is one that the user may have meant."""
+    """No job has this id, or several begin with it; `nearest` is one that the user may have meant."""
 
-    def __init__(self, submission_id: str, *, nearest: str | None = None) -> None:
+    def __init__(self, submission_id: str, *, nearest: str | None = None, several: str | None = None) -> None:
+        """`several`: how many jobs begin with it, such as "15"."""
         guess = f"did you mean {nearest!r}? " if nearest else ""
-        super().__init__(f"no job has the id {submission_id!r}; {guess}`raymc jobs` lists the known ones")
+        told = f"no job has the id {submission_id!r}; {guess}`raymc jobs` lists the known ones"
+        if several is not None:
+            told = (
+                f"{several} jobs begin with {submission_id!r}; write more of the id. `raymc jobs` lists them"
+            )
+        super().__init__(told)
         self.submission_id = submission_id
 
 
@@ -165,6 +177,19 @@ class WaitTimeout(SchedulerError, TimeoutError):
 
 class NoClusterAvailable(SchedulerError, RuntimeError):
     """No cluster can take this task or actor now; one that is down or drained might, later."""
+
+
+class NoQueueHere(SchedulerError, RuntimeError):
+    """A program inside a job asks for jobs, and was told no server that has them."""
+
+    def __init__(self, submission_id: str) -> None:
+        super().__init__(
+            f"this program runs inside job {submission_id!r} and was told no server, so there is no queue of "
+            "jobs here: one on this node would be seen by nobody. Submit through `raymc serve`, whose jobs "
+            "reach its queue (docs/how-to/use-a-server.md; a server on another machine needs --public-url). "
+            "submit_task and submit_actor need no server"
+        )
+        self.submission_id = submission_id
 
 
 class HomeLost(SchedulerError, ConnectionError):

@@ -6,15 +6,17 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ray_multicluster_scheduler.clock import StoreClock, jitter
-from ray_multicluster_scheduler.cluster_health.diagnosis import Check
+from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here
+from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
@@ -29,7 +31,7 @@ from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, open_cluster_look
-from ray_multicluster_scheduler.inspection.doctor import diagnose_all
+from ray_multicluster_scheduler.inspection.doctor import Trials, diagnose_all
 from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
 from ray_multicluster_scheduler.inspection.process_look import ProcessLook
 from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
@@ -52,7 +54,7 @@ from ray_multicluster_scheduler.service.service_parts import ServiceParts
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
-from ray_multicluster_scheduler.service.views import ProcessList
+from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
 from ray_multicluster_scheduler.service.wait_numbers import ENGINE_TIMEOUT_S, WaitNumbers
 from ray_multicluster_scheduler.store import SqlStore, open_at
 from ray_multicluster_scheduler.store_ports import AccessStore
@@ -77,11 +79,13 @@ class Scheduler:
         directory: Path,
         environ: Mapping[str, str],
         crash_point: Callable[[str], None] = nothing_happens,
+        head_ports: Callable[[str], Collection[int]] = head_ports_here,
     ) -> None:
         self.config = config
         self.directory = directory
         self._environ = environ
         self._crash_point = crash_point
+        self._head_ports = head_ports
         self.clock = StoreClock()
         #: Where jobs reach the server that this scheduler is behind; set before anything is opened.
         self.job_address: str | None = None
@@ -112,7 +116,11 @@ class Scheduler:
     def anew(self) -> Scheduler:
         """Return a scheduler with the same configuration, with nothing opened or started."""
         return Scheduler(
-            self.config, directory=self.directory, environ=self._environ, crash_point=self._crash_point
+            self.config,
+            directory=self.directory,
+            environ=self._environ,
+            crash_point=self._crash_point,
+            head_ports=self._head_ports,
         )
 
     @property
@@ -284,9 +292,27 @@ class Scheduler:
         """Look at the clusters themselves, with what the store says of them; makes no store."""
         return open_cluster_look(self.config, self._connect_all, self.clock, self._read_records)
 
-    def doctor(self) -> dict[str, tuple[Check, ...]]:
+    def doctor(self) -> tuple[ClusterReport, ...]:
         """Examine every cluster: what is wrong with it, and what to do about it."""
-        return asyncio.run(diagnose_all(self.config, self._environ, self.clock))
+        return self._diagnose(self.config, None, None)
+
+    def run_doctor(self, *, timeout_s: float = TRIAL_S) -> tuple[ClusterReport, ...]:
+        """Examine every cluster, also with a short job that runs there; makes no store."""
+        return self._diagnose(self.config, None, timeout_s)
+
+    def _diagnose(
+        self, config: Config, only: Sequence[str] | None, timeout_s: float | None
+    ) -> tuple[ClusterReport, ...]:
+        """Examine all clusters, or `only` these; with a time-out, a short job runs on each of them."""
+        specs = config.clusters if only is None else [config.cluster(name) for name in only]
+        trials = None
+        if timeout_s is not None:
+            trials = Trials(packages=PackageStore(self.directory / "packages"), timeout_s=timeout_s)
+        checks = asyncio.run(diagnose_all(config, specs, self._environ, self.clock, trials))
+        return tuple(
+            ClusterReport(name=spec.name, dashboard=spec.dashboard, checks=checks[spec.name])
+            for spec in specs
+        )
 
     def processes(self) -> ProcessList:
         """Return what runs inside the clusters, and which ones cannot be looked at; makes no store."""
@@ -297,11 +323,11 @@ class Scheduler:
         """Whose jobs are submitted with it."""
         return this_user()
 
-    def cluster_names(self) -> list[str]:
-        """Return the names of the configured clusters."""
+    def list_clusters(self) -> list[str]:
+        """Return the names of the configured clusters; `cluster_details` tells more of each."""
         return [spec.name for spec in self.config.clusters]
 
-    def list_clusters(self) -> list[dict[str, Any]]:
+    def cluster_details(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
@@ -328,9 +354,13 @@ class Scheduler:
 
     def _open(self) -> Parts:
         store = open_at(self.place)
-        self.clock.ahead_s = lambda: store.ahead_s
-        hub, tokens = EventHub(store, self.clock), Tokens(store.access, self.clock)
-        return self._assemble(self.config, store, hub, tokens)
+        with ExitStack() as failed:
+            failed.callback(store.close)
+            self.clock.ahead_s = lambda: store.ahead_s
+            hub, tokens = EventHub(store, self.clock), Tokens(store.access, self.clock)
+            parts = self._assemble(self.config, store, hub, tokens)
+            failed.pop_all()
+        return parts
 
     def _assemble(self, raw: Config, store: SqlStore, hub: EventHub, tokens: Tokens) -> Parts:
         """Build the components of one configuration. All arguments but `raw` outlive a reload."""
@@ -352,6 +382,7 @@ class Scheduler:
             look=look,
             waits=WaitNumbers(explainer, self.clock, of_engine=self.waits, look=look),
             processes=ProcessLook(raw, self._environ, self.clock, lambda: ClusterRecords.of(store)),
+            run_doctor=partial(self._diagnose, raw),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
@@ -396,5 +427,6 @@ class Scheduler:
             clock=self.clock,
             offload=StoreThread(),
             job_token=parts.job_tokens.token_of,
+            head_ports=self._head_ports,
             crash_point=self._crash_point,
         )

@@ -171,11 +171,17 @@ class JobStore(Protocol):
         dependency.
         """
 
+    def check_add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = ...) -> None:
+        """Raise what `add` would raise for these jobs now. Nothing is written."""
+
     def get(self, submission_id: str) -> Job:
         """Return one job or raise `JobNotFound`."""
 
     def get_many(self, submission_ids: Sequence[str]) -> dict[str, Job]:
         """Return the jobs with these ids, without unknown ids."""
+
+    def taken(self, words: Sequence[str]) -> frozenset[str]:
+        """Return those of these words that are the id or the group of a job."""
 
     def list_jobs(
         self,
@@ -188,6 +194,8 @@ class JobStore(Protocol):
         parent: str | None = None,
         tag: str | None = None,
         since: float | None = None,
+        changed_since: float | None = None,
+        changed_until: float | None = None,
         before: int | None = None,
         text: str | None = None,
         heads_only: bool = False,
@@ -196,9 +204,11 @@ class JobStore(Protocol):
     ) -> tuple[Job, ...]:
         """Return jobs, newest first, that match every filter.
 
-        `since` is the earliest time of acceptance, `before` an upper bound of `seq`, and `text` a part of the
-        id, name, group or command, case-insensitive. `heads_only` leaves out jobs that are listed under
-        another one: however many these are, a page costs the same. `head` is a job with all listed under it.
+        `since` is the earliest time of acceptance; `changed_since` the earliest time at which a job came into
+        its state, and `changed_until` is after that time. `before` is an upper bound of `seq`, and
+        `text` a part of the id, name, group or command, case-insensitive. `heads_only` leaves out jobs that
+        are listed under another one: however many these are, a page costs the same. `head` is a job with all
+        listed under it.
         """
 
     def member_counts(self, submission_ids: Sequence[str]) -> dict[str, dict[JobState, int]]:
@@ -210,14 +220,22 @@ class JobStore(Protocol):
     def ids_beginning(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return submission ids with this prefix, sorted. The cost depends only on the number returned."""
 
-    def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
-        """Return the number of jobs in each of these states, of all users or of one; no zeros."""
+    def counts(
+        self, states: Collection[JobState], *, user: str | None = None, changed_since: float | None = None
+    ) -> dict[JobState, int]:
+        """Return the number of jobs in each of these states, of all users or of one; no zeros.
+
+        With `changed_since` only those that came into their state at this time or later.
+        """
 
     def open_jobs(self) -> dict[str, OpenJobs]:
         """Return for each user with jobs that have not ended how many these are, and what they claim."""
 
-    def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
-        """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED."""
+    def runnable(self, *, now: float, user: str | None = None, limit: int | None = None) -> tuple[Job, ...]:
+        """Return QUEUED jobs to plan: not stopped, `not_before` past, dependencies all SUCCEEDED.
+
+        Of one user, or of all.
+        """
 
     def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
         """Return QUEUED jobs with a `seq` above `after`, in that order, with their open dependencies.

@@ -1,5 +1,7 @@
 """Every page can be used by everybody: in both themes and languages, on a telephone, with the keyboard."""
 
+import re
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from tests.browser.conftest import Open
@@ -131,3 +133,35 @@ def test_states_are_written_and_not_only_coloured(visit: Open, server: Server) -
     known = {one.words(f"states.{state.value}") for state in JobState}
     for text in one.page.locator(".state").all_inner_texts():
         assert text.lower().lstrip("0123456789 ") in known
+
+
+def luminance(colour: str) -> float:
+    """Return how bright a colour is, as WCAG reckons it."""
+    shares = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_went_wrong_can_be_read_and_closed_and_goes_away(visit: Open, theme: str) -> None:
+    one = visit(theme=theme)
+    one.go("/jobs")
+    one.page.evaluate(
+        "history.pushState({}, '', '/jobs?state=NONSENSE'); dispatchEvent(new Event('popstate'))"
+    )
+    said = one.page.locator(".q-notification", has_text="NONSENSE")
+    said.wait_for(timeout=PATIENCE_MS)
+    close = said.get_by_role("button", name=one.words("common.close"))
+    ground = said.evaluate("e => getComputedStyle(e).backgroundColor")
+    for text in (said.locator(".q-notification__message"), close):
+        assert contrast(text.evaluate("e => getComputedStyle(e).color"), ground) >= 4.5
+    assert (said.bounding_box() or {})["y"] < 100, "it lies over what is below the title"
+    assert serious(one) == []
+    if theme == "dark":
+        close.click()
+    said.wait_for(state="detached", timeout=PATIENCE_MS)

@@ -27,13 +27,13 @@ def test_a_role_gets_its_pages_and_ways_to_them(visit: Open, role: str) -> None:
     for path, spec in ADDRESSES.items():
         if path == f"/jobs/{JOB}" and Role.named(role) is Role.SUBMIT:
             continue  # the job of another user
-        one.go(path, status=200 if spec.role <= Role.named(role) else 403)
+        one.go(path, status=200 if Role.named(role).includes(spec.role) else 403)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_only_who_may_act_on_a_job_sees_buttons_for_it(visit: Open, server: Server, role: str) -> None:
     job = server.submit(user=f"{role}er")
-    one, may = visit(role), Role.named(role) >= Role.SUBMIT
+    one, may = visit(role), Role.named(role).includes(Role.SUBMIT)
     one.go(f"/jobs/{job}")
     assert one.page.locator("[data-test=job-stop]").count() == may
     assert one.page.locator("[data-test=job-clone]").count() == may
@@ -41,6 +41,18 @@ def test_only_who_may_act_on_a_job_sees_buttons_for_it(visit: Open, server: Serv
     one.page.locator(f"[data-job={job}]").wait_for()
     assert (one.page.locator("[data-test=pick-all]").count() > 0) == may
     server.ask("stop", submission_ids=[job])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_who_may_submit_checks_a_cluster_with_a_job(visit: Open, role: str) -> None:
+    one, may = visit(role), Role.named(role).includes(Role.SUBMIT)
+    one.go("/clusters?cluster=west")
+    section = one.page.locator("[data-test=cluster-west]")
+    section.wait_for()
+    assert section.locator("[data-test=doctor]").count() == may
+    if may:
+        section.locator("[data-test=doctor]").click()
+        one.see("python: not found")  # on this cluster
 
 
 @pytest.mark.parametrize("role", ["read", "submit"])

@@ -60,7 +60,11 @@ def test_an_unknown_job_and_an_unknown_page_are_said(visit: Open) -> None:
     one = visit()
     one.go("/jobs/no-such-job", status=404)
     one.see(one.words("frame.problem"))
-    assert one.context.request.get(f"{one.server.address}/no/such/page").status == 404
+    answer = one.context.request.get(f"{one.server.address}/no/such/page", headers={"Accept": "*/*"})
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
+    one.page.goto(f"{one.server.address}/no/such/page")
+    one.page.get_by_role("link", name="Start page").click()
+    one.page.wait_for_url(f"{one.server.address}/")
 
 
 @pytest.mark.parametrize("query", ["state=NONSENSE", "limit=x", "cursor=x", "text=%00", "since=never"])

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Page
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.dashboard.mount import PAGES
 from ray_multicluster_scheduler.dashboard.words import Words
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 #: A job that every page can be asked for.
 JOB = "first"
 #: How long to wait for what has to come, in milliseconds. Only a failing test waits that long.
-PATIENCE_MS = 60_000
+PATIENCE_MS = int(1000 * PATIENCE_S)
 #: All pages by the path to ask for. A page that is added later is among them.
 ADDRESSES = {spec.path.format(submission_id=JOB): spec for spec in PAGES}
 
@@ -175,4 +176,4 @@ def origin(url: str) -> str:
 
 def allowed(role: str) -> dict[str, Any]:
     """Return the pages that a role may see."""
-    return {path: spec for path, spec in ADDRESSES.items() if spec.role <= Role.named(role)}
+    return {path: spec for path, spec in ADDRESSES.items() if Role.named(role).includes(spec.role)}

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 API = "ray_multicluster_scheduler.app.client_api"
 FUNCTIONS = f"""
@@ -44,4 +45,4 @@ PARTS = {"functions": FUNCTIONS, "modules": FROM_MODULES, "dotted": DOTTED, "by 
 @pytest.mark.parametrize("first", PARTS)
 def test_every_way_to_import_works_whichever_comes_first(first: str) -> None:
     program = "\n".join(PARTS[name] for name in (first, *PARTS))
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=PATIENCE_S)

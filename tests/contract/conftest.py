@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 from tests.builders import a_cluster
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.testing import FakeRay
 
 #: A loaded machine needs its time to answer and to unpack; the deadline itself is tested on the fake.
-PATIENT_S = 60.0
+PATIENT_S = PATIENCE_S
 #: What the shared sandbox gives to the cluster that `real_head` is.
 REAL_CPUS = 4
 

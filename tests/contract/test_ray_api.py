@@ -1,6 +1,7 @@
 """What a Ray cluster promises over HTTP: true for a real head, so it must be true for the fake."""
 
 import asyncio
+import time
 import uuid
 import zipfile
 from contextlib import aclosing
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.contract.conftest import Target
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Usage
@@ -45,12 +47,11 @@ async def exact_usage(connection: HttpConnection, total: Resources) -> Usage:
 
     A head tells it some seconds after its start, and at first perhaps only as a text with rounded numbers.
     """
-    for _ in range(600):
-        usage = await connection.probe.usage()
-        if usage.total == total:
-            return usage
+    ends_at = time.monotonic() + PATIENCE_S
+    while (usage := await connection.probe.usage()).total != total:
+        assert time.monotonic() < ends_at, f"the cluster never told its usage exactly; the last was {usage}"
         await asyncio.sleep(0.1)
-    pytest.fail(f"the cluster never told its usage exactly; the last was {usage}")
+    return usage
 
 
 async def test_versions_and_session_are_told(target: Target) -> None:

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.builders import a_cluster
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,
@@ -29,7 +30,7 @@ from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
 JOB = StartRequest(remote_id="job-1", entrypoint="echo hello")
 LONG_JOB = StartRequest(remote_id="long-1", entrypoint="sleep 3600")
-SHORT_S = 0.2
+SHORT_S = 1.0
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def fake() -> AsyncIterator[FakeRay]:
 
 @pytest.fixture
 async def connection(fake: FakeRay) -> AsyncIterator[HttpConnection]:
-    async with HttpConnection(fake.spec()) as connection:
+    async with HttpConnection(fake.spec(), request_timeout_s=PATIENCE_S) as connection:
         yield connection
 
 
@@ -273,6 +274,16 @@ async def test_a_port_that_speaks_grpc_is_called_so() -> None:
             await connection.probe.version()
 
 
+@pytest.mark.parametrize("variable", ["RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"])
+async def test_a_cluster_is_asked_at_its_own_address_whatever_ray_would_read_in_the_environment(
+    fake: FakeRay, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    async with HttpConnection(fake.spec()) as connection:
+        await connection.probe.version()
+    assert fake.calls["GET /api/version"] == 1
+
+
 async def test_redirects_and_proxies_of_the_environment_are_not_followed(
     fake: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,3 +436,23 @@ async def test_a_closed_client_makes_no_calls(fake: FakeRay) -> None:
     await connection.close()
     with pytest.raises(ClusterUnreachable, match="closed, and nothing was sent"):
         await connection.probe.version()
+
+
+async def test_an_upload_that_is_cancelled_leaves_no_file_open(
+    fake: FakeRay, connection: HttpConnection, tmp_path: Path
+) -> None:
+    content = tmp_path / "package.zip"
+    content.write_bytes(b"x")
+    fake.hang()
+    for turns in range(20):  # of the loop: a cancellation may come at any of them
+        upload = asyncio.create_task(connection.packages.put_package("package.zip", content))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        upload.cancel()
+        with suppress(asyncio.CancelledError):
+            await upload
+    assert content not in _open_files()
+
+
+def _open_files() -> set[Path]:
+    return {file.resolve() for file in Path("/proc/self/fd").iterdir()}

@@ -4,11 +4,13 @@ import os
 from typing import Any
 
 import pytest
+from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
 from ray._private.utils import update_envs
 from ray.runtime_env import RuntimeEnv
 
 from ray_multicluster_scheduler.environment.compose import compose, normalise
 from ray_multicluster_scheduler.environment.options import OPTIONS
+from ray_multicluster_scheduler.environment.overlay import HOOK_VAR
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
 CONDA = {"dependencies": ["python=3.10", {"pip": ["pandas"]}]}
@@ -29,6 +31,10 @@ JOBS: list[dict[str, Any]] = [
     {"image_uri": "rayproject/ray:2.60.0", "config": {"setup_timeout_seconds": 60}},
     {"container": {"image": "x"}, "env_vars": {"A": 1}},
 ]
+
+
+def test_the_variable_of_a_hook_is_that_of_ray() -> None:
+    assert HOOK_VAR == WORKER_PROCESS_SETUP_HOOK_ENV_VAR
 
 
 def test_ray_takes_every_environment_that_we_compose() -> None:

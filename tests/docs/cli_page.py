@@ -43,6 +43,11 @@ clusters, so that they show how these are now; where a cluster does not answer, 
 knowledge is. `clusters` only looks. SIGTERM and SIGHUP hand the lead over at once. A job that was sent runs
 on in any case.
 
+## Help, and words of other tools
+
+`-h` and `raymc help submit` show the same as `--help`. `list` and `ls` are `jobs`; `describe` and `show` are
+`info`; `run`, `kill`, `rm` and the like name the command that does it.
+
 ## Shell completion
 
 `--install-completion` sets it up for your shell: commands, options, ids of jobs, groups, names of clusters.
@@ -57,6 +62,8 @@ def page() -> str:
 def _sections(command: Any, name: str) -> Iterator[str]:
     for word in command.commands:
         each = command.load(word) if hasattr(command, "load") else command.commands[word]
+        if each.hidden:
+            continue
         full = f"{name} {word}"
         if hasattr(each, "commands"):
             yield from _sections(each, full)
@@ -69,7 +76,7 @@ def _section(command: Any, name: str) -> str:
     options = [param for param in command.params if param.param_type_name == "option"]
     usage = " ".join([name, command.options_metavar, *(_argument(each) for each in arguments)])
     parts = [f"## {name}\n", f"```text\n{usage}\n```\n", _text(command.help)]
-    if example := EXAMPLES.get(command.name):
+    if example := EXAMPLES.get(name.removeprefix("raymc ")):
         parts.append(f"```bash\n{example}\n```\n")
     if options:
         rows = "".join(f"| {_names(each)} | {_about(each)} |\n" for each in options)

@@ -42,7 +42,7 @@ SECTIONS = {
     "Clusters": ["drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }
-SCHEDULER = ["list_clusters", "stop"]
+SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 
 HEAD = """\
 # Python API

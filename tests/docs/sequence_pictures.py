@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/architecture.md: who calls whom, and in which file.
+"""Draws the pictures of who calls whom, and in which file.
 
 Write them anew with `python -m tests.docs.sequence_pictures`; a test holds them to this file, and the files
 that they name to the source tree.
@@ -20,6 +20,8 @@ class Step:
     target: int
     words: str
     file: str
+    #: Drawn in red: the step that goes wrong.
+    wrong: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class Picture:
     title: str
     columns: tuple[tuple[str, str], ...]
     steps: tuple[Step, ...]
+    #: The page that shows it; the files of another program are not in this tree.
+    page: str = "architecture.md"
+    of_this_tree: bool = True
 
 
 CALLER, STORE, ENGINE, STATE, CLUSTER = range(5)
@@ -86,7 +91,74 @@ CALL = Picture(
         Step(BRIDGE, PROGRAM, "the value of the ref: ray.get", "tasks/wire/bridge.py"),
     ),
 )
-PICTURES = (JOB, CALL)
+
+
+def _older_way(
+    name: str, page: str, title: str, columns: tuple[tuple[str, str], ...], words: tuple[str, ...]
+) -> Picture:
+    """The way of a `runtime_env` through the older package, in one language."""
+    program, submit, balancer, dispatcher, mac = range(5)
+    api, manager, dispatch = "submit_job()", "TaskLifecycleManager.submit_job()", "Dispatcher.dispatch_job()"
+    merge = "_prepare_runtime_env_for_cluster_target()"
+    arrows = (
+        (program, submit, api, False),
+        (submit, submit, "app/client_api/submit_job.py", True),
+        (submit, balancer, manager, False),
+        (balancer, balancer, "PolicyEngine.schedule_job()", False),
+        (balancer, dispatcher, dispatch, False),
+        (dispatcher, dispatcher, merge, True),
+        (dispatcher, mac, "JobSubmissionClient.submit_job()", False),
+    )
+    steps = tuple(
+        Step(source, target, said, file, wrong)
+        for said, (source, target, file, wrong) in zip(words, arrows, strict=True)
+    )
+    return Picture(name=name, title=title, columns=columns, steps=steps, page=page, of_this_tree=False)
+
+
+OLDER = _older_way(
+    "older-way-of-runtime-env.svg",
+    "why-the-wrong-cluster.md",
+    "Job two in the older package: the environment of centos is filled in before mac is chosen",
+    (
+        ("main program", "on the Mac"),
+        ("submit_job", "client_api"),
+        ("balancer", "lifecycle, policy"),
+        ("dispatcher", "scheduler_core"),
+        ("mac", "Ray's dashboard"),
+    ),
+    (
+        "job two, no runtime_env",
+        "takes the first cluster's: centos",
+        "job two + environment of centos",
+        "decides: mac",
+        "mac + environment of centos",
+        "the job's own values win: centos",
+        "conda: ts, /home/zorro/",
+    ),
+)
+OLDER_ZH = _older_way(
+    "older-way-of-runtime-env.zh-CN.svg",
+    "why-the-wrong-cluster.zh-CN.md",
+    "旧包中的任务二：选定 mac 之前，centos 的环境已经填入",
+    (
+        ("主控程序", "在 Mac 上"),
+        ("submit_job", "client_api"),
+        ("负载均衡", "lifecycle、policy"),
+        ("分发", "scheduler_core"),
+        ("mac", "Ray dashboard"),
+    ),
+    (
+        "任务二，没有 runtime_env",
+        "填入第一个集群（centos）的环境",
+        "任务二 + centos 的环境",
+        "决定：mac",
+        "mac + centos 的环境",
+        "作业已有的值优先：仍是 centos",
+        "conda: ts、/home/zorro/",
+    ),
+)
+PICTURES = (JOB, CALL, OLDER, OLDER_ZH)
 
 
 def drawn(picture: Picture) -> str:
@@ -120,10 +192,11 @@ def drawn(picture: Picture) -> str:
 def _arrow(step: Step, xs: list[int], y: int) -> list[str]:
     source, target = xs[step.source], xs[step.target]
     if source == target:
+        style = "text-anchor: start" + ("; fill: #b91c1c; font-weight: 600" if step.wrong else "")
         path = f"M{source} {y - 8}h22v16h-20"
         return [
             f'<path class="line" d="{path}"/>',
-            f'<text x="{source + 30}" y="{y - 2}" style="text-anchor: start">{escape(step.words)}</text>',
+            f'<text x="{source + 30}" y="{y - 2}" style="{style}">{escape(step.words)}</text>',
             f'<text class="f" x="{source + 30}" y="{y + 12}" style="text-anchor: start">{step.file}</text>',
         ]
     gap = 2 if target > source else -2

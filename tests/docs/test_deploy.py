@@ -11,6 +11,7 @@ import pytest
 import yaml
 from tests.docs.metric_names import Known, known_metrics
 from tests.docs.pages import DOCS, ROOT, table
+from tests.oracle import PATIENCE_S
 
 DEPLOY = ROOT / "deploy"
 ALERTS = DEPLOY / "prometheus" / "raymc-alerts.yml"
@@ -124,7 +125,7 @@ def test_the_scrape_example_names_the_rules_and_carries_no_secret() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_takes_the_rules() -> None:
-    subprocess.run(["promtool", "check", "rules", str(ALERTS)], check=True, timeout=60)
+    subprocess.run(["promtool", "check", "rules", str(ALERTS)], check=True, timeout=PATIENCE_S)
 
 
 def test_the_page_lists_every_metric_with_its_labels_and_meaning(known: list[Known]) -> None:

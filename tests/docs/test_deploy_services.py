@@ -15,6 +15,7 @@ from tests.contract.test_ray_api_tls import write_certificate
 from tests.docs.pages import ROOT
 from tests.docs.test_commands import parse_raymc
 from tests.integration.nginx_front import NGINX, stream_module
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.version import VERSION
 
@@ -56,7 +57,11 @@ needs_systemd = pytest.mark.skipif(
 @needs_systemd
 def test_systemd_takes_the_unit_without_a_word(unit: Path) -> None:
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60
+        ["systemd-analyze", "verify", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -65,7 +70,11 @@ def test_systemd_takes_the_unit_without_a_word(unit: Path) -> None:
 def test_a_wrong_unit_would_be_noticed(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("ProtectSystem=strict", "ProtectSystem=sometimes"))
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60
+        ["systemd-analyze", "verify", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert "sometimes" in done.stderr
 
@@ -73,7 +82,9 @@ def test_a_wrong_unit_would_be_noticed(unit: Path) -> None:
 @needs_systemd
 def test_the_service_is_locked_up(unit: Path) -> None:
     command = ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", "--no-pager"]
-    done = subprocess.run([*command, str(unit)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [*command, str(unit)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stdout.splitlines()[-1]
 
 
@@ -130,7 +141,7 @@ def test_no_file_names_a_host_of_images_or_packages() -> None:
 def test_the_image_installs_extras_that_exist() -> None:
     extras = metadata("ray-multicluster-scheduler").get_all("Provides-Extra") or []
     (named,) = re.findall(r"^ARG EXTRAS=(.+)$", DOCKERFILE, re.M)
-    assert {"dashboard", "postgres", "ray"} <= set(named.split(",")) <= set(extras)
+    assert {"dashboard", "postgres", "tasks"} <= set(named.split(",")) <= set(extras)
 
 
 def test_the_image_is_not_run_by_root_and_starts_the_server() -> None:
@@ -156,7 +167,7 @@ def test_its_health_check_is_a_program_that_notices_a_server_that_is_gone() -> N
     assert (python, option) == ("python", "-c")
     gone = program.replace(":8700", ":9")
     done = subprocess.run(
-        [sys.executable, "-c", gone], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", gone], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 1
     assert "refused" in done.stderr
@@ -239,19 +250,21 @@ def test_nginx_takes_the_file_of_compose(tmp_path: Path) -> None:
     (tmp_path / "nginx.conf").write_text(f"{stream_module()}{text}")
     shutil.copytree(DEPLOY / "nginx", tmp_path / "raymc")
     command = [str(NGINX), "-t", "-e", "stderr", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 
 def has_compose() -> bool:
     if shutil.which("docker") is None:
         return False
-    asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False, timeout=60)
+    asked = subprocess.run(
+        ["docker", "compose", "version"], capture_output=True, check=False, timeout=PATIENCE_S
+    )
     return asked.returncode == 0
 
 
 @pytest.mark.skipif(not has_compose(), reason="NOT TESTED: docker compose is not installed")
 def test_docker_takes_the_compose_file() -> None:
     command = ["docker", "compose", "--file", str(COMPOSE), "config", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr

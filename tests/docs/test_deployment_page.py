@@ -14,6 +14,7 @@ from tests.docs.test_commands import parse_raymc
 from tests.docs.test_deploy import asked, rules
 from tests.docs.test_deploy_services import compose
 from tests.docs.test_helm_chart import HELM, helm
+from tests.oracle import PATIENCE_S
 
 PAGES = [DOCS / "deployment.md", DOCS / "deployment.zh-CN.md"]
 PAGE = PAGES[0]
@@ -68,7 +69,12 @@ def test_what_comes_before_docker_makes_what_compose_wants(tmp_path: Path) -> No
     (block,) = [each for each in blocks("bash", pages=[PAGE]) if each.text.startswith("cd deploy/docker\n")]
     mine = [command for command in commands(block) if not command.startswith("docker ")]
     done = subprocess.run(
-        ["sh", "-ec", "\n".join(mine)], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        ["sh", "-ec", "\n".join(mine)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     docker = tmp_path / "deploy" / "docker"

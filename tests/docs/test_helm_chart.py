@@ -17,6 +17,7 @@ import yaml
 from tests.docs.pages import ROOT
 from tests.docs.test_commands import parse_raymc
 from tests.integration.raymc import environment, raymc, write_config
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.version import VERSION
@@ -134,7 +135,9 @@ async def test_the_first_container_waits_for_a_token_and_goes_on_with_it(tmp_pat
 
 
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(HELM), *words], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        [str(HELM), *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.local import Sandbox
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 #: What the quickstart says before there is a `raymc`, about the reader's own clusters, and to end ours.
-NOT_HERE = ("make setup", "raymc config check clusters.yaml", "raymc local down")
+NOT_HERE = ("python3 -m venv", "raymc config check clusters.yaml", "raymc local down")
 
 
 def run(command: list[str], sandbox: Sandbox, folder: Path) -> str:

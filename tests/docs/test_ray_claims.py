@@ -5,14 +5,33 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conda_stand_in import StandInConda
 
-from ray_multicluster_scheduler.local import Head, Sandbox
+from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+#: What programs share: another head of this machine may have taken the port that a helper process wants.
+CONNECT = """
+import json, sys
+
+tries = 0
+def connect(address, **options):
+    global tries
+    tries += 1
+    import ray
+    try:
+        return ray.init(address, **options)
+    except ConnectionAbortedError as problem:
+        if "Starting Ray client server failed" not in str(problem) or tries > 5:
+            raise
+        return connect(address, **options)
+"""
 
 
 class Programs:
@@ -23,7 +42,9 @@ class Programs:
 
     def answer(self, program: str, *arguments: str, **environ: str) -> Any:
         """Run a program and return what it assigned to `answer`."""
-        code = f"import json, sys\n{textwrap.dedent(program)}\nprint('answer:' + json.dumps(answer))"
+        code = (
+            f"import json, sys\n{CONNECT}\n{textwrap.dedent(program)}\nprint('answer:' + json.dumps(answer))"
+        )
         plain = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
@@ -131,22 +152,59 @@ def test_one_helper_process_per_connection_on_the_cluster_that_was_connected_to(
     before = helper_processes(centos), helper_processes(mac)
     tries = programs.answer(
         """
-        import ray
-        answer = 0
-        def connect(address):
-            global answer
-            answer += 1
-            try:
-                return ray.init(address, allow_multiple=True)
-            except ConnectionAbortedError as problem:  # another head of this machine had taken the port
-                if "Starting Ray client server failed" not in str(problem) or answer > 5:
-                    raise
-                return connect(address)
-        connections = [connect(address) for address in sys.argv[1:]]
+        connections = [connect(address, allow_multiple=True) for address in sys.argv[1:]]
         for connection in connections:
             connection.disconnect()
+        answer = tries
         """,
         *[f"ray://{mac.client_address}"] * 2,
     )
     assert 2 <= len(helper_processes(mac) - before[1]) <= tries
     assert helper_processes(centos) == before[0]
+
+
+@pytest.fixture(scope="module")
+def head_with_conda(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    """A head that was started where `conda` is on the path, with an environment `k8s`."""
+    folder = tmp_path_factory.mktemp("conda")
+    conda = StandInConda(folder / "miniconda3")
+    conda.environment("k8s")
+    with Sandbox(folder / "sandbox", [HeadSpec(name="mac", cpus=1, env=conda.variables())]) as sandbox:
+        yield sandbox.heads["mac"]
+
+
+@pytest.mark.parametrize(
+    ("runtime_env", "started_as"),
+    [
+        ({}, sys.executable),
+        ({"env_vars": {"home_dir": "/Users/zorro/"}}, sys.executable),
+        ({"conda": "k8s", "env_vars": {"home_dir": "/Users/zorro/"}}, "python"),
+    ],
+    ids=["without", "variables", "conda"],
+)
+def test_a_helper_process_is_plain_python_with_conda_and_the_heads_own_python_without(
+    head_with_conda: Head, programs: Programs, runtime_env: dict[str, Any], started_as: str
+) -> None:
+    (words,) = programs.answer(
+        """
+        import pathlib
+
+        def helpers():
+            for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    words = path.read_bytes().decode().split("\\0")
+                except OSError:
+                    continue  # it ended while we looked
+                if {"--mode=specific-server", f"--address={sys.argv[2]}"} <= set(words):
+                    yield words
+
+        before = list(helpers())
+        connect(sys.argv[1], runtime_env=json.loads(sys.argv[3]))
+        answer = [words for words in helpers() if words not in before]
+        """,
+        f"ray://{head_with_conda.client_address}",
+        head_with_conda.gcs_address,
+        json.dumps(runtime_env),
+    )
+    print(f"runtime_env {json.dumps(runtime_env)}: {' '.join(words)}")
+    assert words[:3] == [started_as, "-m", "ray.util.client.server"]

@@ -44,6 +44,6 @@ def test_its_commands_do_what_it_says(raymc: Commands, page: Path) -> None:
 def test_its_roles_and_public_paths_are_the_real_ones(page: Path) -> None:
     text = page.read_text()
 
-    assert re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE) == [role.word for role in Role]
+    assert re.findall(r"^\| `([\w-]+)` \|", text, flags=re.MULTILINE) == [role.word for role in Role]
     assert all(f"`{path}`" in text for path in PUBLIC)
     assert f"{MOST_AUDIT_ENTRIES:,}" in text

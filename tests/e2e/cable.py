@@ -22,9 +22,7 @@ class Cable:
 
     def __enter__(self) -> "Cable":
         self._thread.start()
-        listening = asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.listen()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,6 +35,18 @@ class Cable:
         self._server.close()
         self._close_all()
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+
+    def listen(self) -> None:
+        """Accept connections; after `close`, at the same address."""
+        port = int(self.address.rpartition(":")[2] or 0)
+        listening = asyncio.start_server(self._serve, "127.0.0.1", port)
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def close(self) -> None:
+        """End as a tunnel does: from now on connections are refused."""
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._close_all)
 
     def cut(self) -> None:
         self._cut = True

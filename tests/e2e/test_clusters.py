@@ -125,6 +125,7 @@ async def test_the_doctor_is_content_with_the_real_clusters_and_opens_no_session
         problems = [check for check in checks[spec.name].values() if check["verdict"] == "problem"]
         assert problems == []
         assert checks[spec.name]["Ray Client"]["verdict"] == "ok"
+        assert checks[spec.name]["failover"]["verdict"] == "ok"
         assert checks[spec.name]["tasks and actors"]["verdict"] == "ok"
     assert checks["locked"]["token"]["verdict"] == "ok"
     for name in ("silent", "refused"):

@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.local import Sandbox
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SETTINGS = {"probe_interval_s": 1.0, "poll_interval_s": 0.5, "lease_ttl_s": 2.0}
+SETTINGS = {"probe_interval_s": 1.0, "poll_interval_s": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ray_multicluster_scheduler.demo.show import STEPS
+from ray_multicluster_scheduler.demo.stage import CONDAS
 from ray_multicluster_scheduler.local import processes
 from ray_multicluster_scheduler.local.sandbox_state import StateDir
 
@@ -66,6 +67,8 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
     assert demo.end() == 0, demo.printed
     for number, (title, _) in enumerate(STEPS, start=1):
         assert f"{number}. {title}" in demo.printed
+    for cluster, conda in CONDAS.items():
+        assert re.search(rf"On {cluster} it would be\b[^:]+conda: {conda}\b", demo.printed)
     predictions = re.findall(r"indx_\w+ +SUCCEEDED +(centos +…/home|mac +…/Users)/zorro/", demo.printed)
     assert len(set(predictions)) == 2
     assert re.search(r"000300 \(test\) on (\w+), 000905 \(test\) on \1; home_dir=", demo.printed)

@@ -130,7 +130,7 @@ Submit = Callable[..., Story]
 
 @contextmanager
 def a_scheduler(
-    pair: Sandbox, tmp_path: Path, *, dashboard: str | None = None, **settings: Any
+    pair: Sandbox, tmp_path: Path, *, addresses: dict[str, str] | None = None, **settings: Any
 ) -> Iterator[Submit]:
     """Repair what the test before has broken; yield what submits a measuring job to a new scheduler."""
     for name in pair.heads:
@@ -139,7 +139,7 @@ def a_scheduler(
             pair.start(name)
     config = load_config(pair.config_path)
     first, *others = config.clusters
-    clusters = (replace(first, dashboard=dashboard or first.dashboard), *others)
+    clusters = (replace(first, **addresses or {}), *others)
     config = replace(config, clusters=clusters, settings=Settings(**{**SETTINGS, **settings}))
     scheduler = Scheduler(config, directory=tmp_path / "state", environ={})
     scheduler.start()
@@ -190,15 +190,18 @@ def test_worker_of_the_job_killed(pair: Sandbox, tmp_path: Path) -> None:
         assert (job.infra_failures, job.user_failures, story.outcomes[0]) == (1, 0, "SUPERVISOR")
 
 
-def test_only_the_dashboard_killed_and_brought_back(pair: Sandbox, tmp_path: Path) -> None:
-    with a_scheduler(pair, tmp_path) as submit:
+@pytest.mark.parametrize("addresses", [{}, {"head_address": "127.0.0.1:9"}], ids=["", "client-port-closed"])
+def test_only_the_dashboard_killed_and_brought_back(
+    pair: Sandbox, tmp_path: Path, addresses: dict[str, str]
+) -> None:
+    with a_scheduler(pair, tmp_path, addresses=addresses) as submit:
         story = submit([20])
         story.until_it_runs()
         start_again = how_it_was_started(pair, "dashboard")
         send(pair, signal.SIGKILL, "dashboard")
         story.until(JobState.UNREACHABLE)
         story.wait(lambda: story.lines("end"))  # for longer than lost_after_refused_s
-        assert story.job.state is JobState.UNREACHABLE  # the head itself does not refuse: no evidence
+        assert story.job.state is JobState.UNREACHABLE  # the head does not refuse, or always did: no evidence
         start_again()
         job = story.until(JobState.SUCCEEDED)
         story.check(starts=1)
@@ -254,7 +257,7 @@ def test_network_cut_for_a_while(pair: Sandbox, tmp_path: Path, on_unreachable: 
     rerun = on_unreachable == 6.0
     with (
         Cable(pair.heads["a"].dashboard.removeprefix("http://")) as cable,
-        a_scheduler(pair, tmp_path, dashboard=f"http://{cable.address}") as submit,
+        a_scheduler(pair, tmp_path, addresses={"dashboard": f"http://{cable.address}"}) as submit,
     ):
         story = submit(LONG_THEN_SHORT if rerun else [20], on_unreachable=on_unreachable)
         story.until_it_runs()
@@ -270,6 +273,24 @@ def test_network_cut_for_a_while(pair: Sandbox, tmp_path: Path, on_unreachable: 
             assert "so the two may overlap" in story.told
             assert "was found alive on 'a' after it was given up" in story.told
         story.check(starts=2 if rerun else 1, overlap=rerun)
+
+
+def test_tunnel_of_both_addresses_ended_and_begun_again(pair: Sandbox, tmp_path: Path) -> None:
+    head = pair.heads["a"]
+    with Cable(head.dashboard.removeprefix("http://")) as one, Cable(head.client_address) as other:
+        addresses = {"dashboard": f"http://{one.address}", "head_address": other.address}
+        with a_scheduler(pair, tmp_path, addresses=addresses) as submit:
+            story = submit([20])
+            story.until_it_runs()
+            one.close()
+            other.close()
+            story.until(JobState.UNREACHABLE)
+            story.wait(lambda: story.lines("end"))  # for longer than lost_after_refused_s
+            assert story.job.state is JobState.UNREACHABLE
+            one.listen()
+            job = story.until(JobState.SUCCEEDED)
+            story.check(starts=1)
+            assert (job.cluster, job.attempt) == ("a", 1)
 
 
 @pytest.mark.slow

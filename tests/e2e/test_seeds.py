@@ -17,10 +17,12 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from tests.conda_stand_in import StandInConda
 from tests.e2e.processes import specific_servers
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.resources import GIB
+from ray_multicluster_scheduler.packages.own_package import without_own_package
 from ray_multicluster_scheduler.runtime import Scheduler
 
 pytestmark = pytest.mark.ray
@@ -37,15 +39,21 @@ print("cluster is", os.environ["RAY_MULTICLUSTER_CLUSTER"])
 sys.path.insert(0, "")
 import fund_tools
 print("tools are", fund_tools.WHERE)
+print("conda is", os.path.basename(sys.prefix))
 """
+CONDAS = {"centos": "ts", "mac": "k8s"}
 
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """Two clusters that are large enough for what the documents ask for; GPUs and memory are logical."""
+    conda = StandInConda(tmp_path_factory.mktemp("conda"))
+    for name in CONDAS.values():
+        conda.environment(name)
+    env = conda.variables()
     specs = [
-        HeadSpec(name="first", cpus=16, memory=64 * GIB),
-        HeadSpec(name="second", cpus=16, gpus=2, memory=64 * GIB),
+        HeadSpec(name="first", cpus=16, memory=64 * GIB, env=env),
+        HeadSpec(name="second", cpus=16, gpus=2, memory=64 * GIB, env=env),
     ]
     with Sandbox(tmp_path_factory.mktemp("seeds"), specs) as sandbox:
         yield sandbox
@@ -104,10 +112,10 @@ class Zorro:
         self.environ = {**os.environ, "RAY_MULTICLUSTER_HOME": str(folder / "state")}
 
     def env(self, name: str) -> dict[str, Any]:
-        """The environment of one cluster as the user wrote it; its conda needs a conda, so it is left out."""
+        """The environment of one cluster as the user wrote it."""
         home = self.homes[name]
         path = f"{home}/project/pycharm/Fund:\n{home}/project/pycharm/tools:\n${{PYTHONPATH}}\n"
-        return {"env_vars": {"home_dir": f"{home}/", "PYTHONPATH": path}}
+        return {"conda": CONDAS[name], "env_vars": {"home_dir": f"{home}/", "PYTHONPATH": path}}
 
     def run(self, program: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the user to its end."""
@@ -188,9 +196,13 @@ def check_right_environment(zorro: Zorro, info: dict[str, Any], script: str) -> 
     assert f"script is {home}/{script}\n" in log
     assert f"cluster is {name}\n" in log
     assert f"tools are {name}\n" in log
+    assert f"conda is {CONDAS[name]}\n" in log
     remote = seen_by_ray(zorro.heads, {"centos": "first", "mac": "second"}[name], info["submission_id"])
     assert remote["entrypoint"].replace("//", "/") == f"python {home}/{script}"
-    assert remote["runtime_env"] == {
+    sent = without_own_package(remote["runtime_env"])
+    assert sent.pop("py_modules") == []
+    assert sent == {
+        "conda": CONDAS[name],
         "env_vars": {
             "home_dir": f"{home}/",
             "PYTHONPATH": f"{home}/project/pycharm/Fund:{home}/project/pycharm/tools:${{PYTHONPATH}}",
@@ -198,7 +210,7 @@ def check_right_environment(zorro: Zorro, info: dict[str, Any], script: str) -> 
             "RAY_MULTICLUSTER_CURRENT_CLUSTER": name,
             "RAY_MULTICLUSTER_SUBMISSION_ID": info["submission_id"],
             "RAY_MULTICLUSTER_ATTEMPT": "1",
-        }
+        },
     }
 
 

@@ -1,11 +1,13 @@
 """The promise of tasks and actors in a minute: home first, then elsewhere, and one ray.get over all of it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.task_world import Watch, World, a_world, finish, until
 
+import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import Sandbox
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -32,6 +34,24 @@ def test_both_job_scripts_of_the_user_run_on_the_cluster_of_their_job_and_start_
     assert watch.seen == set()
 
 
+def test_quick_tasks_of_a_job_stay_at_home(world: World) -> None:
+    world.wait_until_idle("mac")
+    with Watch(world) as watch:
+        found = world.run("quick_tasks.py", 300, cluster="mac")
+    assert found["away"] == []
+    assert watch.seen == set()
+
+
+def test_quick_tasks_over_ray_client_stay_at_home(world: World, tmp_path: Path) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    with Watch(world) as watch:
+        found = finish(world.outside("quick_tasks.py", 60, RAY_MULTICLUSTER_HOME=str(tmp_path)))
+    assert found["away"] == []
+    assert all(f"--address={found['home']} " in session for session in watch.seen)
+    world.wait_until_no_session_is_left()
+
+
 def test_one_ray_get_takes_results_of_home_and_of_another_cluster_over_one_session(world: World) -> None:
     world.wait_until_idle("mac")
     job = world.submit("more_than_home.py", 3, cluster="mac")
@@ -44,6 +64,7 @@ def test_one_ray_get_takes_results_of_home_and_of_another_cluster_over_one_sessi
     assert answer["results"] == [[0, mac], [1, mac], [2, centos]]
     assert sessions == {"mac": 0, "centos": 1}
     assert {"RayTaskError", "ValueError"} <= set(answer["failure"])
+    assert "detached" not in raymc.get_job_info(job)["logs"]  # advice of Ray, about an actor of ours
     world.wait_until_no_session_is_left()
 
 
@@ -65,6 +86,7 @@ def check_older_names(answer: Any) -> None:
     assert answer["home"]["value"][1] != answer["away"]["value"][1]
     assert "ValueError" in answer["gone"]
     assert "ray.get(ref)" in answer["gone"][-1]
+    assert "TaskCancelledError" in answer["cancelled"]
 
 
 def test_actors_are_waited_for_and_results_are_found_by_their_ids_in_a_job(world: World) -> None:

@@ -77,11 +77,20 @@ class Scene:
         self.journal.touch()
         (directory / "clusters.yaml").write_text(json.dumps({"clusters": clusters, "scheduler": settings}))
 
-    def job(self, submission_id: str, *, seconds: float = 0.3, **more: Any) -> dict[str, Any]:
-        """A request for a job that writes down when it starts and when it ends."""
+    def job(self, submission_id: str, *, seconds: float = 0.3, does: str = "", **more: Any) -> dict[str, Any]:
+        """A request for a job that writes down when it starts and ends; between, it sleeps or `does` that."""
         note = f'"$RAY_MULTICLUSTER_SUBMISSION_ID $RAY_MULTICLUSTER_ATTEMPT" >> {self.journal}'
-        entrypoint = f"echo start {note}; sleep {seconds}; echo end {note}"
+        entrypoint = f"echo start {note}; {does or f'sleep {seconds}'}; echo end {note}"
         return {"submission_id": submission_id, "entrypoint": entrypoint, **more}
+
+    @property
+    def waits(self) -> str:
+        """What a job does that runs until `go_on`."""
+        return f"until [ -e {self.directory}/go-on ]; do sleep 0.1; done"
+
+    def go_on(self) -> None:
+        """Let the jobs end that wait for it."""
+        (self.directory / "go-on").touch()
 
     def start(self, *requests: dict[str, Any], **orders: Any) -> Running:
         """Start a scheduler process that submits these jobs and works until all have ended."""

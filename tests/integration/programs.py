@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.integration.raymc import environment
-
-#: A program that hangs is not waited for longer; a loaded machine needs its time.
-PATIENCE_S = 120.0
+from tests.oracle import PATIENCE_S
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import gc
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import store as package_store
+from ray_multicluster_scheduler.packages.own_package import without_own_package
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
 from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
@@ -142,11 +143,12 @@ async def test_packages_that_cannot_be_read_are_a_failed_send_that_is_tried_agai
         true_path = PackageStore.path
 
         def path(self: PackageStore, name: str) -> Path | None:
-            if unreadable:
+            if unreadable and name in packages:
                 raise PermissionError(errno.EACCES, "not yours", name)
             return true_path(self, name)
 
         monkeypatch.setattr(PackageStore, "path", path)
+        packages = package_names(localise({"working_dir": str(code)}, system.scheduler.packages, cwd=code))
         job_id = await system.submit("sleep 0.1", runtime_env={"working_dir": str(code)})
         await eventually(lambda: "not sent: its packages" in system.reasons(job_id))
         other = await system.submit("sleep 0.1")
@@ -176,7 +178,7 @@ async def test_a_full_disk_while_the_overlay_is_packed_ends_nothing(
         (sent,) = [job.submission.runtime_env for job in system.ray["a"].jobs.values()]
         assert sent is not None
         assert sent["py_modules"]
-        assert system.scheduler.store.attempts(job_id)[-1].runtime_env == sent
+        assert system.scheduler.store.attempts(job_id)[-1].runtime_env == without_own_package(sent)
 
 
 async def test_ended_jobs_are_deleted_on_the_cluster_once_their_result_is_kept(tmp_path: Path) -> None:
@@ -248,13 +250,13 @@ async def test_where_the_list_cannot_be_read_jobs_are_looked_at_one_by_one(tmp_p
 
 async def test_a_dead_head_with_an_ipv6_address_is_evidence(tmp_path: Path) -> None:
     """Brackets belong to a URL, not to the address that is connected to."""
-    with socket.socket(socket.AF_INET6) as free:
-        free.bind(("::1", 0))
-        port = free.getsockname()[1]
-    clusters = {"a": {"head_address": f"[::1]:{port}"}}
-    async with System(tmp_path, fake("a"), fake("b"), clusters=clusters) as system:
+    client_port = await asyncio.start_server(lambda _, writer: writer.close(), "::1")
+    clusters = {"a": {"head_address": f"[::1]:{client_port.sockets[0].getsockname()[1]}"}}
+    async with client_port, System(tmp_path, fake("a"), fake("b"), clusters=clusters) as system:
         job_id = await system.submit("sleep 30", preferred_cluster="a")
         await system.until(job_id, JobState.RUNNING)
+        await eventually(lambda: system.scheduler.store.load_snapshots()["a"].witness)
+        client_port.close()
         await system.ray["a"].kill()
         await eventually(lambda: "LOST" in system.story(job_id))
 

@@ -56,6 +56,18 @@ def test_a_right_file_is_summed_up_without_values_of_variables(
     assert "hush" not in out
 
 
+def test_a_pythonpath_that_names_a_checkout_of_the_older_package_is_pointed_out(
+    raymc: Raymc, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "{PYTHONPATH: '/home/zorro/tools:/home/zorro/ray_multicluster_scheduler:'}"
+    (tmp_path / "my.yaml").write_text(GOOD.replace("{API_TOKEN: hush}", path))
+    assert raymc("config", "check", "my.yaml") == 0
+    out = capsys.readouterr().out
+    assert "cluster 'centos': PYTHONPATH names /home/zorro/ray_multicluster_scheduler:" in out
+    assert raymc("config", "check", "my.yaml", "--json") == 0
+    assert list(json.loads(capsys.readouterr().out)["warnings"]) == ["centos"]
+
+
 def test_a_wrong_file_is_refused_with_every_problem_as_it_was_written(
     raymc: Raymc, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_problem_is_an_exit_code_and_says_what_to_do(raymc: Commands) -> None:
     assert "restore a backup" in done.out
 
 
-def test_backup_restore_and_copy_one_after_the_other(raymc: Commands, tmp_path: Path) -> None:
+def test_backup_restore_and_move_one_after_the_other(raymc: Commands, tmp_path: Path) -> None:
     with_a_job(raymc)
     file, other, third = str(tmp_path / "backup.db"), str(tmp_path / "other"), str(tmp_path / "third")
     done = raymc.run("db", "backup", file)
@@ -62,7 +62,14 @@ def test_backup_restore_and_copy_one_after_the_other(raymc: Commands, tmp_path: 
     assert done.code == 0, done.err
     assert "may run, or have run" in done.err
 
-    done = raymc.run("db", "copy", "--store", other, "--to", third)
+    assert "say --yes where nobody can be asked" in raymc.refused(
+        "db", "move", "--store", other, "--to", third
+    )
+    assert raymc.run("db", "check", "--store", other).code == 0
+    said = raymc.refused("db", "copy", "--store", other, "--to", third)
+    assert "called `raymc db move`" in said
+    assert "`raymc db backup FILE` makes a copy" in said
+    done = raymc.run("db", "move", "--store", other, "--to", third, "--yes")
     assert done.code == 0, done.err
     assert f"Name {third} as `store`" in done.err
     done = raymc.run("db", "check", "--store", other)
@@ -80,7 +87,7 @@ def test_a_password_is_never_shown(raymc: Commands, tmp_path: Path) -> None:
             ["check", "--store", address],
             ["backup", str(tmp_path / "b.db"), "--store", address],
             ["restore", str(tmp_path / "b.db"), "--store", address],
-            ["copy", "--to", address],
+            ["move", "--yes", "--to", address],
         ):
             done = raymc.run("db", *words)
             assert done.code == 2

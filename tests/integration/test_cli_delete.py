@@ -19,7 +19,14 @@ def test_a_job_that_has_ended_is_forgotten_here_and_on_its_cluster(raymc: Comman
 
 def test_a_group_is_forgotten_and_programs_read_its_ids(raymc: Commands) -> None:
     raymc.run("submit", "--array", "0-1", "--submission-id", "grp", "--", "echo {i}")
-    assert raymc.json("delete", "--group", "grp") == {"deleted": ["grp-0", "grp-1"]}
+    for words in (["--group", "grp"], ["grp"]):
+        told = raymc.refused("delete", *words)
+        assert (
+            "this would delete 2 jobs (2 SUCCEEDED) with their logs, here and on their clusters; say --yes"
+            in told
+        )
+    assert len(raymc.json("jobs")) == 2
+    assert raymc.json("delete", "--yes", "--group", "grp") == {"deleted": ["grp-0", "grp-1"]}
     assert raymc.json("jobs") == []
 
 

@@ -2,12 +2,17 @@
 
 import asyncio
 import json
+import platform
+import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builders import a_cluster
 from tests.integration.raymc import environment, raymc, write_config
 
+from ray_multicluster_scheduler.testing.fake_cluster import ENVIRONMENT_FAILURE
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
 
 
@@ -108,3 +113,102 @@ async def test_the_client_port_is_connected_to_and_nothing_is_sent(tmp_path: Pat
         await closed.wait()
     assert f"✓  Ray Client        {address} is open" in done.out
     assert received == [b""]
+
+
+async def test_it_is_told_that_jobs_wait_for_a_head_that_dies_and_how_to_mend_that(tmp_path: Path) -> None:
+    async with FakeRay(name="closed") as closed, FakeRay(name="tunnel") as tunnel:
+        specs = [closed.spec(head_address="127.0.0.1:9"), tunnel.spec()]  # a fake is no process of Ray
+        done = await raymc("doctor", "--config", write_config(tmp_path, specs), environ=environment())
+    words = " ".join(done.out.split())
+    assert words.count("– failover if this head dies, its jobs wait for it: a tunnel of this machine") == 2
+    assert "set `dashboard` and `head_address` to an address of the head itself" in words
+    assert "jobs work without it" not in words
+
+
+#: Entrypoints of a fake cluster run with this Python.
+THIS_PYTHON = f"{Path(sys.executable).parent}:${{PATH}}"
+
+
+def tried(name: str, **options: Any) -> FakeRay:
+    """A fake cluster whose head has the versions of this environment."""
+    return FakeRay(name=name, python_version=platform.python_version(), **options)
+
+
+async def doctor_run(tmp_path: Path, *fakes: FakeRay, **options: Any) -> dict[str, dict[str, dict[str, str]]]:
+    """Run `doctor --run` on these clusters; return its checks by cluster and name."""
+    env_vars = {"PATH": THIS_PYTHON, **options.pop("env_vars", {})}
+    config = write_config(tmp_path, [fake.spec(runtime_env={"env_vars": env_vars}) for fake in fakes])
+    arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    environ = environment(RAY_MULTICLUSTER_HOME=str(tmp_path / "state"))
+    done = await raymc("doctor", "--run", "--json", "--config", config, *arguments, environ=environ)
+    assert done.err == ""
+    clusters = json.loads(done.out)["clusters"]
+    return {each["name"]: {check["name"]: check for check in each["checks"]} for each in clusters}
+
+
+async def test_a_short_job_on_each_cluster_tells_what_jobs_get_there(tmp_path: Path) -> None:
+    env_vars = {"home_dir": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{tmp_path}/gone", "KEY_SECRET": "gone"}
+    async with tried("a") as a, tried("b") as b:
+        found = await doctor_run(tmp_path, a, b, env_vars=env_vars)
+        for fake in (a, b):
+            (run,) = fake.runs
+            assert run.submission_id.startswith("raymc-probe-")
+            assert fake.cluster.jobs == {}  # nothing is left there
+    for checks in found.values():
+        assert checks["run"]["verdict"] == "ok"
+        assert checks["run: conda"]["says"] == f"none, sys.prefix is {sys.prefix}"
+        assert checks["run: Python"]["verdict"] == "ok"
+        assert checks["run: home_dir"]["says"] == str(tmp_path)
+        missing = checks["run: PYTHONPATH"]
+        assert (missing["verdict"], f"{tmp_path}/<redacted>" in missing["says"]) == ("note", True)
+        # A fake cluster unpacks no `py_modules`, so the job imports what is installed.
+        assert checks["run: this package"]["verdict"] == "problem"
+        assert "not the one that the job carried" in checks["run: this package"]["says"]
+        assert checks["run: clock"]["verdict"] == "ok"
+        assert checks["run: disk"]["says"].endswith(f"GiB free in {tempfile.gettempdir()}")
+
+
+async def test_a_cluster_that_is_down_gets_no_job_and_the_others_do(tmp_path: Path) -> None:
+    async with tried("up") as up, tried("down") as down:
+        await down.kill()
+        found = await doctor_run(tmp_path, down, up)
+    assert found["down"]["dashboard"]["verdict"] == "problem"
+    assert found["down"]["run"]["says"].startswith("not run")
+    assert found["up"]["run"]["verdict"] == "ok"
+
+
+async def test_an_environment_that_cannot_be_set_up_is_told_in_the_words_of_ray(tmp_path: Path) -> None:
+    async with tried("a") as fake:
+        fake.cluster.start_failure = ENVIRONMENT_FAILURE
+        fake.cluster.start_failure_words = (
+            "Traceback (most recent call last):\n  File x\n"
+            "ValueError: The given conda environment 'ts' from the runtime env {runtime_env} doesn't exist "
+            "from the output of `conda info --json`."
+        )
+        checks = (await doctor_run(tmp_path, fake, env_vars={"DB_PASSWORD": "open-sesame"}))["a"]
+        assert fake.cluster.jobs == {}
+    assert checks["run"]["verdict"] == "problem"
+    assert "conda environment 'ts' doesn't exist" in checks["run"]["says"]
+    assert "sesame" not in str(checks)
+    assert not any(name.startswith("run: ") for name in checks)
+
+
+async def test_a_job_that_does_not_end_is_stopped_when_its_time_is_over(tmp_path: Path) -> None:
+    folder = tmp_path / "slow"
+    folder.mkdir()
+    (folder / "python").write_text("#!/bin/sh\nexec sleep 600\n")
+    (folder / "python").chmod(0o755)
+    async with tried("a") as fake:
+        checks = (await doctor_run(tmp_path, fake, timeout=3, env_vars={"PATH": f"{folder}:${{PATH}}"}))["a"]
+        (run,) = fake.runs
+        assert run.end is not None
+        assert fake.cluster.jobs == {}
+    assert checks["run"]["verdict"] == "problem"
+    assert "not ended, after 3 s" in checks["run"]["says"]
+
+
+async def test_a_time_without_a_job_is_refused(tmp_path: Path) -> None:
+    config = write_config(tmp_path, [a_cluster()])
+    done = await raymc("doctor", "--timeout", "5", "--config", config, environ=environment())
+    assert (done.code, done.out) == (2, "")
+    assert "--run" in done.err

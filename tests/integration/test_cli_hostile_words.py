@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.job_commands import Commands, commands
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -74,6 +75,6 @@ def test_json_holds_the_same_words_but_only_escaped(world: Commands, command: st
 
 def _until_it_runs(raymc: Commands) -> None:
     with raymc.scheduler(start=True) as opened:
-        for jobs in opened.service.changes(["runs"], timeout_s=60, tick_s=1):
+        for jobs in opened.service.changes(["runs"], timeout_s=PATIENCE_S, tick_s=1):
             if jobs["runs"].state is JobState.RUNNING:
                 return

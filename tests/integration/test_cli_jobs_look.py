@@ -8,6 +8,7 @@ import pytest
 from tests.builders import a_spec
 from tests.integration.job_commands import Commands, commands, raymc, two, until
 from tests.integration.raymc import screen
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler.clock import SystemClock
@@ -70,6 +71,7 @@ def test_filters_choose_and_the_newest_come_first(raymc: Commands) -> None:
     assert ids("--text", "nothing") == []
     assert ids("--state", "stopped") == ["three"]
     assert ids("--state", "SUCCEEDED", "--state", "stopped", "--user", "ann") == ["three", "one"]
+    assert ids("--state", "succeeded, Stopped", "--user", "ann") == ["three", "one"]
     cluster = raymc.job("one").cluster
     assert cluster is not None
     assert ids("--cluster", cluster)[-1] == "one"
@@ -83,8 +85,52 @@ def test_an_empty_store_says_so(raymc: Commands) -> None:
     assert raymc.json("jobs") == []
 
 
+def _list_with_a_job_that_waits_and_one_that_failed(raymc: Commands) -> str:
+    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 2.0}))
+    assert raymc.run("submit", "--submission-id", "bad", "--", "exit 3").code == 1
+    raymc.no_wait("--submission-id", "large", "--cpus", "3", "--", "echo")
+    return raymc.run("jobs").out
+
+
+def test_rows_say_why_a_job_waits_and_why_one_failed(raymc: Commands) -> None:
+    large, bad = _list_with_a_job_that_waits_and_one_that_failed(raymc).splitlines()[1:3]
+    assert large.endswith("echo     centos: needs 3 CPU; free: 2 CPU of 4 CPU")
+    assert bad.endswith("exit 3   its program ended with exit code 3")
+    (waiting,) = raymc.json("jobs", "--state", "queued")
+    assert (waiting["wait_reason"], waiting["waits_for"]) == (
+        "NO_ROOM",
+        "centos: needs 3 CPU; free: 2 CPU of 4 CPU",
+    )
+    assert f": {waiting['waits_for']}" in raymc.run("status", "large").out
+    assert raymc.json("info", "large")["waits_for"] == waiting["waits_for"]
+
+
+def test_on_a_narrow_screen_rows_say_why_in_a_word(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in screen(80).items():
+        monkeypatch.setenv(name, value)
+    shown = _list_with_a_job_that_waits_and_one_that_failed(raymc)
+    assert "QUEUED           (no room)" in shown
+    assert "FAILED (exit 3)  centos" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    raymc.run("submit", "--after", "bad", "--", "echo")
+    assert "FAILED           (never sent)" in raymc.run("jobs").out
+
+
+def test_a_job_that_waits_for_others_says_for_which_and_whether_in_vain(raymc: Commands) -> None:
+    raymc.run("submit", "--submission-id", "train", "--", "exit 3")
+    accept(raymc, eval=a_spec(depends_on=("train",)), late=a_spec(depends_on=("eval",)))
+    rows = {row["submission_id"]: row for row in raymc.json("jobs")}
+    assert rows["eval"]["waits_for"].startswith(
+        "it will fail: train, which it needs, has failed (its program"
+    )
+    assert rows["late"]["waits_for"] == "it needs eval (QUEUED)"
+    assert {rows[name]["wait_reason"] for name in ("eval", "late")} == {"DEPENDENCIES"}
+    told = raymc.run("explain", "eval").out
+    assert "It will fail: train, which it needs, has failed (its program ended with exit code 3)." in told
+
+
 @pytest.mark.parametrize("columns", [80, 140])
-def test_the_list_fits_the_screen_and_never_cuts_an_id(
+def test_the_list_fits_the_screen_and_a_short_id_names_its_job(
     raymc: Commands, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     long_id, command = "sub_" + "0123456789abcdef" * 2, "python /home/z/train.py " + "--flag " * 40
@@ -97,7 +143,7 @@ def test_the_list_fits_the_screen_and_never_cuts_an_id(
     assert "python /home/z/t" in line  # one line for one job
     told = raymc.run("status", line.split()[0])
     assert (told.code, told.out.split()[0]) == (0, "QUEUED")
-    assert (long_id in line) is (columns == 140)
+    assert long_id not in line  # its beginning names the job, too
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
@@ -120,8 +166,15 @@ def test_with_nobody_scheduling_what_became_of_a_job_is_looked_up(
 def test_with_nobody_scheduling_it_is_said_that_what_waits_goes_on_waiting(raymc: Commands) -> None:
     raymc.no_wait("--cpus", "4", "--", "sleep 600")
     raymc.no_wait("--submission-id", "second", "--", "sleep 600")
-    assert "No scheduler is running: what waits" in raymc.run("jobs").out
-    assert "No scheduler is running; the clusters were last looked at:" in raymc.run("status", "second").out
+    assert "No scheduler is running: nothing starts waiting jobs now" in raymc.run("jobs").out
+    told = raymc.run("status", "second").out
+    assert "No scheduler is running; the clusters were last looked at" in told
+    assert "ago: nothing starts waiting jobs now; `raymc wait ID`, `raymc top` or `raymc serve` does." in told
+
+
+def test_where_no_scheduler_ever_ran_nothing_is_said_of_a_last_look(raymc: Commands) -> None:
+    accept(raymc, one=a_spec(entrypoint="echo"))
+    assert "No scheduler is running: nothing starts waiting jobs now" in raymc.run("jobs").out
 
 
 def test_with_a_silent_cluster_and_nobody_scheduling_the_age_of_what_is_shown_is_said(
@@ -130,11 +183,14 @@ def test_with_a_silent_cluster_and_nobody_scheduling_the_age_of_what_is_shown_is
     submission_id = raymc.no_wait("--", "sleep 600")
     raymc.in_loop(raymc.fakes["centos"].hang)
     for command in (["jobs"], ["status", submission_id], ["info", submission_id], ["events", submission_id]):
-        assert "No scheduler is running; the clusters were last looked at:" in raymc.run(*command).out
+        told = raymc.run(*command).out
+        assert re.search(
+            r"No scheduler is running; the clusters (were last looked at|have not answered)", told
+        )
     raymc.in_loop(raymc.fakes["centos"].resume)
     with raymc.scheduler(start=True) as opened:
         opened.service.stop([submission_id])
-        for _ in opened.service.changes([submission_id], timeout_s=20, tick_s=1):
+        for _ in opened.service.changes([submission_id], timeout_s=PATIENCE_S, tick_s=1):
             pass
         assert "No scheduler is running" not in raymc.run("jobs").out
     assert "No scheduler is running" not in raymc.run("jobs").out  # nothing can have changed since

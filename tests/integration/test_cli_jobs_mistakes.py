@@ -8,6 +8,8 @@ from tests.integration.job_commands import Commands, commands
 from tests.integration.job_commands import raymc_both_ways as raymc
 from tests.system import fake
 
+from ray_multicluster_scheduler.cli.lazy_group import NEVER_GUESSED
+
 __all__ = ["raymc"]
 
 SUBMIT = {
@@ -20,6 +22,18 @@ SUBMIT = {
     "not UTF-8": (["submit", "--", "cat", "\udcff"], "it must be valid Unicode text"),
     "relative script": (["submit", "--", "python", "x.py"], "'x.py' in the entrypoint is a relative path"),
     "unknown cluster": (["submit", "--cluster", "macc", "--", "ls"], "did you mean 'mac'?"),
+    "unknown only cluster": (
+        ["submit", "--only-cluster", "macc", "--", "ls"],
+        "only_cluster: no cluster is named 'macc'; did you mean 'mac'?",
+    ),
+    "unknown only tag": (
+        ["submit", "--only-tag", "gpu", "--", "ls"],
+        "only_tags: no cluster has the tag 'gpu'",
+    ),
+    "too large for its only cluster": (
+        ["submit", "--only-cluster", "mac", "--cpus", "3", "--", "ls"],
+        "no cluster that it may run on could ever hold this job: it needs 3 CPU; the largest",
+    ),
     "unknown dependency": (["submit", "--after", "nobody", "--", "ls"], "no job has the id 'nobody'"),
     "too large": (["submit", "--cpus", "64", "--", "ls"], "the largest cluster is 'centos' with 4 CPU"),
     "negative": (["submit", "--cpus", "-1", "--", "ls"], "must not be negative"),
@@ -27,6 +41,15 @@ SUBMIT = {
     "bad id": (["submit", "--submission-id", "a/b", "--", "ls"], "submission_id 'a/b' must be"),
     "bad on_unreachable": (["submit", "--on-unreachable", "flee", "--", "ls"], "--on-unreachable wants wait"),
     "bad timeout": (["submit", "--timeout", "0", "--", "ls"], "timeout_s must be more than 0 seconds"),
+    "a timeout in words": (
+        ["submit", "--timeout", "soon", "--", "ls"],
+        "'soon' is no span of time; write 90s",
+    ),
+    "a size in words": (["submit", "--memory", "much", "--", "ls"], "'much' is no size; write 512MiB"),
+    "a plain number is in GiB": (
+        ["submit", "--memory", "1e9", "--", "ls"],
+        "it needs 1000000000 GiB memory",
+    ),
     "bad JSON": (
         ["submit", "--runtime-env-json", '{"pip": [1,}', "--", "ls"],
         "--runtime-env-json is not valid JSON: Expecting value, at line 1, column 12",
@@ -44,9 +67,24 @@ SUBMIT = {
     "array of nothing": (["submit", "--array", "5-1", "--", "echo {i}"], "'5-1' holds no index"),
     "array of words": (["submit", "--array", "a-b", "--", "echo {i}"], "an array wants indices such as"),
     "array too large": (["submit", "--array", "0-99999", "--", "echo {i}"], "would be 100000 jobs"),
-    "array without a place": (["submit", "--array", "0-9", "--", "echo"], "the command holds no {i}"),
+    "a variable without a value": (["submit", "-e", "hunter2", "--", "ls"], "--env number 1 is not of"),
+    "a variable that the scheduler sets": (
+        ["submit", "-e", "RAY_MULTICLUSTER_ATTEMPT=2", "--", "ls"],
+        "RAY_MULTICLUSTER_ATTEMPT is set by the scheduler for every job",
+    ),
+    "an unknown command that is close to another": (["jbos"], "Did you mean 'jobs'?"),
+    "a port that cannot be": (["serve", "--port", "99999"], "it must be 65535 or less"),
     "JSON while waiting": (["submit", "--json", "--", "ls"], "--json goes with --no-wait or --dry-run"),
 }
+
+
+@pytest.mark.parametrize(
+    "words", ["run", "prun", "delet", "stpo", "cancl", "drian", "local dwn", "token revok", "db restor"]
+)
+def test_a_word_that_is_no_command_is_never_taken_for_one_that_destroys(empty: Commands, words: str) -> None:
+    told = empty.refused(*words.split())
+    assert "No such command" in told or "There is no command" in told
+    assert not any(f"'{name}'?" in told for name in NEVER_GUESSED)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +103,20 @@ def test_a_wrong_submit_is_refused_before_anything_is_sent(
 ) -> None:
     assert said in empty.refused(*arguments)
     assert empty.json("jobs") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-e", "hunter2", "--", "ls"],
+        ["-e", "MY_TOKEN=hunter2", "ls"],
+        ["--env=MY_TOKEN=hunter2", "--cpus", "1", "ls"],
+        ["--runtime-env-json", '{"env_vars": {"MY_TOKEN": "hunter2"}}', "ls"],
+        ["-e", "MY_TOKEN=hunter2", "--runtime-env-json", '{"env_vars": [1]}', "--", "ls"],
+    ],
+)
+def test_no_refusal_repeats_the_value_of_a_variable(empty: Commands, arguments: list[str]) -> None:
+    assert "hunter2" not in empty.refused("submit", *arguments)
 
 
 def test_an_unknown_id_gets_the_nearest_one(raymc: Commands) -> None:
@@ -92,7 +144,7 @@ def test_words_that_are_not_utf_8_are_refused(empty: Commands, arguments: tuple[
         (["wait", "--group", "g"], "no job belongs to a group 'g'"),
         (["drain", "macc"], "did you mean 'mac'?"),
         (["undrain", "windows"], "no cluster is named 'windows'"),
-        (["jobs", "--state", "sleeping"], "sleeping"),
+        (["jobs", "--state", "running,sleeping"], "'sleeping' is not one of queued,"),
         (["jobs", "--cluster", "macc"], "did you mean 'mac'?"),
         (["jobs", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["top"], "needs a terminal"),

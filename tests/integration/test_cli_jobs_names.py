@@ -40,7 +40,25 @@ def test_the_logs_of_a_group_come_one_after_the_other_with_a_line_about_each(nam
     )
     assert named.run("logs", "grp-1", "--tail", "0").out == ""
     assert named.run("wait", "grp").code == 1
-    assert "2 jobs; --follow goes with one" in named.refused("logs", "-f", "grp")
+
+
+def test_the_logs_of_several_jobs_are_followed_together_each_line_after_its_id(named: Commands) -> None:
+    followed = named.run("logs", "-f", "grp", "alone")
+    assert followed.code == 1
+    assert {"grp-0 | n0", "grp-1 | n1"} <= set(followed.out.splitlines())
+    assert all(line.startswith(("grp-0 | ", "grp-1 | ", "alone | ")) for line in followed.out.splitlines())
+    assert "3 jobs in" in followed.err
+    assert named.run("logs", "-f", "grp-0", "grp-0").out.splitlines()[-1] == "n0"
+
+
+@pytest.mark.parametrize("command", ["logs", "status", "info", "events", "explain"])
+def test_several_ids_are_accepted_and_each_job_is_shown_once(named: Commands, command: str) -> None:
+    shown = named.run(command, "alone", "grp-0", "alone")
+    assert shown.code == 0, shown.err
+    assert shown.out.index("alone") < shown.out.index("grp-0")
+    if command != "logs":
+        assert len(named.json(command, "alone", "grp-0", "alone")) == 2
+    assert "no job has the id 'nobody'" in named.refused(command, "alone", "nobody")
 
 
 def test_a_name_is_a_column_and_a_filter_and_a_generated_one_is_not(
@@ -49,7 +67,13 @@ def test_a_name_is_a_column_and_a_filter_and_a_generated_one_is_not(
     assert [row["submission_id"] for row in named.json("jobs", "--name", "squares")] == ["grp-1", "grp-0"]
     assert [row["submission_id"] for row in named.json("jobs", "--since", "1h", "--limit", "1")] == ["alone"]
     assert named.json("jobs", "--since", "0.0001s") == []
-    assert "--since wants a time such as 90s" in named.refused("jobs", "--since", "yesterday")
+    assert len(named.json("jobs", "--since", "2w", "--limit", "0")) == len(named.json("jobs", "--limit", "0"))
+    everything = named.json("jobs", "--limit", "0")
+    for date in ("2020-01-31", "2020-01-31 22:00", "2020-01-31T22:00:00+08:00"):
+        assert named.json("jobs", "--since", date, "--limit", "0") == everything
+    assert named.json("jobs", "--since", "2999-01-01") == []
+    assert "--since" in (refused := named.refused("jobs", "--since", "yesterday"))
+    assert "'yesterday' is no span of time" in refused
     for name, value in screen(80).items():
         monkeypatch.setenv(name, value)
     shown = [named.run("jobs"), named.run("info", "alone"), named.run("wait", "alone")]
@@ -67,7 +91,7 @@ def test_the_end_of_an_array_tells_which_failed_and_how_to_see_more(named: Comma
 
 def test_a_pipe_gets_one_line_per_job_with_every_column_and_times_to_sort_by(named: Commands) -> None:
     heading, *rows = named.run("jobs").out.splitlines()
-    assert heading.split() == "id name group state cluster user changed ran try command".split()  # noqa: SIM905
+    assert heading.split() == "id name group state cluster user changed ran try command why".split()  # noqa: SIM905
     assert rows[0].split()[:7] == ["alone", "-", "-", "FAILED", "centos", "ann", rows[0].split()[6]]
     assert rows[0].split()[6].endswith("Z")
     assert rows[1].split()[:3] == ["grp-1", "squares", "grp"]
@@ -75,6 +99,21 @@ def test_a_pipe_gets_one_line_per_job_with_every_column_and_times_to_sort_by(nam
     plan = named.run("submit", "--dry-run", "--", "echo").out
     assert not any(line != line.rstrip() for line in plan.splitlines())
     assert "\n\n\n" not in plan
+
+
+def test_an_id_from_python_is_short_on_a_screen_of_any_width_and_its_beginning_names_the_job(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "sub_0123456789abcdef0123456789abcdef"
+    raymc.run("submit", "--submission-id", long, "--", "echo")
+    assert long in raymc.run("jobs").out
+    for columns in (80, 200):
+        for name, value in screen(columns).items():
+            monkeypatch.setenv(name, value)
+        shown = raymc.run("jobs").out
+        assert long[:16] in shown
+        assert long[:17] not in shown
+    assert raymc.json("status", long[:16])["submission_id"] == long
 
 
 def test_after_takes_a_name_and_stop_asks_before_it_stops_more_than_was_named(raymc: Commands) -> None:

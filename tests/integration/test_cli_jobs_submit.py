@@ -1,6 +1,7 @@
 """`raymc submit`: the log on stdout, the story on stderr, and every option where it belongs."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,57 @@ def test_a_working_directory_travels_and_an_array_packs_it_once(
         assert (done.code, done.out.splitlines()[-1]) == (0, "part 7 of the code")
         many = raymc.run("submit", "--array", "0-4", "--working-dir", "./code", "--", "sh work.sh {i}")
         assert many.code == 0, many.err
-        assert len(raymc.fakes["a"].cluster.packages) == 1
+        # That of the jobs, and this package itself, which goes along.
+        assert len(raymc.fakes["a"].cluster.packages) == 2
+
+
+@pytest.fixture
+def with_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    """A cluster that really runs commands, and a script in the current directory."""
+    (tmp_path / "work.sh").write_text("echo part $1 of the code")
+    with commands(tmp_path, monkeypatch, fake("a", runner=ShellRunner())) as ready:
+        yield ready
+
+
+def test_a_script_that_lies_here_is_refused_with_the_command_that_sends_it(with_script: Commands) -> None:
+    told = with_script.refused("submit", "--", "sh", "work.sh", "a b")
+    assert told.endswith("raymc submit --working-dir . -- sh work.sh 'a b'")
+    assert "raymc submit --working-dir . -- 'sh work.sh'" in with_script.refused(
+        "submit", "--dry-run", "--", "sh work.sh"
+    )
+    assert "is a relative path" in with_script.refused("submit", "--", "sh", "elsewhere.sh")
+    assert "is a relative path" in with_script.refused("submit", "--", "sh", "../work.sh")
+    assert with_script.json("jobs") == []
+
+
+def test_a_script_that_lies_here_takes_its_directory_along_by_a_setting(
+    with_script: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_MULTICLUSTER_WORKING_DIR", "auto")
+    done = with_script.run("submit", "--", "sh", "work.sh", "7")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "part 7 of the code")
+    assert "work.sh lies here: this directory goes along" in done.err
+    many = with_script.run("submit", "--no-wait", "--array", "0-2", "--", "sh work.sh {i}")
+    assert many.code == 0, many.err
+    assert with_script.run("submit", "--dry-run", "--", "sh", "work.sh").code == 0
+    monkeypatch.setenv("RAY_MULTICLUSTER_WORKING_DIR", "yes")
+    told = with_script.refused("submit", "--", "sh", "work.sh")
+    assert "RAY_MULTICLUSTER_WORKING_DIR may be 'auto' or unset, not 'yes'" in told
+
+
+def test_variables_of_the_command_line_and_the_index_reach_the_job(
+    with_script: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FROM_HERE", "there")
+    (with_script.folder / "work.sh").write_text("echo $A $B $FROM_HERE $RAY_MULTICLUSTER_ARRAY_INDEX")
+    given = ("--runtime-env-json", '{"env_vars": {"A": "0", "B": "b"}}', "-e", "A=x=1", "--env", "FROM_HERE")
+    assert with_script.run("submit", *given, "--working-dir", ".", "--", "sh work.sh").out.endswith(
+        "\nx=1 b there\n"
+    )
+    ids = ("--array", "3,5", "--submission-id", "arr")
+    assert with_script.run("submit", *ids, *given, "--working-dir", ".", "--", "sh work.sh").code == 0
+    written = [with_script.run("logs", f"arr-{index}").out.splitlines()[-1] for index in (3, 5)]
+    assert written == ["x=1 b there 3", "x=1 b there 5"]
 
 
 def test_json_environment_and_working_dir_go_together(two: Commands) -> None:
@@ -125,12 +176,36 @@ def test_json_environment_and_working_dir_go_together(two: Commands) -> None:
         assert sent["runtime_env"]["working_dir"].startswith("gcs://")
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--cpus", "99"],
+        ["--gpus", "1"],
+        ["--memory", "900000"],
+        ["--submission-id", "there"],
+        ["--submission-id", "there--r2"],
+        ["--submission-id", "new", "--runtime-env-json", '{"env_vars": {"TOKEN": "<redacted>"}}'],
+    ],
+    ids=" ".join,
+)
+def test_a_dry_run_refuses_what_submit_refuses(raymc: Commands, asked: list[str]) -> None:
+    raymc.no_wait("--submission-id", "there", "--", "echo")
+    raymc.run("wait", "there")  # a refusal tells its state
+    submitted = raymc.refused("submit", *asked, "--", "echo")
+    assert raymc.refused("submit", "--dry-run", *asked, "--", "echo") == submitted
+
+
 def test_a_waiting_job_says_for_what_it_waits(two: Commands) -> None:
     for ray in two.fakes.values():
         two.in_loop(lambda ray=ray: ray.use({"CPU": 2.0}))  # type: ignore[misc]
     done = two.run("submit", "--cpus", "3", "--queue-timeout", "5", "--", "echo")
     assert done.code == 1
     assert "QUEUED: centos: needs 3 CPU; free: 2 CPU of 4 CPU; mac: needs 3 CPU" in done.err
+    why = "queue_timeout_s of 5 s. Last reason: centos: needs 3 CPU; free: 2 CPU of 4 CPU; mac: needs 3 CPU"
+    (job,) = two.json("jobs")
+    assert why in job["message"]
+    for command in ("explain", "info", "events"):
+        assert why in two.run(command, job["submission_id"]).out
 
 
 def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(two: Commands) -> None:
@@ -143,6 +218,9 @@ def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(tw
     done = two.run("submit", "--dry-run", "--cpus", "3", "--", "python", "/home/z/x.py")
     assert done.code == 0
     assert "It would go to centos: only candidate." in done.out
+    assert (
+        done.out.index("It would go to") < done.out.index("score") < done.out.index("The highest score wins")
+    )
     assert "mac: needs 3 CPU; the whole cluster has 2 CPU" in done.out
     for words in (
         "cluster  fit   weight",

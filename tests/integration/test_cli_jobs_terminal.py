@@ -14,7 +14,7 @@ from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.testing import FakeRay
+from ray_multicluster_scheduler.testing import FakeRay, ShellRunner
 
 
 class World:
@@ -55,6 +55,21 @@ async def test_the_log_streams_above_a_line_about_the_state(world: World) -> Non
         await person.until("second")
         assert await person.end() == 0
         assert "one SUCCEEDED on centos" in person.seen
+
+
+@pytest.mark.parametrize(("answer", "code"), [("\r", 0), ("n\r", 2)])
+async def test_a_person_is_asked_whether_the_directory_of_a_script_goes_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work.sh").write_text("echo done")
+    async with fake("centos", 4, runner=ShellRunner()) as ray:
+        world = World(tmp_path, ray)
+        async with typing_into("submit", "--", "sh", "work.sh", environ=world.environ) as person:
+            await person.until("Send this directory along (--working-dir .)? [Y/n]")
+            person.type(answer)
+            assert await person.end() == code, person.seen
+        assert await world.states() == ({"SUCCEEDED"} if code == 0 else set())
 
 
 async def test_ctrl_c_stops_the_job_and_ends_with_130(world: World) -> None:
@@ -104,6 +119,32 @@ async def test_ctrl_c_while_waiting_leaves_the_jobs_alone(world: World) -> None:
         assert await person.end() == 130, person.seen
         assert "one goes on." in person.seen
     assert world.running() == ["one"]
+
+
+async def test_a_stop_that_is_interrupted_says_what_goes_on(world: World) -> None:
+    assert (await world.raymc("submit", "--no-wait", "--submission-id", "one", "--", "sleep 600")).code == 0
+    world.ray.hang()
+    async with typing_into("stop", "one", environ=world.environ) as person:
+        await person.until("0/1")
+        person.type(CTRL_C)
+        assert await person.end() == 130, person.seen
+        assert "Interrupted: the request to stop one is recorded. It is carried out as soon as" in person.seen
+    assert " (stopping) on centos" in (await world.raymc("status", "one")).out
+    world.ray.resume()
+    assert (await world.raymc("wait", "one")).code == 1
+    assert await world.states() == {"STOPPED"}
+
+
+async def test_delete_asks_before_more_goes_than_was_named(world: World) -> None:
+    assert (
+        await world.raymc("submit", "--array", "0-1", "--submission-id", "grp", "--", "echo {i}")
+    ).code == 0
+    for answer, code, left in (("n\n", 1, {"SUCCEEDED"}), ("y\n", 0, set())):
+        async with typing_into("delete", "grp", environ=world.environ) as person:
+            await person.until("Delete 2 jobs (2 SUCCEEDED) with their logs")
+            person.type(answer)
+            assert await person.end() == code
+        assert await world.states() == left
 
 
 async def test_stop_all_mine_asks_first_and_no_means_no(world: World) -> None:

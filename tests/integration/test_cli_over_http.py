@@ -1,6 +1,9 @@
 """`raymc` without a clusters.yaml, where an address names a server: the same commands, the same screens."""
 
+import io
 import json
+import os
+import stat
 import subprocess
 import sys
 import time
@@ -13,9 +16,12 @@ from tests.integration.job_commands import Commands, commands, raymc, until
 from tests.integration.raymc import screen
 from tests.integration.test_cli_jobs_completion import offered
 from tests.live_server import live
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler.cli.options import completion
+from ray_multicluster_scheduler.client.server_address import server_in
+from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import ShellRunner
@@ -111,11 +117,10 @@ def test_clusters_are_shown_as_the_server_sees_them(
 ) -> None:
     remote.no_wait("--submission-id", "long", "--cpus", "3", "--", "sleep 600")
     assert "gets no new jobs" in remote.run("drain", "mac", "--reason", "tea").out
-    for _ in range(200):  # the server sends the job in its own time
+    ends_at, rows = time.monotonic() + PATIENCE_S, {}
+    while not any(row["live_jobs"] for row in rows.values()):  # the server sends the job in its own time
+        assert time.monotonic() < ends_at, rows
         rows = {row["name"]: row for row in remote.json("clusters")}
-        if any(row["live_jobs"] for row in rows.values()):
-            break
-        time.sleep(0.05)
     assert (rows["mac"]["drained"], rows["mac"]["drain_reason"]) == (True, "tea")
     assert sum(row["live_jobs"] for row in rows.values()) == 1
     for name, value in screen(140).items():
@@ -127,14 +132,23 @@ def test_clusters_are_shown_as_the_server_sees_them(
 
 def test_ps_shows_what_the_server_sees(remote: Commands) -> None:
     remote.no_wait("--submission-id", "long", "--", "sleep 600")
-    for _ in range(200):  # the server sends the job in its own time, and looks at clusters now and then
-        if items := remote.json("ps")["items"]:
-            break
-        time.sleep(0.05)
+    ends_at = time.monotonic() + PATIENCE_S
+    while not (items := remote.json("ps")["items"]):  # the server looks at clusters now and then
+        assert time.monotonic() < ends_at, "what runs is never shown"
     (item,) = items
     assert (item["kind"], item["what"], item["why"]) == ("job", "sleep 600", "submitted as long")
     assert "submitted as long" in remote.run("ps").out.replace("\n", " ")
     assert remote.run("stop", "long").code == 0
+
+
+def test_the_server_runs_the_short_jobs_of_the_doctor(remote: Commands) -> None:
+    reports = json.loads(remote.run("doctor", "--run", "--json").out)["clusters"]
+    assert [report["name"] for report in reports] == ["centos", "mac"]
+    for report in reports:
+        (check,) = [each for each in report["checks"] if each["name"] == "run"]
+        assert check["says"].endswith("python: not found")  # on these clusters
+        (run,) = remote.fakes[report["name"]].runs
+        assert run.submission_id.startswith("raymc-probe-")
 
 
 def test_history_tokens_and_the_audit_trail_are_the_servers(
@@ -160,8 +174,25 @@ def test_all_of_mine_are_those_of_the_tokens_user(remote: Commands, monkeypatch:
     remote.no_wait("--submission-id", "bobs", "--", "sleep 600")
     assert remote.json("status", "bobs")["user"] == "bob"
     assert remote.run("stop", "--all-mine", "--yes").out == "bobs: STOPPED\n"
-    assert remote.json("info", "bobs")["message"] == "stopped by bob"
+    message = remote.json("info", "bobs")["message"]  # it may say too that the cluster had not got it yet
+    assert message.partition(";")[0] == "stopped by bob"
     assert remote.run("stop", "anns").code == 0
+
+
+def test_a_reader_is_told_that_no_job_is_theirs_and_who_reads_all_sees_them(
+    remote: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.no_wait("--submission-id", "hers", "--", "true")
+    tokens = {}
+    for role in ("admin", "read", "read-all"):
+        tokens[role] = remote.run("token", "create", "--user", "eve", "--role", role).out.strip()
+        monkeypatch.setenv("RAY_MULTICLUSTER_TOKEN", tokens["admin"])
+    monkeypatch.setenv("RAY_MULTICLUSTER_TOKEN", tokens["read"])
+    told = "No job is yours (eve); the role 'read' does not see those of others.\n"
+    assert remote.run("jobs").out == told
+    monkeypatch.setenv("RAY_MULTICLUSTER_TOKEN", tokens["read-all"])
+    assert "hers" in remote.run("jobs").out
+    assert "this needs the role 'operate'" in remote.run("drain", "mac").err
 
 
 def test_completion_asks_the_server(remote: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,3 +217,68 @@ def test_the_commands_of_a_client_import_neither_the_store_nor_the_engine(remote
             [sys.executable, "-c", TELL_IMPORTS, *command], capture_output=True, text=True, check=False
         )
         assert done.stdout.splitlines()[-1] == "[] False", done
+
+
+@pytest.fixture
+def shut(remote: Commands, monkeypatch: pytest.MonkeyPatch) -> tuple[Commands, str, str]:
+    """Commands that were told no server, the address of one that wants tokens, and a token."""
+    address = os.environ["RAY_MULTICLUSTER_ADDRESS"]
+    secret = remote.run("token", "create", "--user", "ann", "--role", "admin").out.strip()
+    monkeypatch.delenv("RAY_MULTICLUSTER_ADDRESS")
+    return remote, address, secret
+
+
+def test_a_login_names_the_server_and_its_token_until_logout(
+    shut: tuple[Commands, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raymc, address, secret = shut
+    assert "no clusters.yaml found" in raymc.refused("jobs")
+    monkeypatch.setattr("sys.stdin", io.StringIO("raymc_wrong\n"))
+    assert "raymc_wrong" not in raymc.refused("login", address)
+    kept = raymc.folder / "client" / "login.json"
+    assert not kept.exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{secret}\n"))
+    done = raymc.run("login", f"{address}/")
+    assert (done.code, done.out) == (0, "")
+    assert f"Logged in to {address}, with 2 clusters" in done.err
+    assert secret not in done.err
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert raymc.run("submit", "--", "echo hi").code == 0
+    assert len(raymc.json("jobs")) == 1
+
+    # A configuration that is named goes before, one that is found does not.
+    monkeypatch.chdir(raymc.folder)
+    assert len(raymc.json("jobs")) == 1
+    assert raymc.run("config", "reload").code == 0
+    assert raymc.json("jobs", "--config", str(raymc.config)) == []
+
+    kept.chmod(0o644)
+    assert "others can read the login" in raymc.refused("jobs")
+    assert "is gone" in raymc.run("logout").err
+    assert not kept.exists()
+    assert "Nobody is logged in here" in raymc.run("logout").err
+
+
+def test_the_token_of_a_login_is_for_its_own_server_only(
+    shut: tuple[Commands, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raymc, address, secret = shut
+    monkeypatch.setattr("sys.stdin", io.StringIO(secret))
+    assert raymc.run("login", address).code == 0
+    here, elsewhere = (server_in({**os.environ, ADDRESS_VAR: url}) for url in (address, "http://127.0.0.1:1"))
+    assert here is not None
+    assert here.token == secret
+    assert elsewhere is not None
+    assert elsewhere.token is None
+
+
+def test_an_address_is_an_option_of_raymc_that_goes_before_everything(
+    shut: tuple[Commands, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raymc, address, secret = shut
+    monkeypatch.setenv("RAY_MULTICLUSTER_TOKEN", secret)
+    monkeypatch.setenv("RAY_MULTICLUSTER_ADDRESS", "http://127.0.0.1:1")
+    assert raymc.run("--address", address, "clusters").code == 0
+    assert os.environ["RAY_MULTICLUSTER_ADDRESS"] == "http://127.0.0.1:1"
+    assert "expected a URL such as http://127.0.0.1:8700" in raymc.refused("--address", "nowhere", "jobs")
+    assert "expected a URL" in raymc.refused("login", "nowhere")

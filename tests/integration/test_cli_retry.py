@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.integration.job_commands import Commands, commands
 from tests.integration.job_commands import raymc_both_ways as raymc
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler import __version__
@@ -50,7 +51,7 @@ def test_a_preferred_cluster_that_is_gone_is_told_in_a_line(raymc: Commands) -> 
             submission_id="one", entrypoint="exit 3", user=this_user(), preferred_cluster="sentos"
         )
         opened.service.submit([request])
-        for _ in opened.service.changes(["one"], timeout_s=60, tick_s=1):
+        for _ in opened.service.changes(["one"], timeout_s=PATIENCE_S, tick_s=1):
             pass
     again = raymc.run("retry", "--no-wait", "one")
     assert again.out == "one.2\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.raymc import COMMAND, Done, environment, raymc, write_config
-from tests.oracle import eventually
+from tests.oracle import PATIENCE_S, eventually
 from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -126,6 +126,11 @@ def test_ctrl_c_during_an_import_ends_without_a_traceback(module: str, tmp_path:
     program = INTERRUPTED_IMPORT.format(module=module, arguments=arguments)
     home = {**os.environ, "RAY_MULTICLUSTER_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=home, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        env=home,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -38,7 +38,7 @@ def test_mistakes_are_said_plainly(raymc: Commands) -> None:
 
 def test_the_audit_trail_tells_of_every_change(raymc: Commands) -> None:
     raymc.run("token", "create", "--user", "ann", "--expires", "never")
-    with raymc.scheduler() as scheduler:
+    with raymc.scheduler(start=True) as scheduler:  # or a submission waits for a look at the clusters
         service = scheduler.service
         service.submit([JobRequest(entrypoint="sleep 600", user="me", submission_id="one")])
         service.stop(["one"])

@@ -1,13 +1,15 @@
 """Clusters that die, hang, flap, restart or turn us away: no job is lost, none runs twice without leave."""
 
 import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.oracle import broken_promises, eventually, overlaps, runs_of
-from tests.system import System, fake
+from tests.system import System, every_port, fake
 
+from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
@@ -185,6 +187,46 @@ async def test_a_dashboard_that_refuses_alone_is_no_evidence(tmp_path: Path) -> 
         await system.ray["a"].come_back()
         await system.until(job_id, JobState.SUCCEEDED)
         assert clusters_of(system, job_id) == ["a"]
+        assert not promises_broken(system, job_id)
+
+
+@pytest.mark.parametrize(
+    ("a", "head_ports"),
+    [({"head_address": "127.0.0.1:9"}, every_port), ({}, head_ports_here)],
+    ids=["the-client-port-was-never-open", "another-program-listened-for-the-head"],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_refusing_is_no_evidence_unless_the_head_itself_was_seen_to_listen(
+    tmp_path: Path, a: dict[str, str], head_ports: Callable[[str], Collection[int]], restarts: bool
+) -> None:
+    async with System(
+        tmp_path, fake("a"), fake("b"), clusters={"a": a}, head_ports=head_ports, lost_after_refused_s=1
+    ) as system:
+        job_id = await running_on(system, "a", "sleep 4")
+        await system.ray["a"].go_dark()
+        if restarts:
+            await system.until(job_id, JobState.UNREACHABLE)
+            await system.restart_scheduler()
+        await eventually(lambda: system.ray["a"].runs[0].end)
+        assert system.scheduler.store.get(job_id).state is JobState.UNREACHABLE
+        await system.ray["a"].come_back()
+        await system.until(job_id, JobState.SUCCEEDED)
+        assert clusters_of(system, job_id) == ["a"]
+        assert "refused connections are none here" in system.reasons(job_id)
+        assert not promises_broken(system, job_id)
+
+
+async def test_a_scheduler_that_starts_while_a_head_is_down_knows_that_it_was_there(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a"), fake("b"), lost_after_refused_s=8) as system:
+        job_id = await running_on(system, "a")
+        await system.ray["a"].kill()
+        await system.until(job_id, JobState.UNREACHABLE)
+        for _ in range(2):
+            await system.restart_scheduler()
+            await asyncio.to_thread(system.scheduler.catch_up, timeout_s=2.0)
+        await system.until(job_id, JobState.SUCCEEDED)
+        assert clusters_of(system, job_id) == ["a", "b"]
+        assert "both refused connections" in system.reasons(job_id)
         assert not promises_broken(system, job_id)
 
 

@@ -62,7 +62,7 @@ async def test_the_only_cluster_gets_the_job_again_until_the_retries_are_used_up
         system.ray["a"].fail_starts()
         job = await system.until(await system.submit("echo", max_retries=5), JobState.FAILED)
         assert (job.attempt, job.infra_failures, job.user_failures) == (3, 3, 0)
-        assert "max_infra_retries is 2" in job.reason
+        assert "no retry left (2 of 2)" in job.reason
         assert not promises_broken(system, job.submission_id)
 
 

@@ -75,11 +75,11 @@ async def test_the_jobs_of_a_cluster_that_dies_with_many_do_not_flood_the_others
         for name in caps:
             system.scheduler.service.set_drained(name, drained=True, reason="the jobs start on the other one")
         ids = await system.submit_many([{"entrypoint": "sleep 1000"}] * jobs)
-        await eventually(lambda: len(system.ray["dies"].runs) == jobs, timeout_s=200)
+        await eventually(lambda: len(system.ray["dies"].runs) == jobs)
         for name in caps:
             system.scheduler.service.set_drained(name, drained=False, reason="")
         await system.ray["dies"].kill()
-        done = {each: await system.until(each, JobState.SUCCEEDED, timeout_s=200) for each in ids}
+        done = {each: await system.until(each, JobState.SUCCEEDED) for each in ids}
 
         events = _all_events(system)
         for name, cap in caps.items():

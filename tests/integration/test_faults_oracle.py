@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.engine.send import Sender
 from ray_multicluster_scheduler.errors import ClusterTimeout
 from ray_multicluster_scheduler.model.cluster import RemoteVersion
 from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
 
@@ -30,9 +31,9 @@ async def test_sending_again_under_a_new_id_is_noticed(
 ) -> None:
     packed, numbers = Sender._packed, itertools.count(100)
 
-    async def another_id(self: Sender, request: StartRequest) -> StartRequest:
-        name = f"{request.remote_id}--r{next(numbers)}"
-        return replace(await packed(self, request), remote_id=name)
+    async def another_id(self: Sender, job: Job, request: StartRequest) -> tuple[StartRequest, str | None]:
+        sent, own_package = await packed(self, job, request)
+        return replace(sent, remote_id=f"{request.remote_id}--r{next(numbers)}"), own_package
 
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo the first probe is over"))

@@ -57,10 +57,10 @@ async def test_a_queue_that_takes_longer_to_read_than_the_lease_lasts_has_one_le
     arrivals = SqlStore.arrivals
 
     def slow_arrivals(store: SqlStore, **page: Any) -> Any:
-        time.sleep(0.25)
+        time.sleep(0.8)
         return arrivals(store, **page)
 
-    async with System(tmp_path, fake("a", 16), lease_ttl_s=1.0) as system:
+    async with System(tmp_path, fake("a", 16), lease_ttl_s=8.0) as system:
         await asyncio.to_thread(system.scheduler.stop)
         monkeypatch.setattr("ray_multicluster_scheduler.engine.store_reader.PAGE", 1)
         monkeypatch.setattr(SqlStore, "arrivals", slow_arrivals)

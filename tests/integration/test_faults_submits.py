@@ -129,7 +129,9 @@ async def test_a_request_that_ray_calls_wrong_is_not_repeated(tmp_path: Path) ->
 
 
 async def test_a_job_that_could_not_be_sent_goes_elsewhere_and_keeps_its_retries(tmp_path: Path) -> None:
-    async with System(tmp_path, fake("a"), fake("b"), probe_interval_s=3600.0) as system:
+    clusters = {name: {"runtime_env": {"env_vars": {"home_dir": f"/home/{name}"}}} for name in ("a", "b")}
+    two = System(tmp_path, fake("a"), fake("b"), clusters=clusters, probe_interval_s=3600.0)
+    async with two as system:
         await system.finished(await system.submit("echo", preferred_cluster="a"))
         asked = "GET /api/cluster_status"  # by the first probe, and at the end of that job: let it pass
         await eventually(lambda: system.ray["a"].calls[asked] == 2)
@@ -137,6 +139,8 @@ async def test_a_job_that_could_not_be_sent_goes_elsewhere_and_keeps_its_retries
         job_id = await system.submit("sleep 0.2", preferred_cluster="a")
         job = await system.until(job_id, JobState.SUCCEEDED)
         assert clusters_of(system, job_id) == ["b"]
+        sent = system.ray["b"].jobs[remote_ids(system, job_id)[-1]].submission.runtime_env["env_vars"]
+        assert (sent["home_dir"], sent["RAY_MULTICLUSTER_CLUSTER"]) == ("/home/b", "b")
         assert (job.infra_failures, job.user_failures) == (0, 0)
         assert [a.outcome for a in system.scheduler.store.attempts(job_id)] == ["NOT_SENT", "SUCCEEDED"]
         assert "connection refused" in system.reasons(job_id)

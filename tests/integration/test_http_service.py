@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.e2e.cable import Cable
 from tests.live_server import live
+from tests.oracle import PATIENCE_S, eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.client.http import HttpService
@@ -25,6 +26,7 @@ from ray_multicluster_scheduler.errors import (
     ServerUnreachable,
     WaitTimeout,
 )
+from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service.api import Service
@@ -79,6 +81,9 @@ LOOKS: dict[str, Callable[[Service, str], object]] = {
     "timeline": lambda service, name: service.timeline(since=0.0, until=4e9, cluster="a", limit=5),
     "no_state": lambda service, name: service.list_jobs(JobQuery(states=())),
     "counts": lambda service, name: service.counts([JobState.SUCCEEDED, JobState.FAILED]),
+    "counts since": lambda service, name: service.counts([JobState.SUCCEEDED], changed_since=4e9),
+    "waiting": lambda service, name: service.list_jobs(JobQuery(wait_reason="NO_ROOM")),
+    "list_jobs then": lambda service, name: service.list_jobs(JobQuery(changed_since=1.0, changed_until=4e9)),
     "no_counts": lambda service, name: service.counts([]),
     "queue": lambda service, name: service.queue(limit=5),
     "events": lambda service, name: service.events(name, limit=3),
@@ -86,8 +91,8 @@ LOOKS: dict[str, Callable[[Service, str], object]] = {
     "log": lambda service, name: service.log(name),
     "log_of_no_attempt": lambda service, name: service.log(name, 7),
     "tail": lambda service, name: "".join(service.tail(name)),
-    "changes": lambda service, name: list(service.changes([name], timeout_s=9, tick_s=1))[-1],
-    "changes_of_nothing": lambda service, name: list(service.changes([], timeout_s=9, tick_s=1)),
+    "changes": lambda service, name: list(service.changes([name], timeout_s=PATIENCE_S, tick_s=1))[-1],
+    "changes_of_nothing": lambda service, name: list(service.changes([], timeout_s=PATIENCE_S, tick_s=1)),
     "explain": lambda service, name: service.explain(name),
     "wait_reasons": lambda service, name: service.wait_reasons(),
     "processes": lambda service, name: service.processes(),
@@ -124,8 +129,9 @@ REFUSALS: dict[str, Callable[[Service], object]] = {
     "explain": lambda service: service.explain("nobody"),
     "log": lambda service: service.log("nobody"),
     "tail": lambda service: list(service.tail("nobody")),
-    "changes": lambda service: list(service.changes(["nobody"], timeout_s=9, tick_s=1)),
+    "changes": lambda service: list(service.changes(["nobody"], timeout_s=PATIENCE_S, tick_s=1)),
     "cluster": lambda service: service.set_drained("c", drained=True),
+    "doctor of no cluster": lambda service: service.run_doctor(["a", "c"]),
     "duplicate": lambda service: service.submit([request(submission_id="taken")]),
     "dependency": lambda service: service.submit([request(submission_id="d", depends_on=["nobody"])]),
     "environment": lambda service: service.submit([request(runtime_env={"conda": "a", "pipp": []})]),
@@ -169,8 +175,10 @@ async def test_every_refusal_is_that_of_the_service_itself(both: Both) -> None:
 
 
 async def test_a_plan_and_a_change_are_those_of_the_service_itself(both: Both) -> None:
-    plans = [await asyncio.to_thread(each.plan, request()) for each in (both.local, both.http)]
-    assert plans[0].cluster == plans[1].cluster
+    await eventually(lambda: all(each.health is Health.HEALTHY for each in both.local.clusters()))
+    asked = request(preferred_cluster="b")  # of two equal ones the better is now this one, now that one
+    plans = [await asyncio.to_thread(each.plan, asked) for each in (both.local, both.http)]
+    assert plans[0].cluster == plans[1].cluster == "b"
     assert plans[0].environments.keys() == plans[1].environments.keys()
     running = (await asyncio.to_thread(both.http.submit, [request("sleep 600")]))[0].submission_id
     (stopped,) = await asyncio.to_thread(both.http.stop, [running], reason="enough")
@@ -189,11 +197,11 @@ async def test_changes_are_told_as_they_happen_to_threads_and_to_asyncio(both: B
     ids = [job.submission_id for job in jobs]
 
     def wait() -> list[set[JobState]]:
-        seen = both.http.changes(ids, timeout_s=60, tick_s=5)
+        seen = both.http.changes(ids, timeout_s=PATIENCE_S, tick_s=5)
         return [{job.state for job in each.values()} for each in seen]
 
     threaded, shown = asyncio.create_task(asyncio.to_thread(wait)), []
-    async for each in both.http.changes_async(ids, timeout_s=60, tick_s=5):
+    async for each in both.http.changes_async(ids, timeout_s=PATIENCE_S, tick_s=5):
         assert set(each) == set(ids)
         shown.append({job.state for job in each.values()})
     assert shown[-1] == (await threaded)[-1] == {JobState.SUCCEEDED, JobState.FAILED}
@@ -215,7 +223,7 @@ async def test_a_wait_that_takes_too_long_names_who_is_open(both: Both) -> None:
 async def test_a_wait_goes_on_after_the_connection_broke(both: Both) -> None:
     (job,) = await asyncio.to_thread(both.http.submit, [request("sleep 2")])
     states = []
-    async for jobs in both.http.changes_async([job.submission_id], timeout_s=60, tick_s=0.2):
+    async for jobs in both.http.changes_async([job.submission_id], timeout_s=PATIENCE_S, tick_s=0.2):
         if not states:
             both.cable.cut()
             asyncio.get_running_loop().call_later(0.5, both.cable.mend)

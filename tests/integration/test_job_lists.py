@@ -1,10 +1,14 @@
 """Rows for many jobs and the timeline through the one door: what is counted, and what others do not see."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service import job_lists
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
@@ -17,17 +21,18 @@ def of(system: System, user: str, role: Role = Role.SUBMIT) -> LocalService:
     return system.scheduler.service.as_caller(Caller(user=user, role=role))
 
 
-def submit(system: System, user: str, submission_id: str, entrypoint: str, **options: object) -> None:
+async def submit(system: System, user: str, submission_id: str, entrypoint: str, **options: object) -> None:
+    """Submit in a thread: the first one waits for a look at the cluster, which answers on this loop."""
     request = JobRequest(entrypoint=entrypoint, user=user, submission_id=submission_id, **options)
-    of(system, user).submit([request])
+    await asyncio.to_thread(of(system, user).submit, [request])
 
 
 async def test_a_head_is_counted_with_its_members_and_the_others_are_not_named(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a", cpus=8)) as system:
         for n in range(3):
-            submit(system, "ann", f"x-{n}", "sleep 1000" if n == 2 else "echo", group="x")
-        submit(system, "ann", "after", "echo", depends_on=["x-2"])
-        submit(system, "bob", "alone", "echo")
+            await submit(system, "ann", f"x-{n}", "sleep 1000" if n == 2 else "echo", group="x")
+        await submit(system, "ann", "after", "echo", depends_on=["x-2"])
+        await submit(system, "bob", "alone", "echo")
         await system.finished("x-0", "x-1", "alone")
         await system.until("x-2", S.RUNNING)
 
@@ -48,11 +53,35 @@ async def test_a_head_is_counted_with_its_members_and_the_others_are_not_named(t
         assert everybodys.members == page.members
 
 
+async def test_jobs_that_wait_for_one_reason_are_found_page_by_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_lists, "MOST_PAGE_JOBS", 2)  # so that several looks are needed
+    async with System(tmp_path, fake("a", cpus=1)) as system:
+        await submit(system, "ann", "runs", "sleep 1000")
+        await system.until("runs", S.RUNNING)
+        for n in range(3):
+            await submit(system, "ann", f"room-{n}", "echo")
+            await submit(system, "ann", f"after-{n}", "echo", depends_on=["runs"])
+        ann = of(system, "ann")
+        found, query = [], JobQuery(wait_reason="NO_ROOM", limit=2)
+        while True:
+            page = ann.list_jobs(query)
+            found.append([job.submission_id for job in page.jobs])
+            if page.next_cursor is None:
+                break
+            query = replace(query, cursor=page.next_cursor)
+        assert found == [["room-2", "room-1"], ["room-0"]]
+        after = ann.list_jobs(JobQuery(wait_reason="DEPENDENCIES", states=(S.QUEUED, S.FAILED))).jobs
+        assert [job.submission_id for job in after] == ["after-2", "after-1", "after-0"]
+        assert ann.list_jobs(JobQuery(wait_reason="NO_ROOM", states=(S.RUNNING,))).jobs == ()
+
+
 async def test_the_jobs_of_others_are_in_no_row_and_no_timeline(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a", cpus=8)) as system:
         for n in range(2):
-            submit(system, "ann", f"x-{n}", "echo", group="x")
-        submit(system, "bob", "his", "echo", group="x")
+            await submit(system, "ann", f"x-{n}", "echo", group="x")
+        await submit(system, "bob", "his", "echo", group="x")
         await system.finished("x-0", "x-1", "his")
 
         bob = of(system, "bob", Role.READ)

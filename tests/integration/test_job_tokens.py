@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.integration.raymc import raymc
 from tests.integration.test_serve import Served, World
-from tests.oracle import eventually
+from tests.oracle import PATIENCE_S, eventually
 from tests.system import fake
 
 from ray_multicluster_scheduler.config.find import state_dir
@@ -28,11 +29,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
     """Ask again until the answer is right."""
-    for _ in range(600):
-        if holds(found := await ask()):
-            return found
+    ends_at = time.monotonic() + PATIENCE_S
+    while not holds(found := await ask()):
+        assert time.monotonic() < ends_at, found
         await asyncio.sleep(0.1)
-    raise AssertionError(found)
+    return found
 
 
 async def said(world: World, *arguments: str) -> str:

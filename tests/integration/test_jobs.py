@@ -73,6 +73,7 @@ async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_
                 "RAY_MULTICLUSTER_CURRENT_CLUSTER": name,
                 "RAY_MULTICLUSTER_SUBMISSION_ID": job_id,
                 "RAY_MULTICLUSTER_ATTEMPT": "1",
+                "RAY_MULTICLUSTER_PACKAGE": sent.submission.runtime_env["py_modules"][0],
             }
             assert sent.submission.entrypoint == f"echo {homes[name].rstrip('/')}//project/x.py"
 
@@ -222,6 +223,24 @@ async def test_what_no_cluster_could_ever_hold_is_refused_naming_the_largest(tmp
     async with System(tmp_path, fake("small", 2), fake("large", 8)) as system:
         with pytest.raises(NeverFits, match=r"1000 CPU.*'large' with 8 CPU"):
             await system.submit("echo", resource_requirements={"CPU": 1000})
+
+
+CODE = {"runtime_env": {"working_dir": "https://code.example/project.zip"}}
+
+
+async def test_a_relative_path_starts_in_the_working_dir_of_the_clusters(tmp_path: Path) -> None:
+    async with System(tmp_path, fake("a"), fake("b"), clusters={"a": CODE, "b": CODE}) as system:
+        await system.submit("python script.py")
+        await system.submit("python script.py", runtime_env={"env_vars": {"COLOUR": "blue"}})
+
+
+async def test_the_refusal_of_a_relative_path_names_the_clusters_in_which_it_starts_nowhere(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path, fake("a"), fake("b"), fake("c"), clusters={"b": CODE}) as system:
+        with pytest.raises(InvalidEntrypoint, match="'a', 'c' have no working_dir in which it could start"):
+            await system.submit("python script.py")
+        await system.submit("python script.py", **CODE)
 
 
 @pytest.mark.parametrize(

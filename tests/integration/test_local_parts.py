@@ -1,17 +1,21 @@
 """The parts of the sandbox that touch the machine, without Ray: ports, processes, files."""
 
+import http.server
 import os
 import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox, processes
+from ray_multicluster_scheduler.local.head import answers
 from ray_multicluster_scheduler.local.sandbox_state import Member, Saved, StateDir
 from ray_multicluster_scheduler.local.spec import Head
 from ray_multicluster_scheduler.local.tcp_ports import LOOPBACK, PortClaims, Ports
@@ -124,10 +128,33 @@ def test_one_process_at_a_time_changes_a_sandbox(directory: StateDir) -> None:
     with directory.lock():
         thread = threading.Thread(target=second)
         thread.start()
-        assert waits.wait(timeout=60)
+        assert waits.wait(timeout=PATIENCE_S)
         assert not entered.is_set()
     thread.join()
     assert entered.is_set()
+
+
+class Ray29(http.server.BaseHTTPRequestHandler):
+    """The dashboard of Ray 2.9: it fails where a caller does not say what it is."""
+
+    def do_GET(self) -> None:
+        named = "User-Agent" in self.headers
+        self.send_response(200 if named else 500)
+        self.end_headers()
+        self.wfile.write(b'{"data": {"result": {"result": [{"state": "ALIVE"}]}}}' if named else b"{}")
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+def test_a_head_of_ray_2_9_is_ready_as_well(tmp_path: Path) -> None:
+    with http.server.HTTPServer((LOOPBACK, 0), Ray29) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ports = replace(Ports.at(0), dashboard=server.server_port, client=server.server_port)
+        try:
+            assert answers(Head(name="old", ports=ports, temp_dir=tmp_path), None)
+        finally:
+            server.shutdown()
 
 
 def test_a_head_that_cannot_start_leaves_nothing_and_shows_its_last_words(tmp_path: Path) -> None:

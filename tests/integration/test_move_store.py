@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.oracle import eventually
-from tests.postgres_server import PostgresServer, a_postgres, binaries
+from tests.postgres_server import PostgresServer, a_postgres
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE, StorePlace
@@ -18,8 +18,6 @@ from ray_multicluster_scheduler.runtime import Scheduler
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    if binaries() is None:
-        pytest.skip("no PostgreSQL here: install the package pgserver, or Debian's postgresql")
     with a_postgres() as server:
         yield server
 

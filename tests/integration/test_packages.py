@@ -11,6 +11,7 @@ from tests.unit.packages.trees import a_store, make_tree
 
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
 from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.environment.env_vars import PACKAGE_VAR
 from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
@@ -28,6 +29,21 @@ def a_package(store: PackageStore, tmp_path: Path, content: str = "print('shippe
     path = store.path(name)
     assert path is not None
     return name, path.stat().st_size
+
+
+async def test_a_job_carries_this_package_and_its_environment_is_shown_without_it(tmp_path: Path) -> None:
+    clusters = {"b": {"ship_package": False}}
+    async with System(tmp_path, fake("a"), fake("b"), clusters=clusters) as system:
+        ids = [await system.submit("true", preferred_cluster=name) for name in ("a", "b")]
+        await system.finished(*ids)
+        carried, bare = (system.ray[name].jobs[job].submission for name, job in zip("ab", ids, strict=True))
+        uri = carried.runtime_env["env_vars"][PACKAGE_VAR]
+        assert carried.runtime_env["py_modules"] == [uri]
+        assert "py_modules" not in bare.runtime_env
+        shown = await asyncio.to_thread(system.scheduler.service.detail, ids[0])
+        for env in (shown.runtime_env, *(attempt.runtime_env for attempt in shown.attempts)):
+            assert "py_modules" not in (env or {})
+            assert PACKAGE_VAR not in (env or {}).get("env_vars", {})
 
 
 async def test_twenty_dispatches_at_once_upload_once_to_each_cluster(tmp_path: Path) -> None:

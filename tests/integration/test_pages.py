@@ -38,6 +38,9 @@ async def test_the_cursor_of_the_last_page_is_none(tmp_path: Path, size: int) ->
         ({"cursor": "9" * 30}, "cursor"),
         ({"since": float("nan")}, "since"),
         ({"since": "yesterday"}, "since"),
+        ({"changed_since": -1}, "changed_since"),
+        ({"wait_reason": "BOREDOM"}, "wait_reason"),
+        ({"changed_until": float("nan")}, "changed_until"),
         ({"text": "\0"}, "text"),
     ],
 )

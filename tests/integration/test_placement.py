@@ -1,10 +1,14 @@
 """Where jobs go while a cluster starts nothing or has no living node."""
 
+import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.oracle import eventually
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.resources import GIB
@@ -26,6 +30,47 @@ async def test_a_preferred_cluster_whose_starts_take_for_ever_is_not_waited_for(
         assert "the preferred cluster 'a' cannot take it (2 jobs are being started there" in system.reasons(
             job_id
         )
+
+
+async def test_a_job_waits_for_its_only_cluster_although_another_has_room(tmp_path: Path) -> None:
+    tags = {"b": {"tags": ("licence",)}}
+    async with System(tmp_path, fake("a"), fake("b", cpus=1), clusters=tags) as system:
+        holds_all = await system.submit("sleep 1000", only_cluster="b")
+        assert (await system.until(holds_all, JobState.RUNNING)).cluster == "b"
+        assert "it is the job's only cluster" in system.reasons(holds_all)
+        waits = await system.submit("echo", only_cluster="b")
+        by_tag = await system.submit("echo", only_tags=["licence"], preferred_cluster="a")
+        await system.finished(await system.submit("echo"))
+
+        service = system.scheduler.service
+        explained = service.explain(waits)
+        assert explained.decision is not None
+        assert explained.decision.refusals["a"].cause is Cause.EXCLUDED
+        assert explained.why == "its only cluster 'b': needs 1 CPU; free: 0 CPU of 1 CPU"
+        assert explained.why == service.explain(by_tag).why
+        assert {wait.reason: wait.jobs for wait in service.wait_reasons()} == {"NO_ROOM": 2}
+        service.stop([holds_all])
+        for each in (waits, by_tag):
+            assert (await system.until(each, JobState.SUCCEEDED)).cluster == "b"
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"only_cluster": "bb"}, "only_cluster: no cluster is named 'bb'; did you mean 'b'?"),
+        ({"only_tags": ["gpu"]}, "only_tags: no cluster has the tag 'gpu'; valid: licence, west"),
+        ({"only_tags": ["licence", "west"]}, "no cluster has all of the tags 'licence', 'west'"),
+        (
+            {"only_cluster": "a", "only_tags": ["licence"]},
+            "cluster 'a' does not have all of the tags 'licence'",
+        ),
+    ],
+)
+async def test_a_job_that_may_run_nowhere_is_refused(tmp_path: Path, asked: Any, why: str) -> None:
+    tags = {"a": {"tags": ("west",)}, "b": {"tags": ("licence",)}}
+    async with System(tmp_path, fake("a"), fake("b"), clusters=tags) as system:
+        with pytest.raises(InvalidRequest, match=re.escape(why)):
+            await system.submit("echo", **asked)
 
 
 async def test_a_job_is_accepted_while_the_only_node_is_dead(tmp_path: Path) -> None:

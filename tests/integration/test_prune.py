@@ -120,4 +120,6 @@ def test_the_command_says_what_would_go_and_what_went(raymc: Commands) -> None:
 def test_a_span_that_cannot_be_read_is_refused(raymc: Commands, span: str) -> None:
     done = raymc.run("prune", f"--older-than={span}")
     assert done.code == 2
-    assert "is no span of time; write 12h, 30d or 2w" in " ".join(done.err.replace("│", " ").split())
+    assert "is no span of time; write 90s, 30m, 12h, 30d or 2w" in " ".join(
+        done.err.replace("│", " ").split()
+    )

@@ -14,20 +14,24 @@ import pytest
 from tests.doors import DOORS, OVER_HTTP, opened
 from tests.integration.programs import run_program
 from tests.integration.raymc import write_config
-from tests.oracle import eventually
+from tests.oracle import PATIENCE_S, eventually
 from tests.system import FAST, fake
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
 from ray_multicluster_scheduler.app import client_api
-from ray_multicluster_scheduler.client import current, scope
-from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.app.client_api import submit_job as older_jobs
+from ray_multicluster_scheduler.client import scope
+from ray_multicluster_scheduler.client.remote import RemoteScheduler
+from ray_multicluster_scheduler.environment.env_vars import SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, JobNotFound, NoQueueHere
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 
 #: What is about the process that schedules, and so is not the same for a program that asks a server.
 ONLY_IN_PROCESS = {
     "test_inside_a_job_nothing_is_opened_or_started": "the server, which is no job, has opened its store",
+    "test_inside_a_job_without_a_server_no_second_queue_is_opened": "here is a server",
     "test_a_forked_process_begins_anew_and_leaves_its_parent_alone": "the next test is for both",
     "test_the_jobs_of_a_cluster_that_is_no_longer_configured_can_still_be_read": "a server has its own file",
 }
@@ -80,19 +84,70 @@ async def test_the_same_file_gives_the_same_handle_and_a_stopped_one_is_replaced
     assert await asyncio.to_thread(raymc.get_unified_scheduler) is not first
 
 
+async def test_after_a_stop_the_same_configuration_is_used_again_and_never_another_file(
+    clusters: dict[str, FakeRay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    write_config(mine, [clusters["b"].spec()], **FAST)
+    monkeypatch.chdir(mine)
+    handle = await asyncio.to_thread(raymc.initialize_scheduler_environment, "clusters.yaml")
+    job_id = await aio.submit_job("echo hi")
+    monkeypatch.chdir("/")
+    await asyncio.to_thread(handle.stop)
+    assert await aio.get_job_status(job_id) != "UNKNOWN"
+    assert raymc.get_unified_scheduler().where == handle.where
+    again = await asyncio.to_thread(raymc.initialize_scheduler_environment)
+    assert again.where == handle.where
+    await asyncio.to_thread(again.stop)
+    assert (await asyncio.to_thread(raymc.initialize_scheduler_environment)).where == handle.where
+
+
+async def test_a_server_is_asked_again_after_a_stop_and_tasks_have_the_same_file(
+    clusters: dict[str, FakeRay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = tmp_path / "named"
+    named.mkdir()
+    path = write_config(named, [clusters["a"].spec()], address="http://127.0.0.1:9")
+    monkeypatch.delenv("RAY_MULTICLUSTER_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_MULTICLUSTER_CONFIG", str(path))
+    handle = await asyncio.to_thread(raymc.get_unified_scheduler)
+    monkeypatch.delenv("RAY_MULTICLUSTER_CONFIG")
+    handle.stop()
+    again = await asyncio.to_thread(raymc.get_unified_scheduler)
+    assert isinstance(again, RemoteScheduler)
+    assert again.where == "http://127.0.0.1:9"
+    assert again._config_file_path == path
+
+
 async def test_inside_a_job_nothing_is_opened_or_started(
     clusters: dict[str, FakeRay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(current.INSIDE_A_JOB, "job-1")
+    monkeypatch.setenv(SUBMISSION_ID_VAR, "job-1")
     before = {name: sum(ray.calls.values()) for name, ray in clusters.items()}
     raymc.initialize_scheduler_environment().stop()
     assert not (tmp_path / "home").exists()
     assert {name: sum(ray.calls.values()) for name, ray in clusters.items()} == before
 
 
+async def test_inside_a_job_without_a_server_no_second_queue_is_opened(
+    clusters: dict[str, FakeRay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SUBMISSION_ID_VAR, "job-1")
+    with pytest.raises(NoQueueHere, match=r"inside job 'job-1'.*raymc serve"):
+        raymc.submit_job("echo hi")
+    with pytest.raises(NoQueueHere):
+        raymc.list_jobs()
+    assert client_api.get_unified_scheduler().list_clusters() == ["a", "b"]
+    assert not (tmp_path / "home").exists()
+    assert not any(ray.jobs for ray in clusters.values())
+
+
 async def test_the_clusters_are_listed_with_what_is_known_of_them(clusters: dict[str, FakeRay]) -> None:
     await aio.wait_for_all_jobs([await aio.submit_job("echo hi")])
-    listed = {each["name"]: each for each in raymc.get_unified_scheduler().list_clusters()}
+    scheduler = raymc.get_unified_scheduler()
+    listed = {each["name"]: each for each in scheduler.cluster_details()}
+    assert scheduler.list_clusters() == ["a", "b"]
     assert set(listed) == {"a", "b"}
     assert any(each["total"] and each["total"]["CPU"] == 4 for each in listed.values())
 
@@ -104,22 +159,50 @@ async def test_the_scheduler_of_older_programs_has_their_methods_and_lists_names
     scheduler = client_api.get_unified_scheduler()
     assert isinstance(scheduler, client_api.UnifiedScheduler)
     assert client_api.UnifiedScheduler().initialize_environment() is manager
-    assert scheduler.list_clusters() == ["a", "b"]
+    assert scheduler.list_clusters() == manager.list_clusters() == ["a", "b"]
     assert scheduler.task_lifecycle_manager is manager
     client_api.initialize_scheduler(manager)
-    job_id = await asyncio.to_thread(scheduler.submit_job, "echo hi")
+    job_id = await asyncio.to_thread(scheduler.submit_job, "echo hi", job_id="nightly")
+    assert await asyncio.to_thread(older_jobs.update_submitted_job_id, "nightly", job_id) is True
+    assert await asyncio.to_thread(older_jobs.update_submitted_job_id, "nobody", job_id) is False
     assert await aio.wait_for_all_jobs([job_id]) is True
     await asyncio.to_thread(scheduler.cleanup)
     assert manager.stopped
 
 
 async def test_jobs_submitted_together_are_all_or_none(clusters: dict[str, FakeRay]) -> None:
-    with pytest.raises(ValueError, match="relative path"):
+    with pytest.raises(ValueError, match=r"relative path, .*or write the whole path$"):
         await aio.submit_jobs([{"entrypoint": "echo 1"}, {"entrypoint": "python x.py"}])
     assert await aio.list_jobs() == []
     ids = await aio.submit_jobs([{"entrypoint": "echo 1", "group": "g"}, {"entrypoint": "echo 2"}])
     await aio.wait_for_all_jobs(ids)
     assert [row["submission_id"] for row in await aio.list_jobs(group="g")] == ids[:1]
+
+
+async def test_a_script_that_lies_here_is_refused_with_the_working_dir_that_would_send_it(
+    clusters: dict[str, FakeRay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("print(1)")
+    with pytest.raises(ValueError, match=r"lies in this directory, which runtime_env=\{'working_dir': '.'\}"):
+        await aio.submit_job("python x.py")
+    assert await aio.list_jobs() == []
+
+
+async def test_mistakes_in_python_are_told_in_a_sentence(clusters: dict[str, FakeRay]) -> None:
+    with pytest.raises(ValueError, match=r"each job must be a mapping .*not 'echo 1'"):
+        await aio.submit_jobs(["echo 1"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="not a function; submit_task runs one"):
+        await aio.submit_job(print)  # type: ignore[arg-type]
+    ids = await aio.submit_jobs([{"entrypoint": "echo 1"}, {"entrypoint": "echo 2"}])
+    assert await aio.wait_for_all_jobs(each for each in ids)
+
+
+async def test_the_keys_of_a_job_begin_with_what_everybody_looks_for(clusters: dict[str, FakeRay]) -> None:
+    job_id = await aio.submit_job("echo 1")
+    first = ["submission_id", "job_id", "state", "status", "cluster", "message", "user", "entrypoint"]
+    assert list(await aio.get_job_info(job_id))[: len(first)] == first
+    assert list((await aio.list_jobs())[0])[: len(first)] == first
 
 
 async def test_a_job_that_has_ended_is_deleted_and_its_id_is_free_again(clusters: dict[str, FakeRay]) -> None:
@@ -217,6 +300,7 @@ async def test_the_log_of_an_unknown_job_is_refused_at_once(clusters: dict[str, 
 async def test_stopping_tells_whether_it_stopped_something(clusters: dict[str, FakeRay]) -> None:
     job_id = await aio.submit_job("sleep 1000")
     assert await aio.stop_job(job_id) is True
+    assert await aio.stop_job(job_id) is False  # it had been stopped before
     assert await aio.stop_job("nobody") is False
     done = await aio.submit_job("echo")
     await aio.wait_for_all_jobs([done])
@@ -337,7 +421,7 @@ async def test_a_forked_process_begins_anew_and_leaves_its_parent_alone(
         sys.executable, "-c", FORKING, str(tmp_path / "clusters.yaml"), stdout=asyncio.subprocess.PIPE
     )
     try:
-        out, _ = await asyncio.wait_for(program.communicate(), timeout=60)
+        out, _ = await asyncio.wait_for(program.communicate(), timeout=PATIENCE_S)
     finally:
         if program.returncode is None:
             program.kill()

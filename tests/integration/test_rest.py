@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.live_server import live
+from tests.oracle import PATIENCE_S
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.config.user import this_user
@@ -255,7 +256,7 @@ async def test_it_is_ready_while_somebody_schedules(tmp_path: Path) -> None:
                     assert (await answer.json())["leader"] == "nobody schedules now"
                 async with http.get("/healthz") as answer:
                     assert answer.status == 200
-                assert await asyncio.to_thread(alone.catch_up, timeout_s=60)
+                assert await asyncio.to_thread(alone.catch_up, timeout_s=PATIENCE_S)
                 async with http.get("/readyz") as answer:
                     assert answer.status == 200
         await asyncio.to_thread(alone.stop)

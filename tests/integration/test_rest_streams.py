@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from tests.integration.test_rest import Rest
 from tests.live_server import live
+from tests.oracle import eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -162,9 +163,5 @@ async def test_whoever_goes_away_leaves_nothing_behind(rest: Streaming) -> None:
             pass
         async with rest.http.get("/api/v1/events/stream"):
             pass
-    for _ in range(3000):
-        if not hub._subscribers:
-            break
-        await asyncio.sleep(0.01)
-    assert not hub._subscribers
+    await eventually(lambda: not hub._subscribers)
     rest.service.stop([name])

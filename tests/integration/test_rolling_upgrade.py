@@ -13,7 +13,7 @@ from tests.builders import NOW, a_spec
 from tests.integration import newer_version
 from tests.integration.raymc import write_config
 from tests.oracle import eventually
-from tests.postgres_server import PostgresServer, a_postgres, binaries
+from tests.postgres_server import PostgresServer, a_postgres
 from tests.system import FAST, System, fake
 
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE
@@ -26,8 +26,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    if binaries() is None:
-        pytest.skip("no PostgreSQL here: install the package pgserver, or Debian's postgresql")
     with a_postgres() as server:
         yield server
 

@@ -12,6 +12,7 @@ from tests.system import System, fake
 
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.config.schema import QuotaEntry
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import DEPENDENCIES
@@ -145,16 +146,39 @@ async def test_a_drained_cluster_says_since_when(doors: Doors) -> None:
     before = system.scheduler.clock.now()
     await asyncio.to_thread(local.set_drained, "a", drained=True, reason="tea")
     (shown,) = await asyncio.to_thread(http.clusters)
-    assert shown.drained_at is not None
+    assert (shown.drained_at is not None, shown.drain_reason) == (True, "tea")
     assert before <= shown.drained_at <= system.scheduler.clock.now()
     await asyncio.to_thread(local.set_drained, "a", drained=False)
     (shown,) = await asyncio.to_thread(http.clusters)
-    assert shown.drained_at is None
+    assert (shown.drained_at, shown.drain_reason) == (None, None)
 
 
-async def test_only_operators_see_processes_and_the_configuration(doors: Doors) -> None:
+async def test_only_who_reads_all_sees_processes_and_the_configuration(doors: Doors) -> None:
     _, local, _ = doors
     service = local.as_caller(Caller(user="bob", role=Role.SUBMIT))
     for ask in (service.processes, service.configuration):
-        with pytest.raises(Forbidden, match="this needs the role 'operate'; 'bob' has 'submit'"):
+        with pytest.raises(Forbidden, match="this needs the role 'read-all'; 'bob' has 'submit'"):
             await asyncio.to_thread(ask)
+    seeing = local.as_caller(Caller(user="eve", role=Role.READ_ALL))
+    assert (await asyncio.to_thread(seeing.configuration)).clusters
+
+
+async def test_a_short_job_tells_of_a_cluster_here_and_over_http_and_who_asked(doors: Doors) -> None:
+    system, *services = doors
+    for service in services:
+        (report,) = await asyncio.to_thread(service.run_doctor, ["a"], timeout_s=60)
+        assert report.name == "a"
+        assert report.dashboard == system.ray["a"].spec().dashboard
+        (check,) = [each for each in report.checks if each.name == "run"]
+        assert (check.verdict, check.says[-17:]) == (Verdict.PROBLEM, "python: not found")  # on this cluster
+    assert [run.submission_id[:12] for run in system.ray["a"].runs] == ["raymc-probe-"] * 2
+    entries = (await asyncio.to_thread(services[0].admin.audit)).entries
+    assert [(each.action, each.target) for each in entries][:2] == [("doctor", "a")] * 2
+
+
+async def test_a_reader_runs_no_job_on_a_cluster(doors: Doors) -> None:
+    system, local, _ = doors
+    service = local.as_caller(Caller(user="bob", role=Role.READ))
+    with pytest.raises(Forbidden, match="this needs the role 'submit'; 'bob' has 'read'"):
+        await asyncio.to_thread(service.run_doctor)
+    assert system.ray["a"].runs == []

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -16,6 +17,7 @@ import aiohttp
 import pytest
 from tests.contract.test_ray_api_tls import write_certificate
 from tests.integration.raymc import COMMAND, environment, raymc, write_config
+from tests.integration.terminal import CTRL_C, typing_into
 from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.config.find import state_dir
@@ -153,6 +155,33 @@ async def test_it_says_where_its_doors_are_and_logs_each_request_without_secrets
             assert line.startswith(("{", "stop")), line
 
 
+@pytest.mark.parametrize("options", [(), ("--access-log",)])
+async def test_on_a_terminal_it_speaks_to_people(world: World, options: tuple[str, ...]) -> None:
+    command = ("serve", "--port", "0", "--config", world.path, *options)
+    async with (
+        typing_into(*command, environ=world.environ, columns=200) as person,
+        aiohttp.ClientSession() as http,
+    ):
+        await person.until("/readyz")
+        address = re.search(r"http://127\.0\.0\.1:\d+", person.seen)
+        assert address is not None
+        async with http.get(f"{address[0]}/api/v1/jobs?text=swordfish") as answer:
+            assert answer.status == 200
+        person.type(CTRL_C)
+        assert await person.end() == 0, person.seen
+    assert '{"' not in person.seen
+    assert "swordfish" not in person.seen
+    assert ("request method=GET route=/api/v1/jobs status=200" in person.seen) == bool(options)
+
+
+async def test_a_browser_that_asks_for_no_page_of_ours_gets_a_page(world: World) -> None:
+    async with world.serving() as served:
+        for accept, kind in (("text/html,*/*;q=0.8", "text/html"), ("application/json", "application/json")):
+            headers = {"Accept": accept}
+            async with served.http.get(f"{served.address}/nosuch", headers=headers) as answer:
+                assert (answer.status, answer.content_type) == (404, kind)
+
+
 async def test_a_second_signal_ends_it_whatever_is_under_way(world: World) -> None:
     async with world.serving() as served:
         host, port = served.address.removeprefix("http://").split(":")
@@ -234,6 +263,11 @@ async def test_where_it_cannot_or_must_not_listen_it_says_why(world: World) -> N
     done = await raymc(*serve, "--ssl-certfile", "/nonexistent", environ=world.environ)
     assert done.code == 2
     assert "/nonexistent" in done.err
+    (world.path.parent / "no.pem").write_text("no certificate")
+    done = await raymc(*serve, "--ssl-certfile", world.path.parent / "no.pem", environ=world.environ)
+    assert done.code == 2
+    assert done.err.startswith("error: --ssl-certfile ")
+    assert done.err.count("\n") == 1
 
 
 async def test_its_jobs_are_kept_where_it_is_told(world: World, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`/metrics` on a whole system: what it counts, who may read it, and what never becomes a label."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import StreamingResponse
+from tests.oracle import PATIENCE_S, eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -59,12 +61,11 @@ class Watched:
 
     async def until(self, name: str, least: float, **labels: str) -> Samples:
         """Scrape until a value is reached."""
-        for _ in range(600):
-            samples = await self.scrape()
-            if value_of(samples, name, **labels) >= least:
-                return samples
+        ends_at = time.monotonic() + PATIENCE_S
+        while (value := value_of(samples := await self.scrape(), name, **labels)) < least:
+            assert time.monotonic() < ends_at, f"{name} {labels} stays at {value}"
             await asyncio.sleep(0.1)
-        raise AssertionError(f"{name} {labels} stays at {value_of(samples, name, **labels)}")
+        return samples
 
 
 def value_of(samples: Samples, name: str, **labels: str) -> float:
@@ -122,11 +123,11 @@ async def test_health_leader_loops_and_store_are_told(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a"), fake("b")) as system, watched(system.scheduler) as watch:
         await watch.until("raymc_cluster_up", 1, cluster="b")
         await system.ray["b"].kill()
-        for _ in range(600):
-            samples = await watch.scrape()
-            if not value_of(samples, "raymc_cluster_up", cluster="b"):
-                break
-            await asyncio.sleep(0.1)
+
+        async def b_is_down() -> bool:
+            return not value_of(await watch.scrape(), "raymc_cluster_up", cluster="b")
+
+        await eventually(b_is_down)
         samples = await watch.until("raymc_loop_lag_seconds_count", 1, loop="engine")
 
     assert value_of(samples, "raymc_cluster_up", cluster="a") == 1

@@ -1,6 +1,7 @@
 """Schedulers on several machines: one store, but each machine has a directory of its own for packages."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import aiohttp
@@ -90,7 +91,7 @@ async def test_a_package_is_uploaded_to_one_server_and_its_job_to_another(tmp_pa
                 async with session.post(second + "/api/jobs/", json=job) as answer:
                     job_id = (await answer.json())["submission_id"]
         assert (await system.until(job_id, JobState.SUCCEEDED, JobState.FAILED)).state is JobState.SUCCEEDED
-        assert list(system.ray["a"].cluster.packages.values()) == [b"some code"]
+        assert b"some code" in system.ray["a"].cluster.packages.values()
         for scheduler in (one, other):
             scheduler.stop()
 
@@ -137,6 +138,7 @@ def test_a_place_that_this_machine_cannot_use_is_a_clear_error(tmp_path: Path) -
     config = Config(path=tmp_path / "clusters.yaml", clusters=(), settings=settings)
     with pytest.raises(InvalidRequest, match=r"`scheduler\.packages: nothing://x` cannot be used"):
         _ = Scheduler(config, directory=tmp_path / "state", environ={}).parts
+    gc.collect()  # since Python 3.13 this tells of a connection that was left open
 
 
 def _fail(*_: object) -> bool:

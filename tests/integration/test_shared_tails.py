@@ -1,7 +1,7 @@
 """Many who follow one log through the server are one connection to its cluster; none hinders another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from tests.integration.test_rest import Rest
 from tests.live_server import live
+from tests.oracle import eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -66,13 +67,6 @@ class Scene:
         [remote_id] = self.ray.jobs
         return self.ray.cluster.logs(remote_id)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(3000):
-            if condition():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("it never came to that")
-
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
@@ -126,4 +120,4 @@ async def test_a_slow_reader_does_not_slow_the_others_and_the_last_to_leave_clos
         scene.job.text += "more\n"
         assert await slow.content.readexactly(5) == b"more\n"
         assert scene.ray.open_calls[TAIL] >= 1
-    await scene.until(lambda: not scene.ray.open_calls[TAIL])
+    await eventually(lambda: not scene.ray.open_calls[TAIL])

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import select
 import shutil
 import sqlite3
 import stat
@@ -25,6 +26,7 @@ from ray_multicluster_scheduler.store import SqlStore, open_store
 from ray_multicluster_scheduler.store.schema.migrate import MIGRATIONS
 from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata
 from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
+from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock
 
 
 @pytest.fixture
@@ -298,6 +300,41 @@ os.kill(child, 9)
         open_store(directory).close()
 
         parent.communicate("go\n")
+
+
+def test_a_program_forks_though_another_process_hangs_while_it_opens_the_store(directory: Path) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from ray_multicluster_scheduler.store import open_store
+from ray_multicluster_scheduler.store.sqlite import forks
+forks._FORK_WAIT_S = 0.2
+store = open_store(Path(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.readline()
+if (child := os.fork()) == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+print("forked", store.last_event(), flush=True)
+sys.stdin.readline()
+store.close()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "open\n"
+        hangs = FileLock(directory / "open.lock")
+        parent.stdin.write("go\n")
+        parent.stdin.flush()
+        try:
+            assert select.select([parent.stdout], [], [], 60)[0], "it hangs"
+            assert parent.stdout.readline() == "forked 0\n"
+        finally:
+            hangs.release()
+        parent.communicate("close\n", timeout=60)
+        assert parent.returncode == 0
 
 
 def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path: Path) -> None:

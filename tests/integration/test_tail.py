@@ -125,3 +125,25 @@ async def test_what_is_kept_of_a_cluster_that_is_gone_is_shown_to_the_end(
     await ray.go_dark()
     text = "".join([piece async for piece in aio.tail_job_logs(job_id)])
     assert text.endswith("\none\ntwo\n")
+
+
+async def test_no_way_to_a_log_shows_the_secrets_of_its_job(ray: FakeRay, tmp_path: Path) -> None:
+    secret = {"runtime_env": {"env_vars": {"API_KEY": "hunter2222"}}}
+    run = program(tmp_path, "printf 'the key is hunt'", "WAIT", "echo er2222, really")
+    job_id = await aio.submit_job(run, **secret)  # type: ignore[arg-type]
+    pieces = aio.tail_job_logs(job_id)
+    text = await tail_until(pieces, "the key is ")
+    (tmp_path / "go").touch()
+    text += "".join([piece async for piece in pieces])
+    assert "hunter2222" in log_of(ray, job_id)
+    service = raymc.get_unified_scheduler().service
+    logs = [
+        text,
+        await service.whole_log(job_id),
+        await asyncio.to_thread(lambda: "".join(service.tail(job_id))),
+        service.log(job_id) or "",
+        service.log(job_id, 1) or "",
+        service.kept_log(job_id) or "",
+        service.detail(job_id).logs or "",
+    ]
+    assert [log.partition("the key is ")[2] for log in logs] == ["<redacted>, really\n"] * len(logs)

@@ -50,13 +50,15 @@ async def test_a_misspelt_cluster_is_warned_of_at_the_line_of_the_user(
         request = JobRequest(entrypoint="echo", user="ann", preferred_cluster="moc")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            (job,) = system.scheduler.service.submit([request])
+            # Beside this loop, on which the cluster answers.
+            (job,) = await asyncio.to_thread(system.scheduler.service.submit, [request])
         assert not told  # a server has nobody to warn: the answer carries it
         (sentence,) = job.warnings
         assert "did you mean 'mac'?" in sentence
         monkeypatch.setattr(job_functions, "working_scheduler", lambda: system.scheduler)
+        jobs = [{"entrypoint": "echo", "preferred_cluster": "moc"}] * 2
         with pytest.warns(UserWarning, match="did you mean 'mac'") as told:
-            raymc.submit_jobs([{"entrypoint": "echo", "preferred_cluster": "moc"}] * 2)
+            await asyncio.to_thread(lambda: raymc.submit_jobs(jobs))
     (warning,) = told
     assert warning.filename == __file__
 

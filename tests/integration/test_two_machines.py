@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.oracle import PATIENCE_S, eventually
 from tests.postgres_server import HOST, PostgresServer
-from tests.system import PATIENCE_S, System, fake
+from tests.system import System, fake
 
 from ray_multicluster_scheduler.errors import StoreBusy
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.runtime import Scheduler
 
-LEASE_TTL_S = 2.0
+#: Longer than a busy machine keeps a scheduler from its work; how long one waits for the lease of another.
+LEASE_TTL_S = 10.0
 
 
 class Cable:
@@ -88,10 +90,7 @@ def leads(scheduler: Scheduler, by: Scheduler) -> bool:
 
 
 async def until_leads(scheduler: Scheduler, by: Scheduler) -> None:
-    ends_at = time.monotonic() + PATIENCE_S
-    while not await asyncio.to_thread(leads, scheduler, by):
-        assert time.monotonic() < ends_at
-        await asyncio.sleep(0.05)
+    await eventually(lambda: asyncio.to_thread(leads, scheduler, by))
 
 
 @pytest.fixture
@@ -165,8 +164,8 @@ async def test_times_are_those_of_the_database(
         monkeypatch.setattr(time, "time", lambda: real() - 60.0)  # a machine that is a minute behind
         behind = on_another_machine(system, tmp_path / "other", url)
         try:
-            assert behind.store.ahead_s == pytest.approx(60.0, abs=5.0)
-            assert behind.clock.now() == pytest.approx(real(), abs=5.0)
+            assert behind.store.ahead_s == pytest.approx(60.0, abs=20.0)
+            assert behind.clock.now() == pytest.approx(real(), abs=20.0)
         finally:
             behind.stop()
             monkeypatch.undo()

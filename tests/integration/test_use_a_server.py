@@ -12,8 +12,10 @@ import pytest
 from tests.contract.test_ray_api_tls import write_certificate
 from tests.integration.raymc import raymc
 from tests.integration.test_serve import World
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
+from ray_multicluster_scheduler.client import transport
 from ray_multicluster_scheduler.client.current import open_scheduler
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
@@ -23,6 +25,7 @@ from ray_multicluster_scheduler.errors import (
     Forbidden,
     JobNotFound,
     NotAuthenticated,
+    ServerLost,
     ServerUnreachable,
 )
 from ray_multicluster_scheduler.model.states import JobState
@@ -93,12 +96,12 @@ async def test_a_token_is_found_and_its_user_owns_the_job(
         with pytest.raises(Forbidden, match="leave the user out"):
             await asyncio.to_thread(bob.plan, request(user="ann"))
         nobody = service_of(served.address)
-        with pytest.raises(NotAuthenticated, match="No token was found in RAY_MULTICLUSTER_TOKEN and /"):
+        with pytest.raises(NotAuthenticated, match=r"`\. No token was found in RAY_MULTICLUSTER_TOKEN and /"):
             await asyncio.to_thread(nobody.clusters)
         with pytest.raises(NotAuthenticated, match="No token was found"):
             await asyncio.to_thread(nobody.packages.has, "_ray_pkg_0123456789abcdef.zip")
         with pytest.raises(NotAuthenticated, match="No token was found"):
-            await anext(nobody.changes_async(["hers"], timeout_s=9, tick_s=1))
+            await anext(nobody.changes_async(["hers"], timeout_s=PATIENCE_S, tick_s=1))
         wrong = service_of(served.address, RAY_MULTICLUSTER_TOKEN=bobs[:-3] + "abc")
         with pytest.raises(NotAuthenticated, match="is from RAY_MULTICLUSTER_TOKEN") as caught:
             await asyncio.to_thread(wrong.clusters)
@@ -154,7 +157,7 @@ def test_a_file_that_names_a_server_needs_no_clusters(
 
 
 async def test_a_server_behind_tls_is_trusted_through_the_ca_that_was_named(
-    world: World, service_of: ServiceOf, tmp_path: Path
+    world: World, service_of: ServiceOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pem = tmp_path / "own.pem"
     write_certificate(pem)
@@ -163,20 +166,24 @@ async def test_a_server_behind_tls_is_trusted_through_the_ca_that_was_named(
         trusting = service_of(served.address, RAY_MULTICLUSTER_CA=str(pem))
         assert [each.name for each in await asyncio.to_thread(trusting.clusters)] == ["a"]
         (job,) = await asyncio.to_thread(trusting.submit, [request()])
-        async for jobs in trusting.changes_async([job.submission_id], timeout_s=60, tick_s=1):
+        async for jobs in trusting.changes_async([job.submission_id], timeout_s=PATIENCE_S, tick_s=1):
             state = jobs[job.submission_id].state
         assert state is JobState.SUCCEEDED
         other = service_of(served.address)
         with pytest.raises(ServerUnreachable, match="RAY_MULTICLUSTER_CA"):
             await asyncio.to_thread(other.clusters)
         with pytest.raises(ServerUnreachable, match="not trusted"):
-            await anext(other.changes_async([job.submission_id], timeout_s=9, tick_s=1))
+            await anext(other.changes_async([job.submission_id], timeout_s=PATIENCE_S, tick_s=1))
+        monkeypatch.setattr(transport, "PATIENCE_S", 0.0)
+        plain = service_of(served.address.replace("https://", "http://"))
+        with pytest.raises(ServerLost, match="If it has a certificate, write https://"):
+            await asyncio.to_thread(plain.clusters)
 
 
 async def test_clients_of_a_server_that_is_killed_go_on_with_the_next_and_nothing_is_doubled(
-    world: World,
-    service_of: ServiceOf,
+    world: World, service_of: ServiceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transport, "PATIENCE_S", PATIENCE_S)  # a busy machine takes long to start a server
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     service = service_of(f"http://127.0.0.1:{port}")
@@ -198,7 +205,7 @@ async def test_clients_of_a_server_that_is_killed_go_on_with_the_next_and_nothin
         await served.process.wait()
     async with world.serving("--port", port):
         await submitting
-        async for jobs in service.changes_async(ids, timeout_s=120, tick_s=1):
+        async for jobs in service.changes_async(ids, timeout_s=PATIENCE_S, tick_s=1):
             states = {job.state for job in jobs.values()}
         assert states == {JobState.SUCCEEDED}
         listed = await asyncio.to_thread(service.list_jobs, JobQuery(group="all", limit=1000))
@@ -235,7 +242,7 @@ async def test_a_job_submits_to_the_same_queue_and_takes_its_child_along(
         listed = await asyncio.to_thread(service.list_jobs, JobQuery(parent="outer"))
         assert [job.submission_id for job in listed.jobs] == ["inner"]
         await asyncio.to_thread(service.stop, ["outer"])
-        async for jobs in service.changes_async(["outer", "inner"], timeout_s=60, tick_s=1):
+        async for jobs in service.changes_async(["outer", "inner"], timeout_s=PATIENCE_S, tick_s=1):
             states = {name: job.state for name, job in jobs.items()}
         assert states == {"outer": JobState.STOPPED, "inner": JobState.STOPPED}
         assert "its parent outer" in (await asyncio.to_thread(service.detail, "inner")).message

@@ -153,7 +153,7 @@ async def test_where_the_decorator_stops_them_nothing_is_said_to_go_on(variables
     assert await aio.get_job_status("held") == "STOPPED"
 
 
-@pytest.mark.parametrize("more", ["", "scheduler.list_clusters()"])
+@pytest.mark.parametrize("more", ["", "scheduler.cluster_details()"])
 async def test_a_program_that_only_initialises_ends_without_a_word(
     variables: dict[str, str], more: str
 ) -> None:

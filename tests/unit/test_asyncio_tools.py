@@ -65,3 +65,18 @@ async def test_the_first_failure_in_the_background_is_raised_and_the_rest_is_can
         await background.run()
     await background.close()
     assert ended == ["cancelled"]
+
+
+async def test_what_is_under_way_may_end_by_itself_before_it_is_cancelled() -> None:
+    background, ended = Background(), []
+
+    async def work(duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+        ended.append(duration_s)
+
+    background.start(work(0.01))
+    await background.close(grace_s=60.0)
+    assert ended == [0.01]
+    background.start(work(60.0))
+    await background.close(grace_s=0.01)
+    assert ended == [0.01]

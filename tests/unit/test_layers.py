@@ -38,6 +38,7 @@ LAYERS = [
     "runtime",
     "ray_client",
     "client",
+    "common",
     "app",
     "aio",
     "__init__",

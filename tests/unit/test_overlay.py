@@ -10,9 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.environment.compose import compose
-from ray_multicluster_scheduler.environment.overlay import OVERLAY_HOOK, OVERLAY_VAR, has_overlay
+from ray_multicluster_scheduler.environment.overlay import (
+    HOOK_VAR,
+    OVERLAY_HOOK,
+    OVERLAY_VAR,
+    for_ray_client,
+    has_overlay,
+    remove_overlay,
+)
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages import PackageStore
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE, with_overlay_code
@@ -37,6 +45,13 @@ def test_pip_over_a_named_environment_is_sent_as_a_hook_and_what_to_install(
     assert env["worker_process_setup_hook"] == OVERLAY_HOOK
     assert env["env_vars"]["A"] == "1"
     assert json.loads(env["env_vars"][OVERLAY_VAR]) == {"packages": ["humanize"], "options": []}
+
+
+def test_a_session_of_ray_client_gets_the_hook_as_the_variable_that_workers_read() -> None:
+    env = composed(CONDA, {"pip": ["humanize"]})
+    assert for_ray_client(env)["env_vars"] == {**env["env_vars"], HOOK_VAR: OVERLAY_HOOK}
+    assert remove_overlay(for_ray_client(env)) == {**CONDA, "pip": ["humanize"]}
+    assert for_ray_client(CONDA) == CONDA
 
 
 def test_options_of_pip_reach_the_node() -> None:
@@ -96,7 +111,12 @@ def run_python(folder: Path, code: str, *, wanted: str | None, base: Path | None
         request = {"packages": [wanted], "options": ["--no-index", "--no-deps"]}
         environ[OVERLAY_VAR] = json.dumps(request)
     return subprocess.run(
-        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 

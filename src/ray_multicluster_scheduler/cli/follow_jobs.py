@@ -14,10 +14,11 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.console import say, stderr_console
+from ray_multicluster_scheduler.cli.console import say, stderr_console, write_line
+from ray_multicluster_scheduler.cli.leader_status import leader_name
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED, Terminated
 from ray_multicluster_scheduler.cli.views.job_progress import JobDisplay, job_display, where_it_is
-from ray_multicluster_scheduler.cli.views.reasons import WaitingReason
+from ray_multicluster_scheduler.cli.views.reasons import WaitingReason, upper_first
 from ray_multicluster_scheduler.cli.views.render import STATE_STYLES, age
 from ray_multicluster_scheduler.client.progress import Show, Stated, progress_display, summary
 from ray_multicluster_scheduler.clock import SystemClock
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 #: Ray gives a program 3 s after SIGTERM; a loaded head needs a few more to notice.
 STOP_TIMEOUT_S = 30.0
 TICK_S = 1.0
+#: How often progress is told at most where there is no terminal: the log of a build keeps every line.
+TELL_EVERY_S = 10.0
 #: Of how many failed jobs the end of the log is shown.
 SHOWN_FAILURES = 3
 #: Of how many more the id is told.
@@ -46,6 +49,31 @@ def follow(scheduler: Handle, submission_id: str) -> JobView:
             scheduler.check()
             raise SchedulerError("the scheduler in this process has stopped; the job goes on") from None
     return scheduler.service.get_many([submission_id])[submission_id]
+
+
+def follow_all(scheduler: Handle, submission_ids: Sequence[str]) -> list[JobView]:
+    """Stream the logs of several jobs, each line after the job's id; return the jobs when all have ended."""
+
+    async def show(submission_id: str) -> None:
+        rest = ""
+        async for piece in scheduler.service.tail_async(submission_id):
+            *lines, rest = (rest + piece).split("\n")
+            for line in lines:
+                write_line(f"{submission_id} | {line}")
+        if rest:
+            write_line(f"{submission_id} | {rest}")
+
+    async def show_all() -> None:
+        await together(map(show, submission_ids))
+
+    try:
+        asyncio.run(show_all())
+    except CancelledError:
+        scheduler.check()
+        raise SchedulerError("the scheduler in this process has stopped; the jobs go on") from None
+    for _ in scheduler.service.changes(submission_ids, timeout_s=None, tick_s=TICK_S):
+        scheduler.check()
+    return list(scheduler.service.get_many(submission_ids).values())
 
 
 async def _show(scheduler: Handle, submission_id: str, display: JobDisplay) -> None:
@@ -79,18 +107,20 @@ def watch_all(
 
 @contextmanager
 def _progress(total: int) -> Iterator[Show]:
-    """Show one bar on a terminal, and elsewhere a line whenever something has changed."""
+    """Show one bar on a terminal; elsewhere a line at first, at the end, and now and then between."""
     if stderr_console().is_terminal:
         with progress_display(total) as show:
             yield show
         return
-    said = ""
+    said, said_why, said_at, clock = "", "", 0.0, SystemClock()
 
     def tell(jobs: Mapping[str, Stated], why: str = "") -> None:
-        nonlocal said
-        if (words := summary(jobs, why)) != said:
-            said = words
-            say(f"{sum(job.final for job in jobs.values())}/{total} jobs: {words}")
+        nonlocal said, said_why, said_at
+        ended, now = sum(job.final for job in jobs.values()), clock.monotonic()
+        due = not said or ended == total or now - said_at >= TELL_EVERY_S or (why and not said_why)
+        if due and (words := summary(jobs, why)) != said:
+            said, said_why, said_at = words, why, now
+            say(f"{ended}/{total} jobs: {words}")
 
     yield tell
 
@@ -159,7 +189,18 @@ def stop_and_watch(scheduler: Handle, submission_ids: Sequence[str], *, reason: 
                 show(jobs)
     except WaitTimeout:
         say("Some jobs have not ended yet; `raymc wait` goes on with stopping them.", style="yellow")
+    except KeyboardInterrupt:
+        what = submission_ids[0] if len(submission_ids) == 1 else f"{len(submission_ids)} jobs"
+        say(f"Interrupted: the request to stop {what} is recorded. {_who_stops(scheduler)}", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
     return jobs
+
+
+def _who_stops(scheduler: Handle) -> str:
+    leader = scheduler.service.leader()
+    if leader is None or leader.holder == scheduler.holder:
+        return "It is carried out as soon as a scheduler runs, such as `raymc wait` or `raymc top`."
+    return f"{upper_first(leader_name(leader))} carries it out."
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from ray_multicluster_scheduler.cli.signals import held
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import open_scheduler
     from ray_multicluster_scheduler.client.http import HttpService
-    from ray_multicluster_scheduler.client.packing import handed_over
+    from ray_multicluster_scheduler.client.packing import handed_over, script_here
     from ray_multicluster_scheduler.client.remote import RemoteScheduler
-    from ray_multicluster_scheduler.client.server_address import server_at, server_in
+    from ray_multicluster_scheduler.client.server_address import named_server, server_at, server_in
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
@@ -48,9 +48,11 @@ __all__ = [
     "how_it_failed",
     "load_config",
     "move",
+    "named_server",
     "open_scheduler",
     "restore",
     "running_servers",
+    "script_here",
     "serve",
     "server_at",
     "server_in",
@@ -75,9 +77,11 @@ _HOMES = {
     "how_it_failed": "service.outcome",
     "load_config": "config",
     "move": "maintenance.move_store",
+    "named_server": "client.server_address",
     "open_scheduler": "client.current",
     "restore": "maintenance.backup_file",
     "running_servers": "server.running",
+    "script_here": "client.packing",
     "serve": "server.serve",
     "server_at": "client.server_address",
     "server_in": "client.server_address",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ray_multicluster_scheduler.cli.session import find_jobs
 from ray_multicluster_scheduler.cli.views.render import age
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import WaitTimeout
@@ -27,7 +28,8 @@ SEND_S = 15.0
 LOOK_S = 0.25
 #: How long a command that shows jobs leads, at most, before it shows them.
 CATCH_UP_S = 2.0
-_WAITING = "No scheduler is running: what waits goes on its way while `raymc wait ID` or `raymc top` runs."
+_NOBODY = "No scheduler is running"
+_STARTS = "nothing starts waiting jobs now; `raymc wait ID`, `raymc top` or `raymc serve` does."
 NOT_SENT = frozenset({JobState.QUEUED, JobState.PLACED})
 
 
@@ -73,18 +75,21 @@ def _passes_soon(decision: DecisionView) -> bool:
     return any(refusal.cause is Cause.PACED for refusal in decision.refusals.values())
 
 
-def bring_up_to_date(scheduler: Handle, jobs: Iterable[JobView]) -> None:
-    """Lead for a moment if nobody does and one of these jobs is on a cluster: it may have ended there."""
-    if any(job.state in LIVE for job in jobs) and scheduler.service.leader() is None:
+def bring_up_to_date(scheduler: Handle, jobs: Iterable[JobView]) -> bool:
+    """Lead for a moment if nobody does and one of these jobs is on a cluster: it may have ended there.
+
+    Returns whether that was so.
+    """
+    is_stale = any(job.state in LIVE for job in jobs) and scheduler.service.leader() is None
+    if is_stale:
         scheduler.catch_up(timeout_s=CATCH_UP_S)
+    return is_stale
 
 
-def find_up_to_date(scheduler: Handle, word: str) -> tuple[JobView, ...]:
-    """Return the jobs that a word means, as they are now."""
-    found = scheduler.service.find(word)
-    bring_up_to_date(scheduler, found)
-    now = scheduler.service.get_many([job.submission_id for job in found])
-    return tuple(now[job.submission_id] for job in found)
+def find_up_to_date(scheduler: Handle, words: Sequence[str]) -> list[JobView]:
+    """Return the jobs that ids, names or groups mean, each once, as they are now."""
+    found = find_jobs(scheduler, words, None)
+    return find_jobs(scheduler, words, None) if bring_up_to_date(scheduler, found) else found
 
 
 def stale_note(scheduler: Handle, jobs: Iterable[JobView]) -> Text | None:
@@ -94,13 +99,14 @@ def stale_note(scheduler: Handle, jobs: Iterable[JobView]) -> Text | None:
     leads_here = leader is not None and leader.holder == scheduler.holder
     if not open_jobs or (leader is not None and not leads_here):
         return None
+    waiting = any(job.state in NOT_SENT for job in open_jobs)
     if leads_here and scheduler.catch_up(timeout_s=0):
-        waiting = any(job.state in NOT_SENT for job in open_jobs)
-        return Text(_WAITING, style="yellow") if waiting else None
+        return Text(f"{_NOBODY}: {_STARTS}", style="yellow") if waiting else None
     looks = [cluster.observed_at for cluster in scheduler.service.clusters() if cluster.observed_at]
-    how_old = f"{age(max(0.0, SystemClock().now() - max(looks)))} ago" if looks else "never"
-    return Text(
-        f"No scheduler is running; the clusters were last looked at: {how_old}. "
-        "`raymc wait ID` brings jobs up to date and on their way.",
-        style="yellow",
-    )
+    seen = ""
+    if looks:
+        seen = f"; the clusters were last looked at {age(max(0.0, SystemClock().now() - max(looks)))} ago"
+    elif any(job.state in LIVE for job in open_jobs):
+        seen = "; the clusters have not answered"
+    starts = f": {_STARTS}" if waiting else ". `raymc wait ID` brings jobs up to date."
+    return Text(f"{_NOBODY}{seen}{starts}", style="yellow")

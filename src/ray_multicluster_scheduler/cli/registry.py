@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -14,6 +16,7 @@ from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.cli.lazy_group import Entry, LazyGroup
 from ray_multicluster_scheduler.cli.log_handler import WarningHandler
 from ray_multicluster_scheduler.cli.options.parsing import CommandAfterDashes, SeveralWords
+from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
 from ray_multicluster_scheduler.errors import SchedulerError
 
 _JOBS, _CLUSTERS, _SERVER = "Jobs", "Clusters", "Server"
@@ -21,6 +24,27 @@ _JOBS, _CLUSTERS, _SERVER = "Jobs", "Clusters", "Server"
 
 class Commands(LazyGroup):
     """What `raymc --help` lists. A test compares each sentence with the command's own help."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"list": "jobs", "ls": "jobs", "describe": "info", "show": "info"}
+    hints: ClassVar[Mapping[str, str]] = {
+        "run": "`raymc submit -- COMMAND` runs one.",
+        "rerun": "`raymc retry ID` runs a job again.",
+        "queue": "`raymc jobs --state queued` lists what waits.",
+        "tail": "`raymc logs -f ID` follows a log, `raymc logs ID --tail 20` shows its end.",
+        "kill": "`raymc stop ID` stops a job.",
+        "rm": "`raymc delete ID` forgets a job that has ended, `raymc stop ID` stops one.",
+    }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Answer `version` and `help` too, which everybody types once."""
+        if args == ["version"]:
+            _tell_version(asked=True)
+        if args[0] == "help" and not ctx.resilient_parsing:
+            if args[1:]:
+                return super().resolve_command(ctx, [args[1], *args[2:], "--help"])
+            typer.echo(ctx.get_help())
+            raise typer.Exit
+        return super().resolve_command(ctx, args)
 
     entries: ClassVar[Mapping[str, Entry]] = {
         "submit": Entry(
@@ -49,7 +73,7 @@ class Commands(LazyGroup):
         "logs": Entry(
             where="logs:logs",
             panel=_JOBS,
-            about="Write the log of a job to stdout; of a group, one after the other.",
+            about="Write the log of a job to stdout; of several, one after the other.",
         ),
         "events": Entry(
             where="job:events",
@@ -129,6 +153,14 @@ class Commands(LazyGroup):
             panel=_CLUSTERS,
             about="Check the configuration, or let a server read it again.",
         ),
+        "login": Entry(
+            where="login:login",
+            panel=_SERVER,
+            about="Use a server from now on: keep its address and a token in a file that only you can read.",
+        ),
+        "logout": Entry(
+            where="login:logout", panel=_SERVER, about="Forget the server and the token of `raymc login`."
+        ),
         "token": Entry(
             where="token:token_app",
             panel=_SERVER,
@@ -153,7 +185,13 @@ class Commands(LazyGroup):
     }
 
 
-app = typer.Typer(name="raymc", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="raymc",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 
 
 def _tell_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so
@@ -164,13 +202,29 @@ def _tell_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so
 
 @app.callback()
 def raymc(
+    ctx: typer.Context,
     *,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The server to use, instead of RAY_MULTICLUSTER_ADDRESS."),
+    ] = None,
     _version: Annotated[
         bool,
         typer.Option("--version", help="Show the version and leave.", callback=_tell_version, is_eager=True),
     ] = False,
 ) -> None:
     """Run work on many Ray clusters as if they were one."""
+    if address is not None:
+        former = os.environ.get(ADDRESS_VAR)
+        os.environ[ADDRESS_VAR] = address
+        ctx.call_on_close(partial(_set_back, former))
+
+
+def _set_back(address: str | None) -> None:
+    if address is None:
+        del os.environ[ADDRESS_VAR]
+    else:
+        os.environ[ADDRESS_VAR] = address
 
 
 def run() -> None:

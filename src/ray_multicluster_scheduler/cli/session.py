@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from ray_multicluster_scheduler.cli import lazy_imports
+from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.client.progress import summary
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.text.spelling import did_you_mean, nearest
 
@@ -72,9 +77,27 @@ def find_jobs(scheduler: Handle, words: Sequence[str], group: str | None) -> lis
     return in_group[::-1]
 
 
+def counted(jobs: Sequence[JobView]) -> str:
+    """Write `10 jobs (8 SUCCEEDED, 2 FAILED)`."""
+    count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    return f"{count} ({summary({job.submission_id: job for job in jobs})})"
+
+
+def confirm(deed: str) -> None:
+    """Ask before something that is hard to undo; refuse it where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise InvalidRequest(f"this would {deed}; say --yes where nobody can be asked")
+    try:
+        agreed = typer.confirm(f"{deed[:1].upper()}{deed[1:]}?", err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        raise typer.Exit(INTERRUPTED) from None
+    if not agreed:
+        raise typer.Exit(1)
+
+
 def check_cluster(scheduler: Handle, name: str) -> None:
     """Refuse an unknown cluster: on a command line it is a typing mistake."""
-    known = scheduler.cluster_names()
+    known = scheduler.list_clusters()
     if name not in known:
         raise InvalidRequest(
             f"no cluster is named {name!r} in {scheduler.where}; {did_you_mean(name, known)}"

@@ -11,12 +11,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from ray_multicluster_scheduler.client.in_job import JobProgram, warn_of_other_packages
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
-from ray_multicluster_scheduler.client.server_address import server_at, server_in
+from ray_multicluster_scheduler.client.server_address import named_server, server_at
 from ray_multicluster_scheduler.config import find_config
 from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.config.older import ignored_settings
 from ray_multicluster_scheduler.config.store_place import store_place
+from ray_multicluster_scheduler.environment.env_vars import SUBMISSION_ID_VAR
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
@@ -25,9 +27,8 @@ log = logging.getLogger(__name__)
 
 #: A scheduler of this process, or a server's.
 Handle: TypeAlias = "Scheduler | RemoteScheduler"
-
-#: Set by us in the environment of every job.
-INSIDE_A_JOB = "RAY_MULTICLUSTER_SUBMISSION_ID"
+#: The same, or what a program inside a job has of it.
+AnyHandle: TypeAlias = "Handle | JobProgram"
 
 
 class _Current:
@@ -35,17 +36,19 @@ class _Current:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.scheduler: Handle | None = None
+        self.scheduler: AnyHandle | None = None
+        #: The file that the program named. Another file would send its work to the wrong clusters.
+        self.given: Path | None = None
 
 
 _current = _Current()
 #: Schedulers of the process that this one was forked from. They are kept because even closing a connection to
 #: SQLite that the parent has opened would take the parent's locks away.
-_inherited: list[Handle] = []
+_inherited: list[AnyHandle] = []
 
 
 def _begin_anew_in_a_fork() -> None:
-    known, _current.lock, _current.scheduler = _current.scheduler, threading.RLock(), None
+    known, _current.lock = _current.scheduler, threading.RLock()
     if known is not None and not known.stopped:
         _inherited.append(known)
         _current.scheduler = known.anew()
@@ -54,22 +57,27 @@ def _begin_anew_in_a_fork() -> None:
 os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
 
 
-def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> Handle:
+def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> AnyHandle:
     """Read the configuration and start scheduling in this process.
 
     Where `RAY_MULTICLUSTER_ADDRESS` or `scheduler.address` in clusters.yaml names a server, that one
     schedules, and nothing is started here.
 
-    Without a path the usual places are searched (docs/configuration.md). Returns a handle with `.stop()`.
-    Calling it again with the same file returns the same handle; with another file, that one is used from
-    now on. Inside a job nothing is opened or started until it is needed.
+    Without a path it is the file that the program named before, and else the usual places are searched
+    (docs/configuration.md). Returns a handle with `.stop()`; whatever is called after that uses the same
+    configuration again. Calling it again with the same file returns the same handle; with another file, that
+    one is used from now on. Inside a job nothing is opened or started until it is needed; without a server
+    there is no queue in a job, only tasks and actors.
 
     Raises `ConfigNotFound` (a RuntimeError) or `ConfigInvalid` (a ValueError).
     """
-    fresh = open_scheduler(config_file_path)
+    if config_file_path is not None:
+        config_file_path = Path.cwd() / expanded(config_file_path)
+    fresh = _open(config_file_path or _current.given)
     for sentence in ignored_settings(os.environ, home=expanded("~")):
         log.warning("%s", sentence)
     with _current.lock:
+        _current.given = config_file_path or _current.given
         known = _current.scheduler
         if known is not None and not known.stopped:
             if _same(known, fresh):
@@ -77,15 +85,21 @@ def initialize_scheduler_environment(config_file_path: str | Path | None = None)
             log.warning("using %s from now on, no longer %s", _name(fresh), _name(known))
             known.stop()
         _current.scheduler = fresh
-    if INSIDE_A_JOB not in os.environ:
-        fresh.start()
+    fresh.start()
     return fresh
 
 
 def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
-    """Return the scheduler that the environment and the configuration mean; starts nothing."""
+    """Return the scheduler that the environment and the configuration mean; starts nothing.
+
+    Raises `NoQueueHere` inside a job that was told no server.
+    """
+    return _with_queue(_open(config_file_path))
+
+
+def _open(config_file_path: str | Path | None) -> AnyHandle:
     environ = os.environ
-    if server := server_in(environ):
+    if server := named_server(environ, config_file_path):
         return RemoteScheduler(server, environ=environ, config_file_path=config_file_path)
     path = find_config(config_file_path, environ=environ, cwd=Path.cwd())
     from ray_multicluster_scheduler.config.load import load_config  # noqa: PLC0415 - see below
@@ -93,36 +107,54 @@ def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
     config = load_config(path)
     if url := config.settings.address:
         server = server_at(url, named_by=f"`address` in {path}", environ=environ)
-        return RemoteScheduler(server, environ=environ, config_file_path=config_file_path)
+        return RemoteScheduler(server, environ=environ, config_file_path=path)
+    if SUBMISSION_ID_VAR in environ:
+        warn_of_other_packages(environ)
+        return JobProgram(config, environ=environ)
     from ray_multicluster_scheduler.runtime import Scheduler  # noqa: PLC0415 - a server's client needs no store
 
     return Scheduler(config, directory=store_place(config, environ).directory, environ=environ)
 
 
-def _same(one: Handle, other: Handle) -> bool:
+def _with_queue(handle: AnyHandle) -> Handle:
+    if isinstance(handle, JobProgram):
+        raise handle.no_queue()
+    return handle
+
+
+def _same(one: AnyHandle, other: AnyHandle) -> bool:
     if isinstance(one, RemoteScheduler) or isinstance(other, RemoteScheduler):
         return _name(one) == _name(other)
     return one.config == other.config and one.directory == other.directory
 
 
-def _name(scheduler: Handle) -> str:
+def _name(scheduler: AnyHandle) -> str:
     return scheduler.server.url if isinstance(scheduler, RemoteScheduler) else str(scheduler.config.path)
 
 
-def get_unified_scheduler() -> Handle:
+def get_unified_scheduler() -> AnyHandle:
     """Return the scheduler of this process, initialising it from the default places when needed.
 
-    Raises `ConfigNotFound`, a RuntimeError that lists where it looked, when there is no configuration.
+    After `.stop()` it is a new one with the same configuration. Raises `ConfigNotFound`, a RuntimeError that
+    lists where it looked, when there is no configuration.
     """
     with _current.lock:
         known = _current.scheduler
-    if known is None or known.stopped:
+        if known is not None and not known.stopped:
+            return known
+        if known is not None:
+            _current.scheduler = known = known.anew()
+    if known is None:
         return initialize_scheduler_environment()
+    known.start()
     return known
 
 
 def working_scheduler() -> Handle:
-    """Return the scheduler of this process with its engine running."""
-    scheduler = get_unified_scheduler()
+    """Return the scheduler of this process with its engine running.
+
+    Raises `NoQueueHere` inside a job that was told no server.
+    """
+    scheduler = _with_queue(get_unified_scheduler())
     scheduler.start()
     return scheduler

@@ -161,11 +161,14 @@ class HttpService(HttpSchedulerCalls):
         asked = get("/timeline", **timeline_query(since, until, cluster, limit))
         return self._ask(TimelineView.model_validate, asked)
 
-    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
-        """Return how many jobs are in each of these states."""
+    def counts(
+        self, states: Collection[JobState], *, changed_since: float | None = None
+    ) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states, at all or since this time or later."""
         if not states:
             return {}
-        found = get("/counts", state=sorted(state.value for state in states))
+        words = sorted(state.value for state in states)
+        found = get("/counts", state=words, changed_since=changed_since)
         return self._ask(_counts, found)
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:

@@ -71,7 +71,7 @@ def refused(server: ServerAddress, path: str, status: int, body: object) -> Sche
     """Return the error that an answer with an error status stands for."""
     error = error_from(body)
     if isinstance(error, NotAuthenticated):
-        return NotAuthenticated(f"{error} {_about_token(server)}")
+        return NotAuthenticated(f"{str(error).rstrip('.')}. {_about_token(server)}")
     if error is None and status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:  # the paths of Ray
         return NotAuthenticated(f"the server at {server.url} wants another token. {_about_token(server)}")
     if error is not None and (
@@ -114,11 +114,12 @@ def late(server: ServerAddress) -> ServerTimeout:
     return ServerTimeout(server.url, "no answer in time; it may be busy, and may still do what was asked")
 
 
-def broke_off(server: ServerAddress, error: Exception) -> ServerLost:
-    """Say that the connection broke."""
+def broke_off(server: ServerAddress, error: Exception, *, answered: bool) -> ServerLost:
+    """Say that the connection broke; `answered`: it has answered before, so it is the right address."""
     why = str(error) or type(error).__name__
+    hint = "" if answered or server.url.startswith("https") else ". If it has a certificate, write https://"
     return ServerLost(
-        server.url, f"the connection broke off ({why}); what was asked may or may not have been done"
+        server.url, f"the connection broke off ({why}); what was asked may or may not have been done{hint}"
     )
 
 
@@ -135,7 +136,7 @@ def _about_token(server: ServerAddress) -> str:
     if server.token is None:
         return (
             f"No token was found in {server.token_place}. Set {TOKEN_VAR}, or {TOKEN_FILE_VAR} to the file "
-            "that holds it; `raymc token create` on the server's machine makes one"
+            "that holds it, or say `raymc login`; `raymc token create` on the server's machine makes one"
         )
     return f"The token that was sent is from {server.token_place}"
 

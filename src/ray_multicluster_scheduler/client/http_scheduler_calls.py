@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.client.http_administration import ServerAdministration
 from ray_multicluster_scheduler.client.http_calls import get, post
 from ray_multicluster_scheduler.client.http_responses import parsed
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.client.transport import Call, Transport, part
+from ray_multicluster_scheduler.client.transport import ANSWER_TIMEOUT_S, Call, Transport, part
+from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.views import (
     CallerView,
+    ClusterReport,
     ClusterView,
     ConfigView,
     LeaderView,
@@ -54,6 +57,13 @@ class HttpSchedulerCalls:
         """Return what runs inside the clusters, ours or not, and which clusters cannot be looked at."""
         return self._ask(ProcessList.model_validate, get("/processes"))
 
+    def run_doctor(
+        self, clusters: Sequence[str] | None = None, *, timeout_s: float = TRIAL_S
+    ) -> tuple[ClusterReport, ...]:
+        """Examine these clusters, or all, also with a short job on each that tells what jobs get there."""
+        call = post("/doctor", {"clusters": clusters, "timeout_s": timeout_s}, repeatable=False)
+        return self._ask(_reports, replace(call, answer_s=timeout_s + ANSWER_TIMEOUT_S))
+
     def configuration(self) -> ConfigView:
         """Return the configuration as the server has loaded it, with secrets hidden."""
         return self._ask(ConfigView.model_validate, get("/config"))
@@ -83,6 +93,10 @@ class HttpSchedulerCalls:
 
 def _clusters(answer: Mapping[str, Any]) -> tuple[ClusterView, ...]:
     return tuple(map(ClusterView.model_validate, answer["clusters"]))
+
+
+def _reports(answer: Mapping[str, Any]) -> tuple[ClusterReport, ...]:
+    return tuple(map(ClusterReport.model_validate, answer["clusters"]))
 
 
 def _waits(answer: Mapping[str, Any]) -> tuple[WaitView, ...]:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import working_scheduler
-from ray_multicluster_scheduler.client.packing import handed_over
+from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remember
 from ray_multicluster_scheduler.config.user import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.arguments import words
+from ray_multicluster_scheduler.service.arguments import shown, words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
 
@@ -53,11 +53,14 @@ def submit_job(
     group: str | None = None,
     parent: str | None = None,
     stop_children: bool = False,
+    only_cluster: str | None = None,
+    only_tags: Sequence[str] = (),
 ) -> str:
     """Accept a job and return its submission id. It is durable when this returns; a cluster is found later.
 
     Args:
-        entrypoint: The shell command. Scripts by absolute path, unless `runtime_env` has a `working_dir`.
+        entrypoint: The shell command. Scripts by absolute path, unless the `runtime_env` of the job, or of
+            every cluster, has a `working_dir`.
         runtime_env: The job's own environment; the chosen cluster's comes first, the job's keys win.
         job_id: Your own name for the job; `job_<uuid>` by default. Several may have the same one, such as
             those of every night: it means the newest of them, wherever a submission id is asked for.
@@ -84,6 +87,8 @@ def submit_job(
         group: A name that jobs of one batch share.
         parent: The job whose program submits this one; inside a job, that job.
         stop_children: Whoever stops this job stops what its program has submitted, too.
+        only_cluster: It runs on this cluster or not at all; an unknown name is refused.
+        only_tags: It runs only on clusters with all of these tags; refused if there is none.
 
     Raises:
         RuntimeError: No configuration was found.
@@ -95,9 +100,16 @@ def submit_job(
 
 def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
+    given = list(jobs)
+    if unlike := [each for each in given if not isinstance(each, Mapping)]:
+        raise InvalidRequest(
+            "each job must be a mapping of submit_job's arguments, such as {'entrypoint': 'echo 1'}, not "
+            f"{shown(unlike[0])}"
+        )
     scheduler = working_scheduler()
-    requests = [handed_over(_request(each), scheduler) for each in jobs]
-    accepted = scheduler.service.submit(requests)
+    requests = [handed_over(_request(each), scheduler) for each in given]
+    with telling_of_working_dir(requests):
+        accepted = scheduler.service.submit(requests)
     ids = [job.submission_id for job in accepted]
     remember(ids)
     for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
@@ -151,6 +163,8 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     service = scheduler.service
     try:
         job = one_job(service, submission_id)
+        if job.final:
+            return False
         service.stop([job.submission_id])
         for jobs in service.changes([job.submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
             scheduler.check()
@@ -208,10 +222,11 @@ def explain(submission_id: str) -> dict[str, Any]:
 
 
 def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
-    """Return what `submit_job` with these arguments would do now: a dry run."""
+    """Return what `submit_job` with these arguments would do now: a dry run. Raises what that would raise."""
     scheduler = working_scheduler()
     request = handed_over(_request({"entrypoint": entrypoint, **arguments}), scheduler)
-    return scheduler.service.plan(request).model_dump(mode="json")
+    with telling_of_working_dir([request]):
+        return scheduler.service.plan(request).model_dump(mode="json")
 
 
 def drain(cluster: str, reason: str = "") -> None:

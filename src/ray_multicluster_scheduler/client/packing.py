@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,7 +34,6 @@ def handed_over(
 ) -> JobRequest:
     """Return the request packed, with its packages where the scheduler has them."""
     if not request.runtime_env:
-        _check_script(request, Path.cwd() if cwd is None else cwd)
         return request
     from ray_multicluster_scheduler.packages.runtime_env import package_names  # noqa: PLC0415 - see `packed`
 
@@ -53,23 +53,32 @@ def packed(
 
     Relative paths start at `cwd`, the current directory by default.
     """
-    start = Path.cwd() if cwd is None else cwd
-    _check_script(request, start)
     if not request.runtime_env:
         return request
     # A client of a server, which may only look, does not pay for what packs.
     from ray_multicluster_scheduler.packages.runtime_env import localise  # noqa: PLC0415
 
+    start = Path.cwd() if cwd is None else cwd
     return request.replaced(runtime_env=localise(request.runtime_env, packages, cwd=start, progress=progress))
 
 
-def _check_script(request: JobRequest, cwd: Path) -> None:
-    env = request.runtime_env
-    if isinstance(env, Mapping) and env.get("working_dir"):
-        return
-    if word := relative_script(request.entrypoint):
-        right = request.entrypoint.replace(word, str((cwd / word).resolve()), 1)
-        raise InvalidEntrypoint(
-            f"{word!r} in the entrypoint is a relative path, and no cluster knows where it starts; write "
-            f"{right!r}, or give the job a runtime_env with a working_dir"
-        )
+def script_here(request: JobRequest) -> str | None:
+    """Return the script below the current directory that a job names and does not bring along, or None."""
+    if (request.runtime_env or {}).get("working_dir") or not (word := relative_script(request.entrypoint)):
+        return None
+    found = Path(word).resolve()
+    return word if found.is_file() and found.is_relative_to(Path.cwd().resolve()) else None
+
+
+@contextmanager
+def telling_of_working_dir(requests: Iterable[JobRequest]) -> Iterator[None]:
+    """Add to the refusal of a relative path what only this machine knows: that the script lies here."""
+    try:
+        yield
+    except InvalidEntrypoint as refused:
+        if script := next(filter(None, map(script_here, requests)), None):
+            raise InvalidEntrypoint(
+                f"{refused}; {script!r} lies in this directory, which runtime_env={{'working_dir': '.'}} "
+                "sends along"
+            ) from None
+        raise

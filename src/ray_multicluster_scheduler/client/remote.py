@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.client.cluster_look import PublishedLook
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.config.find import home_dir
+from ray_multicluster_scheduler.config.find import find_config, home_dir
 from ray_multicluster_scheduler.config.user import USER_VARIABLE
 from ray_multicluster_scheduler.errors import StoreError
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.packages.store import PackageStore
-    from ray_multicluster_scheduler.runtime import Scheduler
-    from ray_multicluster_scheduler.service.views import ProcessList
+    from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 
@@ -46,12 +45,12 @@ class RemoteScheduler:
         self._lock = threading.RLock()
         self._service = HttpService(server, user=getpass.getuser())
         self._packages: PackageStore | None = None
-        self._own: Scheduler | None = None
+        self._tasks: TaskSubmitter | None = None
         self._stopped = False
         atexit.register(self.stop)
 
     def anew(self) -> RemoteScheduler:
-        """Return one for the same server that has no connection yet."""
+        """Return one for the same server, with the same file for tasks, that has no connection yet."""
         return RemoteScheduler(self.server, environ=self._environ, config_file_path=self._config_file_path)
 
     @property
@@ -78,11 +77,14 @@ class RemoteScheduler:
         """Tasks and actors of this process, by the clusters.yaml that is found here."""
         self._check_usable()
         with self._lock:
-            if self._own is None:
-                from ray_multicluster_scheduler.runtime import Scheduler  # noqa: PLC0415 - jobs need none of it
+            if self._tasks is None:
+                from ray_multicluster_scheduler.config.load import load_config  # noqa: PLC0415 - jobs need none of it
+                from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter  # noqa: PLC0415
 
-                self._own = Scheduler.open(self._config_file_path, environ=self._environ)
-            return self._own.tasks
+                path = find_config(self._config_file_path, environ=self._environ, cwd=Path.cwd())
+                self._config_file_path = path  # from now on, and anew
+                self._tasks = TaskSubmitter.without_store(load_config(path), self._environ)
+            return self._tasks
 
     @property
     def where(self) -> str:
@@ -107,6 +109,10 @@ class RemoteScheduler:
         """Return what runs inside the clusters, and which ones the server cannot look at."""
         return self.service.processes()
 
+    def run_doctor(self, *, timeout_s: float) -> tuple[ClusterReport, ...]:
+        """Let the server examine every cluster, also with a short job that runs there."""
+        return self.service.run_doctor(timeout_s=timeout_s)
+
     @property
     def stopped(self) -> bool:
         """Tell whether `stop` was called."""
@@ -127,19 +133,19 @@ class RemoteScheduler:
             self._stopped = True
             atexit.unregister(self.stop)
             self._service.close()
-            if self._own is not None:
-                self._own.stop()
+            if self._tasks is not None:
+                self._tasks.close()
 
     @property
     def user(self) -> str:
         """Whose jobs are submitted with it: the token's user, unless somebody was named."""
         return self._environ.get(USER_VARIABLE) or self.service.me().user
 
-    def cluster_names(self) -> list[str]:
-        """Return the names of the configured clusters."""
+    def list_clusters(self) -> list[str]:
+        """Return the names of the configured clusters; `cluster_details` tells more of each."""
         return [cluster.name for cluster in self.service.clusters()]
 
-    def list_clusters(self) -> list[dict[str, Any]]:
+    def cluster_details(self) -> list[dict[str, Any]]:
         """Return every configured cluster with what was last seen of it; unknown values are None."""
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 

@@ -10,11 +10,11 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from contextlib import contextmanager, suppress
+from typing import Any, ParamSpec, TypeVar, overload
 
 from ray_multicluster_scheduler.client.current import working_scheduler
-from ray_multicluster_scheduler.errors import WaitTimeout
+from ray_multicluster_scheduler.errors import SchedulerError, WaitTimeout
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -22,23 +22,62 @@ T = TypeVar("T")
 
 #: Ray gives a program 3 s after SIGTERM; a loaded head needs a few more to notice.
 STOP_TIMEOUT_S = 15.0
+_REASON = "stopped because the submitting program was interrupted"
 
-_submitted: contextvars.ContextVar[tuple[list[str], ...]] = contextvars.ContextVar("submitted", default=())
+
+class _Scope:
+    """A decorated function that runs, and the jobs that it stops when it is interrupted."""
+
+    def __init__(self, *, is_coroutine: bool) -> None:
+        self.is_coroutine = is_coroutine
+        self.jobs: list[str] = []
+        #: Perhaps submitted for it, perhaps for another coroutine: stopped only when the program ends.
+        self.guessed: list[str] = []
+        #: Ctrl-C or SIGTERM came, so a cancellation is the end of the program.
+        self.is_ending = False
+        #: Its jobs are being stopped, or were: what a thread submits for it from now on is stopped as well.
+        self.is_interrupted = False
+
+
+#: The decorated functions around the caller. None: unknown, because threads do not inherit the context of the
+#: function that started them. Tasks of asyncio and `asyncio.to_thread` do.
+_around: contextvars.ContextVar[tuple[_Scope, ...] | None] = contextvars.ContextVar("around", default=None)
+#: The decorated functions that run in the main thread, which is the one that signals interrupt.
+_in_main_thread: list[_Scope] = []
+#: The handlers of signals that ours have replaced.
+_former: dict[signal.Signals, Any] = {}
 
 
 class _Terminated(SystemExit):
     """SIGTERM, raised in the main thread as an exception so that it unwinds like Ctrl-C."""
 
 
-def inside_a_scope() -> bool:
-    """Tell whether a decorated function runs around the caller, which stops its jobs at Ctrl-C."""
-    return bool(_submitted.get())
-
-
 def remember(submission_ids: Sequence[str]) -> None:
-    """Note jobs for every decorated function that is running around the caller."""
-    for jobs in _submitted.get():
-        jobs.extend(submission_ids)
+    """Note jobs for every decorated function that they were submitted in."""
+    around = _around.get()
+    owners = list(around or ())
+    if threading.current_thread() is not threading.main_thread():
+        for scope in tuple(_in_main_thread):
+            # While a plain function runs there, other threads work for it. Coroutines take turns.
+            if not scope.is_coroutine and scope not in owners:
+                owners.append(scope)
+            elif around is None:
+                scope.guessed.extend(submission_ids)
+    for scope in owners:
+        scope.jobs.extend(submission_ids)
+    if any(scope.is_interrupted for scope in owners):
+        working_scheduler().service.stop(submission_ids, reason=_REASON)
+
+
+def is_coroutine_of_its_own() -> None:
+    """Note that the caller is a coroutine: the decorated functions around it are all that it works for."""
+    if _around.get() is None:
+        _around.set(())
+
+
+def stopped_at_interrupt() -> set[str]:
+    """Return the jobs that the decorated functions around the caller stop at Ctrl-C."""
+    return {each for scope in _around.get() or () for each in (*scope.jobs, *scope.guessed)}
 
 
 @overload
@@ -49,7 +88,12 @@ def graceful_shutdown_on_keyboard_interrupt(function: Callable[..., Any] | None 
     """Make Ctrl-C and SIGTERM stop every job that the function submitted, on all clusters, then re-raise.
 
     Works while the function submits, waits or sleeps; with and without parentheses; for `async def` too.
-    A second Ctrl-C does not wait for the stops.
+    A second Ctrl-C does not wait for the stops. Signals interrupt the main thread only, so decorate what runs
+    there: while it runs, the jobs that other threads submit belong to it, whoever started them.
+
+    A coroutine that is cancelled stops its own jobs, and no other coroutine waits meanwhile. Its own are
+    those that it and its tasks submitted, with `aio` or `asyncio.to_thread`. Those of other threads may be
+    another coroutine's: they are stopped at Ctrl-C and SIGTERM only.
     """
     if function is None:
         return graceful_shutdown_on_keyboard_interrupt
@@ -58,11 +102,12 @@ def graceful_shutdown_on_keyboard_interrupt(function: Callable[..., Any] | None 
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with _collecting() as jobs, _sigterm_raises():
+        with _opened(is_coroutine=False) as scope:
             try:
                 return function(*args, **kwargs)
             except (KeyboardInterrupt, _Terminated):
-                stop_and_wait(jobs)
+                scope.is_interrupted = True
+                stop_and_wait(scope.jobs)
                 raise
 
     return wrapper
@@ -71,56 +116,97 @@ def graceful_shutdown_on_keyboard_interrupt(function: Callable[..., Any] | None 
 def _async_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with _collecting() as jobs, _sigterm_raises():
+        with _opened(is_coroutine=True) as scope:
             try:
                 return await function(*args, **kwargs)
             except (KeyboardInterrupt, _Terminated, asyncio.CancelledError):
-                stop_and_wait(jobs)  # blocks the loop on purpose: the program is ending
+                scope.is_interrupted = True
+                await _stopped([*scope.jobs, *(scope.guessed if scope.is_ending else ())])
                 raise
 
     return wrapper
+
+
+async def _stopped(submission_ids: Sequence[str]) -> None:
+    """Call `stop_and_wait` in a thread. A second interrupt must not wait for it, so it is none of a pool."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def stop() -> None:
+        try:
+            stop_and_wait(submission_ids)
+        finally:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=stop, name="stop jobs", daemon=True).start()
+    await done.wait()
 
 
 def stop_and_wait(submission_ids: Sequence[str]) -> None:
     """Stop jobs wherever they are, all at once, and wait until they have ended or time is over."""
     if not submission_ids:
         return
-    scheduler = working_scheduler()
-    service = scheduler.service
-    asked = service.stop(submission_ids, reason="stopped because the submitting program was interrupted")
-    pending = [job.submission_id for job in asked if not job.final]
-    if not pending:
-        return
-    log.warning("interrupted: stopping %d job(s) on all clusters", len(pending))
     try:
+        scheduler = working_scheduler()
+        service = scheduler.service
+        known = service.get_many(submission_ids)  # what was deleted meanwhile needs no stop
+        pending = [each for each, job in known.items() if not job.final]
+        if not pending:
+            return
+        log.warning("interrupted: stopping %d job(s) on all clusters", len(pending))
+        service.stop(pending, reason=_REASON)
         for _ in service.changes(pending, timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
             scheduler.check()
     except WaitTimeout as late:
         log.warning("still being stopped when the program ended: %s", ", ".join(late.submission_ids))
+    except SchedulerError as problem:
+        log.warning("the jobs of the interrupted function could not be stopped: %s", problem)
 
 
 @contextmanager
-def _collecting() -> Iterator[list[str]]:
-    jobs: list[str] = []
-    token = _submitted.set((*_submitted.get(), jobs))
+def _opened(*, is_coroutine: bool) -> Iterator[_Scope]:
+    scope = _Scope(is_coroutine=is_coroutine)
+    token = _around.set((*(_around.get() or ()), scope))
+    in_main_thread = threading.current_thread() is threading.main_thread()
     try:
-        yield jobs
+        if in_main_thread:
+            _in_main_thread.append(scope)
+            _handle_signals()
+        yield scope
     finally:
-        _submitted.reset(token)
+        _around.reset(token)
+        if in_main_thread:
+            _in_main_thread.remove(scope)
+            _handle_signals()
 
 
-@contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Turn SIGTERM into an exception while the function runs; only the main thread may do that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _handle_signals() -> None:
+    """Handle the signals as the functions in the main thread need it; with the last of them, as before.
 
-    def terminate(*_: object) -> None:
-        raise _Terminated(128 + signal.SIGTERM)
+    SIGTERM becomes an exception. Ctrl-C is one; only coroutines, which it cancels, cannot tell it from
+    another cancellation, so it is noted for them.
+    """
+    coroutines = any(scope.is_coroutine for scope in _in_main_thread)
+    for number, handler, needed in (
+        (signal.SIGTERM, _terminate, bool(_in_main_thread)),
+        (signal.SIGINT, _note_interrupt, coroutines and callable(signal.getsignal(signal.SIGINT))),
+    ):
+        if needed and number not in _former:
+            _former[number] = signal.signal(number, handler)
+        elif not needed and number in _former:
+            former = _former.pop(number)
+            if signal.getsignal(number) is handler and former is not None:
+                signal.signal(number, former)
 
-    former = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, cast(Any, former))
+
+def _note_interrupt(number: int, frame: Any) -> None:
+    for scope in _in_main_thread:
+        scope.is_ending = True
+    _former.get(signal.SIGINT, signal.default_int_handler)(number, frame)
+
+
+def _terminate(*_: object) -> None:
+    for scope in _in_main_thread:
+        scope.is_ending = True
+    raise _Terminated(128 + signal.SIGTERM)

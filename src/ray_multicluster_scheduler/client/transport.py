@@ -59,6 +59,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: Whether doing it twice is the same as once: only then it is repeated when its answer was lost.
     repeatable: bool = True
+    answer_s: float = ANSWER_TIMEOUT_S
 
     @property
     def target(self) -> str:
@@ -149,7 +150,7 @@ class Transport:
         return call.repeatable and isinstance(error, ServerLost)
 
     def _ask_once(self, call: Call) -> Answer:
-        timeout_s = UPLOAD_TIMEOUT_S if isinstance(call.body, Path) else ANSWER_TIMEOUT_S
+        timeout_s = UPLOAD_TIMEOUT_S if isinstance(call.body, Path) else call.answer_s
         with self._connected(timeout_s, fresh=not call.repeatable) as connection:
             response = self._send(connection, call)
             answer = self._read(response)
@@ -254,10 +255,10 @@ class Transport:
             raise late(self.server) from error
         except http.client.BadStatusLine as error:
             if isinstance(error, http.client.RemoteDisconnected):
-                raise broke_off(self.server, error) from error
+                raise broke_off(self.server, error, answered=self.answered) from error
             raise mistaken(self.server, "it does not speak HTTP") from error
         except (OSError, http.client.HTTPException) as error:
-            raise broke_off(self.server, error) from error
+            raise broke_off(self.server, error, answered=self.answered) from error
 
 
 def pauses() -> Iterator[float]:

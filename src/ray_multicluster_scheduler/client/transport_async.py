@@ -48,7 +48,7 @@ async def events(transport: Transport, call: Call) -> AsyncGenerator[Event, None
     except (aiohttp.ServerTimeoutError, asyncio.TimeoutError) as error:
         raise late(server) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise broke_off(server, error) from error
+        raise broke_off(server, error, answered=transport.answered) from error
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[Event, None]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 
 from ray_multicluster_scheduler.client.current import Handle, working_scheduler
 from ray_multicluster_scheduler.client.progress import progress_display
-from ray_multicluster_scheduler.client.scope import inside_a_scope
+from ray_multicluster_scheduler.client.scope import stopped_at_interrupt
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.arguments import amount, words
@@ -25,7 +25,7 @@ NAMED = 3
 
 
 def wait_for_all_jobs(
-    submission_ids: Sequence[str],
+    submission_ids: Iterable[str],
     check_interval: float = 5,
     timeout: float | None = None,
     *,
@@ -34,7 +34,7 @@ def wait_for_all_jobs(
     """Wait until all jobs have succeeded and return True, or raise as soon as one has not.
 
     Args:
-        submission_ids: A list of ids. It reacts at once to each end, whatever `check_interval` is.
+        submission_ids: The ids, in any iterable. It reacts at once to each end, whatever `check_interval` is.
         check_interval: Paces the progress that is shown: a bar on a terminal, elsewhere log lines at INFO.
         timeout: Wait for this many seconds at most.
         fail_fast: False waits until all have ended before it raises.
@@ -51,8 +51,9 @@ def wait_for_all_jobs(
     asked = _asked(submission_ids)
     scheduler = working_scheduler()
     service = scheduler.service
-    with _reporting_interrupts(service, asked):
-        ids = _ids(service, asked)
+    ids = list(asked)
+    with _reporting_interrupts(service, ids):
+        ids[:] = _ids(service, asked)
         with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
             for jobs in service.changes(ids, timeout_s=timeout, tick_s=tick_s):
                 if watch(jobs):
@@ -61,7 +62,7 @@ def wait_for_all_jobs(
 
 
 async def wait_for_all_jobs_async(
-    submission_ids: Sequence[str],
+    submission_ids: Iterable[str],
     check_interval: float = 5,
     timeout: float | None = None,
     *,
@@ -88,10 +89,12 @@ def _times(check_interval: float, timeout: float | None) -> tuple[float, float |
     return max(SHORTEST_INTERVAL_S, tick_s or 0.0), amount("timeout", timeout)
 
 
-def _asked(submission_ids: Sequence[str]) -> tuple[str, ...]:
+def _asked(submission_ids: Iterable[str]) -> tuple[str, ...]:
     if isinstance(submission_ids, str):
         raise InvalidRequest("submission_ids must be a list of ids; write [id] for a single one")
-    return words("submission_ids", submission_ids)
+    return words(
+        "submission_ids", tuple(submission_ids) if isinstance(submission_ids, Iterator) else submission_ids
+    )
 
 
 def _ids(service: Service, asked: Sequence[str]) -> list[str]:
@@ -115,13 +118,14 @@ def _watching(
 
 @contextmanager
 def _reporting_interrupts(service: Service, ids: Sequence[str]) -> Iterator[None]:
-    """Say at Ctrl-C that the jobs go on, where nothing stops them."""
+    """Say at Ctrl-C which of the jobs go on, because nothing stops them."""
     try:
         yield
     except KeyboardInterrupt:
-        if not inside_a_scope():
-            known = service.get_many(ids)
-            _say_that_they_go_on([each for each in ids if each not in known or not known[each].final])
+        stopped = stopped_at_interrupt()
+        if kept := [each for each in dict.fromkeys(ids) if each not in stopped]:
+            known = service.get_many(kept)
+            _say_that_they_go_on([each for each in kept if each not in known or not known[each].final])
         raise
 
 

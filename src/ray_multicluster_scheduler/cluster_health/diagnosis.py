@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from ray_multicluster_scheduler.config.installed import how_to_install
 from ray_multicluster_scheduler.environment.compose import compose
+from ray_multicluster_scheduler.environment.env_vars import checkouts_on_path
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,
@@ -26,6 +28,7 @@ from ray_multicluster_scheduler.model.resources import show
 
 OLDEST_RAY = Version("2.9")
 JOBS_REST = "4"
+REMOVE_CHECKOUT = "remove that line (docs/how-to/from-the-older-package.md)"
 
 
 class Verdict(str, Enum):
@@ -45,6 +48,8 @@ class PortState(str, Enum):
     OPEN = "open"
     REFUSED = "refused"
     SILENT = "silent"
+    #: Open on this machine, but it is not the head that listens: it may be a tunnel to it.
+    FORWARDED = "forwarded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,10 @@ class Evidence:
     token_set: bool
     snapshot: ClusterSnapshot
     jobs_listed: int | None
+    dashboard_port: PortState
     client_port: PortState
+    #: The setting `lost_after_refused_s`.
+    lost_after_s: float
     #: The versions of this process.
     ours: Versions
     #: Local paths in the cluster's own environment, and whether they exist.
@@ -141,7 +149,7 @@ def _ray_version(evidence: Evidence) -> Check:
     says = f"{evidence.version.ray_version}, Jobs REST {evidence.version.api_version}"
     try:
         too_old = Version(evidence.version.ray_version).release < OLDEST_RAY.release
-    except InvalidVersion:
+    except ValueError:  # also of a number that is too long for Python
         return Check(
             name="Ray version",
             verdict=Verdict.NOTE,
@@ -210,7 +218,7 @@ def _tasks_and_actors(evidence: Evidence) -> Check:
             name="tasks and actors",
             verdict=Verdict.NOTE,
             says=f"Ray {evidence.snapshot.ray_version} there, and no Ray here",
-            advice="jobs work; for tasks and actors: pip install 'ray-multicluster-scheduler[ray]'",
+            advice=f"jobs work; for tasks and actors: {how_to_install('tasks')}",
         )
     theirs = Versions(ray=evidence.snapshot.ray_version, python=evidence.snapshot.python_version)
     says = f"Ray {theirs.ray} and Python {theirs.python} there"
@@ -228,15 +236,43 @@ def _client_port(evidence: Evidence) -> Check:
     address = evidence.spec.head_address
     if not all(evidence.addresses.values()):
         return _skipped("Ray Client")
-    if evidence.client_port is PortState.OPEN:
+    if evidence.client_port in {PortState.OPEN, PortState.FORWARDED}:
         return Check(name="Ray Client", verdict=Verdict.OK, says=f"{address} is open")
     says = "refuses connections" if evidence.client_port is PortState.REFUSED else "does not answer"
     return Check(
         name="Ray Client",
         verdict=Verdict.PROBLEM,
         says=f"{address} {says}",
-        advice="jobs work without it; for tasks and actors open the port that `ray start --head` was given "
-        "as --ray-client-server-port (default 10001), or correct `head_address`",
+        advice="open the port that `ray start --head` was given as --ray-client-server-port (default "
+        "10001), or correct `head_address`: tasks and actors need it, and so does the failover of jobs",
+    )
+
+
+def _failover(evidence: Evidence) -> Check:
+    """Say what becomes of the jobs of this head when it dies (core/lifecycle/silence.py)."""
+    if isinstance(evidence.version, ClusterError) or not all(evidence.addresses.values()):
+        return _skipped("failover")
+    if evidence.dashboard_port is evidence.client_port is PortState.OPEN:
+        says = f"if this head dies, its jobs are started elsewhere after {evidence.lost_after_s:g} s"
+        return Check(name="failover", verdict=Verdict.OK, says=says)
+    states = {"dashboard": evidence.dashboard_port, "head_address": evidence.client_port}
+    tunnels = [f"`{key}`" for key, state in states.items() if state is PortState.FORWARDED]
+    why, advice = (
+        (
+            f"a tunnel of this machine, not the head, listens at {' and '.join(tunnels)}",
+            f"set {' and '.join(tunnels)} to an address of the head itself that can be reached without it",
+        )
+        if tunnels
+        else (
+            f"{evidence.spec.head_address} is not open, so it cannot show that the head is gone",
+            "open that port, or set `head_address` to an address of the head that can be reached",
+        )
+    )
+    return Check(
+        name="failover",
+        verdict=Verdict.NOTE,
+        says=f"if this head dies, its jobs wait for it: {why}",
+        advice=f"{advice}; or let the jobs decide with `on_unreachable`",
     )
 
 
@@ -263,11 +299,31 @@ def _environment(evidence: Evidence) -> Check:
             name="environment",
             verdict=Verdict.NOTE,
             says=f"valid; whether conda environment {conda!r} exists there cannot be checked from here",
-            advice="`conda env list` on every node of the cluster tells",
+            advice="`raymc doctor --run` finds out with a short job",
         )
     parts = [*sorted(environment), *(f"{path} (packed and sent with each job)" for path in evidence.packed)]
     says = ", ".join(parts) or "nothing is set for this cluster"
     return Check(name="environment", verdict=Verdict.OK, says=says)
+
+
+def _other_packages(evidence: Evidence) -> Check | None:
+    """Name the checkouts on PYTHONPATH that may hold an older package of our name; None if there are none."""
+    problem = other_packages_problem(evidence.spec)
+    if problem is None:
+        return None
+    verdict = Verdict.NOTE if evidence.spec.ship_package else Verdict.PROBLEM
+    return Check(name="this package", verdict=verdict, says=problem, advice=REMOVE_CHECKOUT)
+
+
+def other_packages_problem(spec: ClusterSpec) -> str | None:
+    """Say what comes of a PYTHONPATH with a directory of our name, which may hold an older package."""
+    checkouts = checkouts_on_path(spec.runtime_env.get("env_vars", {}))
+    if not checkouts:
+        return None
+    says = f"PYTHONPATH names {', '.join(checkouts)}: if an older package of this name lies there, "
+    if spec.ship_package:
+        return f"{says}programs started by hand import it; jobs carry this one, which comes first"
+    return f"{says}jobs import it, because `ship_package` is false"
 
 
 def _without_directories(evidence: Evidence) -> dict[str, Any]:
@@ -339,8 +395,10 @@ CHECKS: tuple[Callable[[Evidence], Check | None], ...] = (
     _ray_version,
     _nodes_and_jobs,
     _environment,
+    _other_packages,
     _limits,
     _client_port,
+    _failover,
     _tasks_and_actors,
     _security,
 )

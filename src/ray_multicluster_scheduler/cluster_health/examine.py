@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import Evidence, Versions
-from ray_multicluster_scheduler.cluster_health.tcp_port import port_state
+from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here, head_state
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
@@ -32,6 +32,7 @@ async def examine(
     token_set: bool,
     ours: Versions,
     timeout_s: float,
+    lost_after_s: float,
     folder: Path,
 ) -> Evidence:
     """Collect the evidence about one cluster, in about `timeout_s` at most.
@@ -39,13 +40,19 @@ async def examine(
     `anonymous` is a probe of the same cluster without a token, `watch` includes this cluster, and `folder`
     is the directory of clusters.yaml.
     """
-    host, port = spec.head
-    hosts = dict.fromkeys([urlsplit(spec.dashboard).hostname or "", host])
-    version, without_token, snapshot, client_port, addresses = await asyncio.gather(
-        _answer_or_error(probe.version()),
+    hosts = dict.fromkeys([urlsplit(spec.dashboard).hostname or "", spec.head[0]])
+    answer = asyncio.create_task(_answer_or_error(probe.version()))
+
+    async def head_ports() -> Collection[int]:
+        answered = await answer
+        session_name = None if isinstance(answered, ClusterError) else answered.session_name
+        return await asyncio.to_thread(head_ports_here, session_name) if session_name else ()
+
+    version, without_token, snapshot, (dashboard_port, client_port), addresses = await asyncio.gather(
+        answer,
         _answer_or_error(anonymous.version()),
         watch.probe(spec.name),
-        port_state(host, port, timeout_s=timeout_s),
+        head_state(spec, head_ports, timeout_s=timeout_s),
         asyncio.gather(*(resolve(name, timeout_s=timeout_s) for name in hosts)),
     )
     inventory = watch.inventory(spec.name)
@@ -57,7 +64,9 @@ async def examine(
         token_set=token_set,
         snapshot=snapshot,
         jobs_listed=None if inventory is None else inventory.remembered,
+        dashboard_port=dashboard_port,
         client_port=client_port,
+        lost_after_s=lost_after_s,
         ours=ours,
         packed={str(path): path.exists() for path in _directories(spec, folder)},
     )

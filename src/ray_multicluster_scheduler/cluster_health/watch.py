@@ -199,9 +199,10 @@ class ClusterWatch:
         self._notify(before, watched.snapshot)
 
     async def _refresh(self, watched: _WatchedCluster) -> None:
-        before, asked_at = watched.snapshot, self._clock.now()
+        asked_at = self._clock.now()
         usage = await read_usage(watched.connection.probe, deadline_s=self._settings.probe_timeout_s)
         watched.looks += 1
+        before = watched.snapshot  # a bug may have been reported meanwhile
         if usage is None or before.observed_at is None:
             return  # the next probe will report the problem
         watched.snapshot = replace(before, used=usage.used, pending=usage.pending, observed_at=asked_at)

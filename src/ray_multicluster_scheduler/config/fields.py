@@ -21,10 +21,10 @@ _HOST_PORT = r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,
 _ADDRESS = re.compile(rf"(?:ray://)?{_HOST_PORT}/?")
 _URL = re.compile(rf"(?P<scheme>https?)://{_HOST_PORT}(?P<path>/[^\s?#]*)?", re.IGNORECASE)
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.:_-]*://\S+")
-_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+_PASSWORD = re.compile(r"://[^/@:]*:[^/@]*@")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 #: A long run of letters and digits, as in every token and in no name that a person would choose.
-_RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{24,}")
+_RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{24,}")
 
 
 def cluster_name(name: str) -> str:

@@ -21,6 +21,11 @@ def home_dir(environ: Mapping[str, str]) -> Path:
     return expanded(environ.get(HOME_VARIABLE) or "~/.ray_multicluster").absolute()
 
 
+def login_path(environ: Mapping[str, str]) -> Path:
+    """Return the file in which `raymc login` keeps an address and its token."""
+    return home_dir(environ) / "login.json"
+
+
 def state_dir(config_path: Path, environ: Mapping[str, str]) -> Path:
     """Return where the jobs of one configuration are kept: one folder per file, under the home."""
     digest = sha256(str(config_path.resolve()).encode()).hexdigest()[:8]

@@ -139,7 +139,13 @@ class Settings(_Section):
         90.0, ge=0.01, le=36500, description="Jobs that ended longer ago are removed, with all about them."
     )
     keep_jobs: int = Field(
-        250_000, ge=1, le=10**9, description="Of the jobs that have ended, so many are kept: the newest."
+        250_000,
+        ge=1,
+        le=10**9,
+        description=(
+            "Of the jobs that have ended, so many are kept: the newest of each user. "
+            "Above it, those who have the most lose some."
+        ),
     )
     keep_logs_days: float = Field(
         30.0, ge=0, le=36500, description="Kept logs of jobs that ended longer ago are removed."
@@ -155,8 +161,8 @@ class Settings(_Section):
         ge=16,
         le=10**7,
         description=(
-            "A store that holds more loses its oldest logs, then the oldest jobs that have ended. "
-            "Not on PostgreSQL, whose size is its administrator's."
+            "A store that holds more loses logs, then ended jobs, of the users who take the most, "
+            "oldest first. Not on PostgreSQL, whose size is its administrator's."
         ),
     )
     ended_jobs_on_cluster: int = Field(
@@ -243,6 +249,11 @@ class ClusterEntry(_Section):
         None, description="File with the CA certificate of an https dashboard, relative to this file."
     )
     drained: bool = Field(default=False, description="Send no new work here; what runs may end.")
+    ship_package: bool = Field(
+        default=True,
+        description="Send this package with every job, before any other of its name on the job's path; "
+        "with false, programs that import it need it in their environment.",
+    )
 
     @model_validator(mode="after")
     def _a_ca_needs_tls(self) -> ClusterEntry:
@@ -265,4 +276,5 @@ class ClusterEntry(_Section):
             auth_token_env=self.auth_token_env,
             tls_ca=str(folder / expanded(self.tls_ca)) if self.tls_ca else None,
             drained=self.drained,
+            ship_package=self.ship_package,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.core.instructions import ReadJobs, ReadLog, WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Witness
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
 
@@ -93,6 +93,18 @@ class AttemptsObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSeen:
+    """A look at the addresses of a head that has just answered.
+
+    `is_open`: both are open, and it is the head itself that listens there.
+    """
+
+    cluster: str
+    head: Witness
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationFailed:
     """A bug of ours kept us from handling attempts of a cluster: they are looked at again at `again_at`."""
 
@@ -144,6 +156,7 @@ Event = (
     | MovesWritten
     | ClusterProbed
     | AttemptsObserved
+    | HeadSeen
     | ObservationFailed
     | SendEnded
     | StopTaken

@@ -12,10 +12,11 @@ from operator import is_
 
 from ray_multicluster_scheduler.core.flow.quarantine import Quarantine, QuarantineRules
 from ray_multicluster_scheduler.core.flow.start_limit import StartLimits
+from ray_multicluster_scheduler.core.lifecycle.silence import after_head_look, refusal_counts
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_view, env_key
 from ray_multicluster_scheduler.environment.failed_setups import MOST_REMEMBERED, failed_setup
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark, Health
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark, Health, Witness
 from ray_multicluster_scheduler.model.decision import ClusterView
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
@@ -25,7 +26,7 @@ _Made = tuple[ClusterSnapshot, int, object]
 
 
 class KnownClusters:
-    """Snapshots, start limits, quarantine, warm and failed environments, and which clusters are drained."""
+    """Snapshots, start limits, quarantine, environments, what is known of heads, and drained clusters."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class KnownClusters:
         live: LiveJobs,
         *,
         failed_setups: Mapping[str, Mapping[str, FailedSetup]],
+        witnesses: Mapping[str, Witness | None],
         most_starts: int,
         quarantine: QuarantineRules,
     ) -> None:
@@ -44,6 +46,7 @@ class KnownClusters:
         self.quarantine = Quarantine(names, quarantine)
         #: Environments that a cluster could not set up, by `env_key`.
         self._failed = {name: dict(failed_setups.get(name, {})) for name in names}
+        self._witnesses = {name: witnesses.get(name) for name in names}
         self.drains: Mapping[str, DrainMark] = {}
         self._views: dict[str, tuple[_Made, ClusterView]] = {}
         self._completed: dict[str, tuple[tuple[object, ...], ClusterSnapshot]] = {}
@@ -55,6 +58,17 @@ class KnownClusters:
     def seen(self, name: str) -> ClusterSnapshot:
         """Return what was last seen of a cluster, without what the leader knows besides."""
         return self._seen[name]
+
+    def head_seen(self, name: str, head: Witness, *, is_open: bool) -> bool:
+        """Take note of a look at the addresses of a head; tell whether it is news."""
+        before = self._witnesses[name]
+        self._witnesses[name] = after_head_look(before, head, is_open=is_open)
+        return self._witnesses[name] != before
+
+    def refusal_counts(self, job: Job) -> bool:
+        """Tell whether refused connections are evidence that the head of a job is gone."""
+        name = job.cluster or ""
+        return refusal_counts(self._witnesses[name], self.specs[name], job)
 
     def is_drained(self, name: str) -> bool:
         """Tell whether a cluster gets no new jobs: a mark goes before the configuration."""
@@ -109,14 +123,19 @@ class KnownClusters:
 
     def _complete(self, name: str, seen: ClusterSnapshot) -> ClusterSnapshot:
         """Add what the leader knows to what was seen; the same object until one of them changes."""
-        limit, failed = self.start_limits.of(name), self._failed[name]
+        limit, failed, witness = self.start_limits.of(name), self._failed[name], self._witnesses[name]
         warm = self._live.warm(name, seen.session_name)
         known = self._completed.get(name)
-        made_of = seen, limit, failed
+        made_of = seen, limit, failed, witness
         if known is not None and all(map(is_, known[0], made_of)) and known[1].warm == warm:
             return known[1]
         complete = replace(
-            seen, start_limit=limit.starts, start_s=limit.shortest_s, warm=warm, failed_setups=failed
+            seen,
+            start_limit=limit.starts,
+            start_s=limit.shortest_s,
+            warm=warm,
+            failed_setups=failed,
+            witness=witness,
         )
         self._completed[name] = made_of, complete
         return complete

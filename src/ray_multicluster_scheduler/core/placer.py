@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -18,8 +18,9 @@ from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.placement.plan import placements
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.preference import patience_s
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line
-from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_key
+from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers, waits
+from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job, Transition
@@ -27,6 +28,8 @@ from ray_multicluster_scheduler.model.states import JobState
 
 #: Jobs of one kind that are ended in one transaction; the rest is ended in the next pass.
 MOST_ENDED = 1_000
+#: Why a job waits whose time was over before the first look at all clusters: a new leader ends it at once.
+NOT_LOOKED = "no scheduler had looked at the clusters yet"
 #: What the moves of a pass are written for.
 PLACE = "place"
 UNWORKABLE = "unworkable"
@@ -95,6 +98,22 @@ class Placer:
     def in_numbers(self, *, now: float) -> Queue:
         """Return the whole queue by kinds of jobs, as it is now."""
         return in_numbers(self._queue, now=now)
+
+    def why_waiting(self, jobs: Sequence[Job], *, now: float) -> dict[str, str]:
+        """Say why these jobs wait, by submission id: in one pass over the queue with them in it."""
+        views = self._clusters.views(now=now)
+        if any(view.snapshot.awaited or view.health is Health.UNKNOWN for view in views):
+            return dict.fromkeys((job.submission_id for job in jobs), NOT_LOOKED)
+        numbers = in_numbers(self._queue, now=now)
+        in_use = self._live.held_by_user()
+        found = waits(numbers, views, now=now, rules=self._rules, in_use=in_use)
+        sentences = {line: sentence for wait in found for line, sentence in wait.lines.items()}
+        return {job.submission_id: self._last_reason(job, sentences) for job in jobs}
+
+    def _last_reason(self, job: Job, sentences: Mapping[Hashable, str]) -> str:
+        if needs := self._queue.needs(job.submission_id):
+            return f"it needs {', '.join(needs)}, which had not ended"
+        return sentences.get(line_key(self._queued.of(job)), "")
 
     def _put(self, job: Job, needs: Sequence[str]) -> None:
         limit_s = job.spec.queue_timeout_s

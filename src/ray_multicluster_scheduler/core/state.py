@@ -24,14 +24,19 @@ from ray_multicluster_scheduler.core.instructions import (
     WriteMoves,
 )
 from ray_multicluster_scheduler.core.known_clusters import KnownClusters
-from ray_multicluster_scheduler.core.lifecycle.transitions import REPLACED, ended_in_queue, without_cluster
+from ray_multicluster_scheduler.core.lifecycle.transitions import (
+    REPLACED,
+    ended_in_queue,
+    waited_too_long,
+    without_cluster,
+)
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.pending_moves import PendingMoves
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait, waits
 from ray_multicluster_scheduler.core.placer import PLACE, UNWORKABLE, Placer
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.core.supervisor import NOTE, Supervisor
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Witness
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -56,6 +61,7 @@ class SchedulerState:
         origin: str,
         live: Sequence[Job] = (),
         failed_setups: Mapping[str, Mapping[str, FailedSetup]] | None = None,
+        witnesses: Mapping[str, Witness | None] | None = None,
     ) -> None:
         self._rules = rules
         self.live = LiveJobs(live)
@@ -63,6 +69,7 @@ class SchedulerState:
             clusters,
             self.live,
             failed_setups=failed_setups or {},
+            witnesses=witnesses or {},
             most_starts=rules.most_starts,
             quarantine=rules.quarantine,
         )
@@ -78,6 +85,7 @@ class SchedulerState:
             on.MovesWritten: self._moves_written,
             on.ClusterProbed: self._cluster_probed,
             on.AttemptsObserved: lambda event, now: self._supervisor.observed(event, now=now),
+            on.HeadSeen: self._head_seen,
             on.ObservationFailed: self._observation_failed,
             on.SendEnded: lambda event, now: self._supervisor.send_ended(event, now=now),
             on.StopTaken: self._stop_taken,
@@ -136,10 +144,13 @@ class SchedulerState:
         moves = [move for job in free if (move := without_cluster(job)) is not None]
         return [self._pending.write(moves, occasion=ORPHAN)] if moves else []
 
-    def _jobs_blocked(self, event: on.JobsBlocked, _now: float) -> list[Instruction]:
+    def _jobs_blocked(self, event: on.JobsBlocked, now: float) -> list[Instruction]:
         known = {job.submission_id: job for job, _ in event.jobs}
         free = [(job, why) for job, why in event.jobs if job.submission_id not in self._pending.busy]
-        moves = [ended_in_queue(job, why) for job, why in free]
+        overdue = [job for job, why in free if job.spec.queue_timeout_s and why == waited_too_long(job)]
+        waited = self._placer.why_waiting(overdue, now=now) if overdue else {}
+        reasons = {each: f". Last reason: {why}" for each, why in waited.items() if why}
+        moves = [ended_in_queue(job, why + reasons.get(job.submission_id, "")) for job, why in free]
         return [self._pending.write(moves, occasion=QUEUE, known=known)] if moves else []
 
     def _drains_read(self, event: on.DrainsRead, _now: float) -> list[Instruction]:
@@ -213,6 +224,10 @@ class SchedulerState:
             self._supervisor.observe_now(name)
             wanted.append(SweepCluster(cluster=name))
         return wanted
+
+    def _head_seen(self, event: on.HeadSeen, _now: float) -> list[Instruction]:
+        is_news = self.clusters.head_seen(event.cluster, event.head, is_open=event.is_open)
+        return [PublishSnapshots(urgent=True)] if is_news else []  # whoever leads next must know it
 
     def _observation_failed(self, event: on.ObservationFailed, _now: float) -> list[Instruction]:
         self._pending.busy.difference_update(event.jobs)

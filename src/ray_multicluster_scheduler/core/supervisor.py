@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved, LogRead, SendEnded, StopTaken
 from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
@@ -36,7 +37,7 @@ from ray_multicluster_scheduler.core.placement.impossible import has_failed_ever
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.execution import EXECUTORS, StartRequest
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import FINAL, JobState
@@ -89,10 +90,11 @@ class Supervisor:
         for name, attempts in self._attempts.items():
             if attempts.is_observing or now < attempts.observe_at:
                 continue
-            busy = self._pending.busy
-            jobs = [job for job in self._live.on(name).jobs.values() if job.submission_id not in busy]
+            # Those of an executor that only a newer version has are left to it.
+            ours = [job for job in self._live.on(name).jobs.values() if job.spec.executor in EXECUTORS]
+            jobs = [job for job in ours if job.submission_id not in self._pending.busy]
             if not jobs:
-                attempts.nothing_to_observe(is_empty=not self._live.on(name).jobs, now=now)
+                attempts.nothing_to_observe(is_empty=not ours, now=now)
                 continue
             attempts.begin(self._clusters.seen(name), now=now)
             wanted.append(ObserveAttempts(cluster=name, jobs=jobs))
@@ -122,6 +124,8 @@ class Supervisor:
             if job is None or job.attempt != asked.attempt or job.submission_id in busy:
                 continue
             observation = observe(job)
+            if observation is not None and observation.refused_s:
+                observation = replace(observation, refusal_counts=self._clusters.refusal_counts(job))
             conclusion = (
                 NOTHING_NEW
                 if observation is None
@@ -242,22 +246,20 @@ class Supervisor:
         retry = self._retry(job, kind, elsewhere=elsewhere, now=now)
         if conclusion.act is Act.REPLACE:
             moves = replace_silent(job, conclusion, retry, now=now)
-            return [*wanted, *self._write(job, moves, reads_log=False)]
-        self._clusters.quarantine.ended(job, kind, now=now)
-        moves = after_failure(job, conclusion, retry, now=now)
-        return [*wanted, *self._write(job, moves, reads_log=kind is not FailureKind.LOST)]
+        else:
+            self._clusters.quarantine.ended(job, kind, now=now)
+            moves = after_failure(job, conclusion, retry, now=now)
+        if kind in _WHOLE_CLUSTER and any(each.new is JobState.QUEUED for each in moves):
+            self._replacements = self._replacements.taken(now)
+        return [*wanted, *self._write(job, moves, reads_log=kind not in _WHOLE_CLUSTER)]
 
     def _retry(self, job: Job, kind: FailureKind, *, elsewhere: bool, now: float) -> RetryDecision:
-        least_delay_s = 0.0
-        if kind in _WHOLE_CLUSTER:
-            least_delay_s = self._replacements.wait_s(now)
-            self._replacements = self._replacements.taken(now)
         return decide_retry(
             job,
             kind,
             rules=self._rules.retry,
             jitter=_spread(job),
-            least_delay_s=least_delay_s,
+            least_delay_s=self._replacements.wait_s(now) if kind in _WHOLE_CLUSTER else 0.0,
             elsewhere=elsewhere,
         )
 

@@ -15,4 +15,4 @@ def job_address(submission_id: str) -> str:
 
 def cluster_address(name: str) -> str:
     """Return where a cluster is shown."""
-    return f"/clusters#{quote(name, safe='')}"
+    return f"/clusters?cluster={quote(name, safe='')}"

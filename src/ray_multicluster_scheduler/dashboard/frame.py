@@ -41,7 +41,9 @@ def frame(page: Page, spec: PageSpec, pages: Sequence[PageSpec]) -> Iterator[Non
     page.banner = ui.label().classes("raymc-banner").props("role=status")
     page.banner.set_visibility(False)
     with ui.element("div").classes("raymc-main"):  # within the <main> of Quasar
-        ui.label(page.t(spec.title)).classes("raymc-title").props("role=heading aria-level=1")
+        with ui.element("div").classes("line centred raymc-head") as page.head:
+            page.title = ui.label(page.t(spec.title)).classes("raymc-title")
+            page.title.props("role=heading aria-level=1")
         yield
 
 

@@ -39,7 +39,7 @@ from ray_multicluster_scheduler.dashboard.preferences import dark_of, language_o
 from ray_multicluster_scheduler.dashboard.sockets import bind_sockets
 from ray_multicluster_scheduler.dashboard.visitor import Visitor
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
-from ray_multicluster_scheduler.errors import Forbidden, JobNotFound, SchedulerError
+from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest, JobNotFound, SchedulerError
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.callers import Callers
 from ray_multicluster_scheduler.service.local_service import LocalService
@@ -153,6 +153,6 @@ def add_dashboard(app: FastAPI, dashboard: Dashboard) -> None:
 
 
 def _status(problem: SchedulerError) -> int:
-    if isinstance(problem, JobNotFound):
+    if isinstance(problem, (JobNotFound, InvalidRequest)):  # the address names what cannot be
         return HTTPStatus.NOT_FOUND
     return HTTPStatus.FORBIDDEN if isinstance(problem, Forbidden) else HTTPStatus.INTERNAL_SERVER_ERROR

@@ -18,6 +18,9 @@ from ray_multicluster_scheduler.errors import NotAuthenticated, SchedulerError
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 
+#: How long a sentence is shown: what went wrong takes longer to read.
+PROBLEM_MS, DONE_MS = 15_000, 4_000
+
 T = TypeVar("T")
 Refresh = Callable[[], Awaitable[None]]
 
@@ -49,6 +52,9 @@ class Page:
     query: Mapping[str, str] = field(default_factory=dict)
     #: Says why the page shows no news at the moment.
     banner: ui.label | None = None
+    #: The line at the top, and the title in it.
+    head: ui.element | None = None
+    title: ui.label | None = None
     _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def t(self, key: str, /, **values: object) -> str:
@@ -80,15 +86,24 @@ class Page:
         return result
 
     def say(self, text: str, *, problem: bool = False) -> None:
-        """Show a sentence for a few seconds; a problem stays until it is closed."""
+        """Show a sentence for a few seconds at the top, where it lies over no button of a page."""
+        # Not `close_button`: its word has the colour of links, which cannot be read on red.
+        close = {"label": self.t("common.close"), "color": "white", "noCaps": True}
         with self.client:
             ui.notify(
                 text,
                 type="negative" if problem else "positive",
+                position="top",
                 multi_line=True,
-                close_button=self.t("common.close") if problem else False,
-                timeout=0 if problem else 4000,
+                timeout=PROBLEM_MS if problem else DONE_MS,
+                actions=[close] if problem else [],
             )
+
+    def set_title(self, text: str) -> None:
+        """Call the page by the name of what it shows, here and in the browser's tab."""
+        self.client.page.title = f"{text} · raymc"
+        if self.title is not None:
+            self.title.set_text(text)
 
     def log_in(self) -> None:
         """Leave for the page that asks for a token."""
@@ -100,7 +115,7 @@ class Page:
         await refresh()
 
         async def again() -> None:
-            if self.client.has_socket_connection and not self._refreshing.locked():
+            if self.client.has_socket_connection:
                 await self._refresh(refresh)
 
         end = self.live.listen(again)

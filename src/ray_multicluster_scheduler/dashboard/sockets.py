@@ -7,7 +7,8 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,6 +18,8 @@ from starlette.requests import HTTPConnection
 
 #: What an open page sends. Each message names the page.
 MESSAGES = ("event", "javascript_response", "ack", "log")
+#: What NiceGUI raises where a part of a message is missing, or of another kind. No page of ours sends such.
+NONSENSE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 #: NiceGUI's words: a browser that gets them loads its page anew.
 RELOAD = "Implicit handshake failed"
 
@@ -35,12 +38,15 @@ def bind_sockets(shown: Shown) -> None:
         page = parse_qs(environ.get("QUERY_STRING", "")).get("client_id", [""])[0]
         if not _opened(page, environ, shown):
             raise Refused(RELOAD)
-        await connect(sid, environ, auth)
+        with _refusing_nonsense():
+            await connect(sid, environ, auth)
 
     async def shaking_hands(sid: str, message: Mapping[str, Any]) -> bool:
         if not _opened(_page_of(message), sio.get_environ(sid), shown):
             return False
-        return bool(await handshake(sid, message))
+        with suppress(*NONSENSE):
+            return bool(await handshake(sid, message))
+        return False
 
     sio.on("connect", connecting)
     sio.on("handshake", shaking_hands)
@@ -59,9 +65,18 @@ def _own(handler: Callable[[str, Any], Awaitable[None] | None]) -> Callable[[str
 
     def own(sid: str, message: Any) -> None:
         if _page_of(message) in core.sio.rooms(sid):  # each page has a room, which its handshake enters
-            handler(sid, message)
+            with suppress(*NONSENSE):
+                handler(sid, message)
 
     return own
+
+
+@contextmanager
+def _refusing_nonsense() -> Iterator[None]:
+    try:
+        yield
+    except NONSENSE:
+        raise Refused(RELOAD) from None
 
 
 def _page_of(message: Any) -> str:

@@ -133,7 +133,8 @@ print(f"attempt {attempt} on {where}: done", flush=True)
 
 def runtime_env(home: Path) -> dict[str, Mapping[str, str]]:
     """Return the environment of one cluster from the report, without its conda environment."""
-    folders = (FUND, TOOLS, "project/pycharm/rlops", "project/pycharm/mlops")
+    others = ("rlops", "mlops", "ray_multicluster_scheduler")
+    folders = (FUND, TOOLS, *(f"project/pycharm/{name}" for name in others))
     search_path = "".join(f"{home}/{folder}:\n" for folder in folders)
     return {"env_vars": {"home_dir": f"{home}/", "PYTHONPATH": search_path + "${PYTHONPATH}\n"}}
 

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler import (
     submit_jobs,
     wait_for_all_jobs,
 )
-from ray_multicluster_scheduler.client.current import Handle
+from ray_multicluster_scheduler.client.current import AnyHandle
 from ray_multicluster_scheduler.demo.narrator import Narrator
 from ray_multicluster_scheduler.demo.programs import BROKEN, FUND, LONG, PREDICTIONS, SHARD, SPREAD
 from ray_multicluster_scheduler.demo.stage import CPUS, Stage
@@ -33,7 +33,7 @@ class Show:
         self._say = narrator
         #: The user works on the Mac, so the submitted paths are those of the Mac.
         self._here = stage.home("mac")
-        self._scheduler: Handle | None = None
+        self._scheduler: AnyHandle | None = None
         self._ran: list[str] = []
 
     def run(self) -> None:
@@ -50,8 +50,8 @@ class Show:
     def start_clusters(self) -> None:
         """Start the clusters and the scheduler."""
         self._say.line(
-            "They have the names, homes and environments of the report. Its conda environments are left "
-            "out: they would have to exist on this machine."
+            "They have the names, homes and environments of the report. Its conda environments `ts` and "
+            "`k8s` need not exist on this machine, so these clusters do without, and step 2 shows them."
         )
         self._stage.sandbox.up(self._say.phase)
         self._stage.write_config()
@@ -59,7 +59,13 @@ class Show:
         self._say.raymc("clusters")
 
     def send_predictions(self) -> None:
-        """Fill both clusters with one job each, submitted with the paths of one of them."""
+        """Show what each cluster would get, then fill both with one job each, with the paths of one."""
+        self._say.line(
+            "What each cluster would get, with the conda environments of the report. A dry run sends nothing."
+        )
+        program = f"{self._here}/{PREDICTIONS['indx_bunch_daily_predict']}"
+        config = str(self._stage.config_with_conda)
+        self._say.raymc("submit", "--dry-run", "--config", config, "--", "python", program)
         self._say.line(
             f"Both ask for {CPUS} CPUs, so one fills a cluster and the other goes to the next. Both are "
             "submitted with the Mac's paths. Each starts its actors on its own cluster, with `submit_actor`."

@@ -22,6 +22,8 @@ from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 #: As in the users' report, both jobs request 16 CPUs. Ray only counts them: the machine may have fewer.
 CPUS = 16
 HOMES = {"centos": "home/zorro", "mac": "Users/zorro"}
+#: The conda environments of the report. They are shown, not used: this machine need not have them.
+CONDAS = {"centos": "ts", "mac": "k8s"}
 #: What each head has, in the words of `HeadSpec`.
 Machines = Mapping[str, Mapping[str, Any]]
 MACHINES: Machines = {name: {"cpus": CPUS} for name in HOMES}
@@ -48,6 +50,11 @@ class Stage:
         """The clusters.yaml of the demo."""
         return self.folder / "clusters.yaml"
 
+    @property
+    def config_with_conda(self) -> Path:
+        """The same clusters.yaml with the conda environments of the report, for a dry run."""
+        return self.folder / "with-conda.yaml"
+
     def home(self, cluster: str) -> Path:
         """Return the home directory that a cluster's environment names."""
         return self.folder / HOMES[cluster]
@@ -58,6 +65,9 @@ class Stage:
         document["scheduler"] = dict(settings)
         for path in (self.config, *(self.home(cluster) / programs.CONFIG for cluster in HOMES)):
             path.write_text(yaml.safe_dump(document, sort_keys=False))
+        for name, entry in document["clusters"].items():
+            entry["runtime_env"] = {"conda": CONDAS[name], **entry["runtime_env"]}
+        self.config_with_conda.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
 @contextmanager

@@ -13,10 +13,11 @@ from typing import Any
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import PortState
 from ray_multicluster_scheduler.cluster_health.isolation import Isolation
-from ray_multicluster_scheduler.cluster_health.tcp_port import port_state
+from ray_multicluster_scheduler.cluster_health.tcp_port import head_state, port_state
 from ray_multicluster_scheduler.core.events import (
     AttemptsObserved,
     Event,
+    HeadSeen,
     LogRead,
     ObservationFailed,
     SendEnded,
@@ -39,7 +40,7 @@ from ray_multicluster_scheduler.errors import (
     ClusterUnreachable,
     StoreError,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health, Witness
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Executor
@@ -72,6 +73,8 @@ class ClusterIO:
         self._hear = hear
         self._connection = context.connections[spec.name]
         self._sender = Sender(context, spec, is_wanted=is_wanted, write=write)
+        #: The session in which the head's addresses were last looked at, and when.
+        self._looked: tuple[str | None, float] = None, 0.0
         self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         report = context.watch.reporter(spec.name, "worker")
         self.isolation = Isolation(spec.name, "handling its jobs", report)
@@ -86,10 +89,12 @@ class ClusterIO:
             return SendEnded(job=wanted.job, is_new=wanted.is_new, outcome=outcome)
 
         await self._tell(send(), [wanted.job])
+        await self._tell(self._look_at_head(), ())
 
     async def observe(self, wanted: ObserveAttempts) -> None:
         """Look at attempts."""
         await self._tell(self._observe(wanted), wanted.jobs)
+        await self._tell(self._look_at_head(), ())
 
     async def read_log(self, wanted: ReadLog) -> None:
         """Read the end of a log."""
@@ -178,6 +183,26 @@ class ClusterIO:
 
     def _executor(self, name: str) -> Executor:
         return self._context.executor(self._spec.name, name)
+
+    async def _look_at_head(self) -> HeadSeen | None:
+        """Look now and then whether the addresses of a head that is well are open: see `HeadSeen`."""
+        snapshot, now = self._context.watch.snapshot(self._spec.name), self._context.clock.monotonic()
+        session_name = snapshot.session_name
+        if snapshot.health is not Health.HEALTHY or session_name is None:
+            return None
+        looked_in, looked_at = self._looked
+        if session_name == looked_in and now < looked_at + self._context.settings.probe_interval_s:
+            return None
+        self._looked = session_name, now
+        states = await head_state(
+            self._spec,
+            lambda: asyncio.to_thread(self._context.head_ports, session_name),
+            timeout_s=CONNECT_TIMEOUT_S,
+        )
+        if states[0] in {PortState.REFUSED, PortState.SILENT}:
+            return None  # it is not well any more
+        head = Witness(session_name=session_name, addresses=self._spec.addresses)
+        return HeadSeen(cluster=self._spec.name, head=head, is_open=set(states) == {PortState.OPEN})
 
     async def _head_refuses(self) -> bool:
         """Tell whether nobody listens at the head's own address either. Opens no session there."""

@@ -30,6 +30,7 @@ from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
 from ray_multicluster_scheduler.engine.store_reader import StoreReader
 from ray_multicluster_scheduler.engine.tidy import Tidier
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.model.execution import EXECUTORS
 from ray_multicluster_scheduler.model.job import Job, Lease
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
 
@@ -160,12 +161,21 @@ class Leadership:
         """Take over what the leader before has left: live jobs, the queue, what it has published."""
         context, store = self._context, self._context.store
         published = await context.offload(store.load_snapshots)
+        live = await context.offload(store.live)
+        for job in live:
+            if job.spec.executor not in EXECUTORS:
+                log.warning(
+                    "%s is left alone: this version does not have its executor %r",
+                    job.submission_id,
+                    job.spec.executor,
+                )
         state = self._state = SchedulerState(
             context.config.clusters,
             scheduler_rules(context.settings),
             origin=store.store_id,
-            live=await context.offload(store.live),
+            live=live,
             failed_setups={name: snapshot.failed_setups for name, snapshot in published.items()},
+            witnesses={name: snapshot.witness for name, snapshot in published.items()},
         )
         await self._reader.read()
         return state

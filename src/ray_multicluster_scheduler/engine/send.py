@@ -24,22 +24,28 @@ from ray_multicluster_scheduler.errors import (
     ClusterError,
     ClusterRefused,
     ClusterTimeout,
+    ClusterUnreachable,
     PackageProblem,
     RemoteJobExists,
     RemoteJobNotFound,
     StoreError,
 )
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.execution import RAY_JOBS, StartRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
+from ray_multicluster_scheduler.packages.own_package import OwnPackage, takes_own_package, with_own_package
 from ray_multicluster_scheduler.packages.runtime_env import package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.upload import Uploader
 from ray_multicluster_scheduler.ports import Executor
 
 #: The cluster read the request and does not want it: it would say the same again. Any other error status may
 #: come from something in between, such as a proxy whose backend is starting.
 FOR_GOOD = frozenset({400, 413, 422})
+
+#: How long a cluster is trusted to have this package. Ray keeps what nothing refers to for ten minutes.
+ASK_AGAIN_S = 300.0
 
 
 class _NotPacked(Exception):
@@ -61,6 +67,10 @@ class Sender:
         self._context = context
         self._spec = spec
         self._uploader = Uploader(connection.packages, context.packages)
+        self._own_package = OwnPackage(context.packages)
+        #: The session of the head that has this package, and how long it does without being asked.
+        self._own_is_there: str | None = None
+        self._own_kept_until = 0.0
         self._is_wanted = is_wanted
         self._write = write
 
@@ -87,14 +97,20 @@ class Sender:
         job = wanted.job
         if not wanted.is_new and (there := await self._look_up(job)) is not None:
             return there
-        request = await self._packed(wanted.request)
+        try:
+            request, own_package = await self._packed(job, wanted.request)
+        except (ClusterTimeout, ClusterBadAnswer) as error:
+            if not wanted.is_new:
+                raise
+            # Packages only, so nothing was started.
+            raise ClusterUnreachable(self._spec.name, error.detail) from error
         if not wanted.is_new or request is not wanted.request:
             await self._write_down(job, request)
         if not self._is_wanted(job):
             return SendOutcome(result=SendResult.NOT_WANTED)
         self._context.crash_point("send:before-post")
         try:
-            await self._executor(job).start(self._with_token(job, request))
+            await self._executor(job).start(self._completed(job, request, own_package))
         except RemoteJobExists:
             there = await self._look_up(job)
             if there is None:
@@ -103,22 +119,41 @@ class Sender:
         self._context.crash_point("send:after-post")
         return self._accepted(f"cluster {self._spec.name!r} accepted it{_and_sets_up(request)}")
 
-    def _with_token(self, job: Job, request: StartRequest) -> StartRequest:
-        """Return the request with the job's token: added last, so that it is written down nowhere."""
-        token = self._context.job_token(job)
-        return replace(request, runtime_env=with_token(request.runtime_env, self._spec, token))
+    def _completed(self, job: Job, request: StartRequest, own_package: str | None) -> StartRequest:
+        """Return the request with the job's token and this package: added last, and written down nowhere.
 
-    async def _packed(self, request: StartRequest) -> StartRequest:
-        """Return the request with the code that its overlay needs, and its packages on the cluster."""
+        The token is a secret, and the package is no part of the environment that anybody asked for.
+        """
+        env = with_token(request.runtime_env, self._spec, self._context.job_token(job))
+        if own_package is not None:
+            env = with_own_package(env, f"gcs://{own_package}")
+        return replace(request, runtime_env=env)
+
+    async def _packed(self, job: Job, request: StartRequest) -> tuple[StartRequest, str | None]:
+        """Return the request with the code of its overlay, and the name of this package if that goes along.
+
+        All packages are on the cluster then.
+        """
+        carries = self._spec.ship_package and job.spec.executor == RAY_JOBS
+        session_name = self._context.watch.snapshot(self._spec.name).session_name
+        now = self._context.clock.monotonic()
+        # A job that is tried again may have missed it. Ray keeps what it was asked for for ten minutes.
+        is_known = session_name is not None and session_name == self._own_is_there
+        is_there = is_known and job.attempt == 1 and now < self._own_kept_until
+        self._context.crash_point("send:before-upload")
         try:
-            if has_overlay(request.runtime_env):
-                env = await asyncio.to_thread(with_overlay_code, request.runtime_env, self._context.packages)
-                request = replace(request, runtime_env=env)
-            self._context.crash_point("send:before-upload")
-            await self._uploader.ensure(package_names(request.runtime_env))
+            packed = await pack(
+                request,
+                self._uploader,
+                self._context.packages,
+                self._own_package if carries else None,
+                own_is_there=is_there,
+            )
         except (OSError, StoreError) as problem:  # of the package files: a full disk, a file without rights
             raise _NotPacked(f"its packages: {problem}") from problem
-        return request
+        if packed[1] is not None and not is_there:
+            self._own_is_there, self._own_kept_until = session_name, now + ASK_AGAIN_S
+        return packed
 
     async def _write_down(self, job: Job, request: StartRequest) -> None:
         """Keep with the attempt what is really sent, where that is not what was written at its placement."""
@@ -150,6 +185,30 @@ class Sender:
     @staticmethod
     def _accepted(detail: str) -> SendOutcome:
         return SendOutcome(result=SendResult.ACCEPTED, detail=detail)
+
+
+async def pack(
+    request: StartRequest,
+    uploader: Uploader,
+    packages: PackageStore,
+    own_package: OwnPackage | None,
+    *,
+    own_is_there: bool = False,
+) -> tuple[StartRequest, str | None]:
+    """Bring all packages of a request to its cluster, and this package too if it is given and may go along.
+
+    Return the request with the code of its overlay, and the name of this package if that goes along. The
+    cluster is not asked for this package if `own_is_there`.
+    """
+    own_name = None
+    if has_overlay(request.runtime_env):
+        env = await asyncio.to_thread(with_overlay_code, request.runtime_env, packages)
+        request = replace(request, runtime_env=env)
+    if own_package is not None and takes_own_package(request.runtime_env):
+        own_name = await asyncio.to_thread(own_package.name)
+    names = package_names(request.runtime_env)
+    await uploader.ensure(names if own_name is None or own_is_there else [own_name, *names])
+    return request, own_name
 
 
 def _and_sets_up(request: StartRequest) -> str:

@@ -22,7 +22,7 @@ from ray_multicluster_scheduler.environment.overlay import add_overlay, overlay_
 from ray_multicluster_scheduler.environment.requirements import merge_requirements
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
-_IMAGES = ("image_uri", "container")
+IMAGES = ("image_uri", "container")
 #: The only options that Ray accepts beside a container image.
 _FITS_AN_IMAGE = frozenset({"env_vars", "config"})
 
@@ -97,10 +97,10 @@ def compose(
 def without_replaced_options(cluster: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Drop the options that the job sets itself, and the cluster's Python if the job brings its own."""
     replaced = job.keys() - {"env_vars", "config", *INSTALLERS}
-    if any(image in job for image in _IMAGES):
+    if any(image in job for image in IMAGES):
         replaced |= cluster.keys() - _FITS_AN_IMAGE
     elif "conda" in job:
-        replaced |= {*_IMAGES, "py_executable"}
+        replaced |= {*IMAGES, "py_executable"}
         if isinstance(job["conda"], str):  # a named environment accepts no packages from the cluster
             replaced |= {*INSTALLERS}
     return {option: value for option, value in cluster.items() if option not in replaced}
@@ -147,7 +147,7 @@ def _move_packages_into_conda(
 
 def _check_together(env: Mapping[str, Any], where: str, *, overlay: bool) -> None:
     """Refuse options that Ray does not accept together; the message names the alternatives."""
-    for image in _IMAGES:
+    for image in IMAGES:
         if image in env and (others := sorted(env.keys() - _FITS_AN_IMAGE - {image})):
             raise InvalidRuntimeEnv(
                 f"{where}: {image} brings its own Python and files, so Ray takes only env_vars and config "

@@ -21,11 +21,17 @@ CLUSTER_VAR = "RAY_MULTICLUSTER_CLUSTER"
 OLDER_CLUSTER_VAR = "RAY_MULTICLUSTER_CURRENT_CLUSTER"
 SUBMISSION_ID_VAR = "RAY_MULTICLUSTER_SUBMISSION_ID"
 ATTEMPT_VAR = "RAY_MULTICLUSTER_ATTEMPT"
+#: The index of a job of an array. It is one of the job's own variables, so that a retry has it too.
+ARRAY_INDEX_VAR = "RAY_MULTICLUSTER_ARRAY_INDEX"
 #: Address of the server that accepted the job, unless the job sets another one, and the token for it.
 ADDRESS_VAR = "RAY_MULTICLUSTER_ADDRESS"
 TOKEN_VAR = "RAY_MULTICLUSTER_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_FILE_VAR = "RAY_MULTICLUSTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
-RESERVED = frozenset({CLUSTER_VAR, OLDER_CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR})
+#: The URI of this package, where it travels with the job.
+PACKAGE_VAR = "RAY_MULTICLUSTER_PACKAGE"
+#: The name by which programs import this package, and an older one of the same name.
+PACKAGE_NAME = "ray_multicluster_scheduler"
+RESERVED = frozenset({CLUSTER_VAR, OLDER_CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR, PACKAGE_VAR})
 
 _NAME = re.compile(r"[^\s=\0]+")
 
@@ -46,6 +52,19 @@ def parse_env_vars(value: object) -> dict[str, str]:
     return parsed
 
 
+def with_env_vars(runtime_env: Any, added: Mapping[str, str]) -> Any:
+    """Return a job's runtime_env with more variables, unchecked; they replace others of their names."""
+    if not added or not isinstance(runtime_env, (Mapping, type(None))):
+        return runtime_env
+    given = (runtime_env or {}).get("env_vars") or {}
+    if isinstance(given, (list, tuple)):
+        kept = [item for item in given if str(item).partition("=")[0] not in added]
+        return {**(runtime_env or {}), "env_vars": [*kept, *(f"{name}={added[name]}" for name in added)]}
+    if not isinstance(given, Mapping):
+        return runtime_env
+    return {**(runtime_env or {}), "env_vars": {**given, **added}}
+
+
 def layer_env_vars(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
     """Merge the variables; the job's win. A search path of the job may include the cluster's."""
     layered = {**cluster, **job}
@@ -59,6 +78,15 @@ def layer_env_vars(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[s
             ]
             layered[name] = _search_path(name, items)
     return layered
+
+
+def checkouts_on_path(env_vars: Mapping[str, str]) -> list[str]:
+    """Return the directories of PYTHONPATH that have the name of this package.
+
+    The older package of the same name lies in such a checkout, and a program that gets PYTHONPATH imports it.
+    """
+    entries = _directories(env_vars.get("PYTHONPATH", ""))
+    return [entry for entry in entries if entry.rstrip("/").rpartition("/")[2] == PACKAGE_NAME]
 
 
 def _pairs_of_items(value: object) -> list[tuple[str, str]]:
@@ -87,7 +115,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _directories(text: str) -> list[str]:
-    return [item.strip() for item in re.split(r"[:\n]", text)]
+    return [item.strip() for item in text.replace("\n", ":").split(":")]
 
 
 def _search_path(name: str, items: Iterable[str]) -> str:

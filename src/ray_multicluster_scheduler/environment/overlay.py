@@ -14,6 +14,8 @@ from typing import Any
 #: The packages to install, as JSON; read on the node.
 OVERLAY_VAR = "RAYMC_OVERLAY"
 OVERLAY_HOOK = "raymc_overlay.install"
+#: What Ray makes of a `worker_process_setup_hook`: the variable that its workers read.
+HOOK_VAR = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
 
 
 def overlay_problem(env: Mapping[str, Any]) -> str | None:
@@ -48,6 +50,7 @@ def remove_overlay(env: Mapping[str, Any]) -> dict[str, Any]:
         return dict(env)
     env_vars = dict(env["env_vars"])
     request = json.loads(env_vars.pop(OVERLAY_VAR))
+    env_vars.pop(HOOK_VAR, None)
     packages, options = request["packages"], request["options"]
     pip = {"packages": packages, "pip_install_options": options} if options else packages
     rest = {option: value for option, value in env.items() if option != "worker_process_setup_hook"}
@@ -57,3 +60,10 @@ def remove_overlay(env: Mapping[str, Any]) -> dict[str, Any]:
 def has_overlay(env: Mapping[str, Any]) -> bool:
     """Tell whether an environment was made by `add_overlay`."""
     return env.get("worker_process_setup_hook") == OVERLAY_HOOK
+
+
+def for_ray_client(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `env` for a session of Ray Client, which would ignore its `worker_process_setup_hook`."""
+    if not isinstance(hook := env.get("worker_process_setup_hook"), str):
+        return dict(env)
+    return {**env, "env_vars": {**env.get("env_vars", {}), HOOK_VAR: hook}}

@@ -7,16 +7,20 @@ replaced in the text of the shell command: parsing and rewriting the command cou
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 #: A path that needs no quoting in a shell. A home with other characters, such as a space, is not mapped.
 _PLAIN_PATH = re.compile(r"(?:/+[\w.@%+-]+)+/*")
-#: The shell word up to here. A closing bracket does not end a word: `$(pwd)/home/zorro` is one.
-_WORD_SO_FAR = re.compile(r"[^\s;&|<>(]*$")
-_OPENERS = ("=", ",", "[", "{")
-_QUOTES = ("'", '"', "`")
+#: What ends a shell word, and what changes the meaning of a path inside of one. A closing bracket does not
+#: end a word: `$(pwd)/home/zorro` is one.
+_SEPARATORS = frozenset(" \t\n\r\f\v;&|<>(")
+_MARK = re.compile(r"(?P<word>[\s;&|<>('\"`])|(?P<url>://)|(?P<opener>[=,\[]|(?<!\$)\{)")
+_OPENERS = frozenset("=,[{")
+_QUOTES = frozenset("'\"`")
+#: A quote after one of these opens: after any other character of a word it closes.
+_BEFORE_QUOTES = _SEPARATORS | _OPENERS | _QUOTES | {":", "\\"}
+_STARTS_OF_PATHS = frozenset("/.~$:")
 
 
 def map_paths(entrypoint: str, homes: Iterable[str], target_home: str | None) -> str:
@@ -29,14 +33,45 @@ def map_paths(entrypoint: str, homes: Iterable[str], target_home: str | None) ->
     if not target:
         return entrypoint
     sources = sorted({_segments(home) for home in homes} | {target}, key=len, reverse=True)
-    either = "|".join("".join(f"/+{re.escape(name)}" for name in home) for home in sources if home)
+    names = ["/+".join(map(re.escape, home)) for home in sources if home]
     moved = "".join(f"/{name}" for name in target)
+    # A slash or the end of the name must follow a home: `/home/zorro2` is another one. Of several slashes in
+    # a row a match begins with the first, so that each of them is looked at once.
+    below = rf"/(?<!//)/*(?:{'|'.join(names)})(?![^\s/:;,&|<>()\[\]{{}}'\"`\\])"
+    return re.sub(below, _replace_where_paths_start(moved), entrypoint)
 
-    def move(match: re.Match[str]) -> str:
-        return moved if _starts_a_path(entrypoint[: match.start()]) else match[0]
 
-    # A slash or the end of the name must follow a home: `/home/zorro2` is another one.
-    return re.sub(rf"(?:{either})(?![^\s/:;,&|<>()\[\]{{}}'\"`\\])", move, entrypoint)
+def _replace_where_paths_start(moved: str) -> Callable[[re.Match[str]], str]:
+    """Return a replacement for `re.sub`: `moved` where a path can start, outside of a longer one or a URL.
+
+    Matches come from left to right, so that no character before them is looked at twice.
+    """
+    read = last_part = 0
+    is_url = False
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal read, last_part, is_url
+        text, at = match.string, match.start()
+        before = text[at - 1] if at else " "
+        if before in _SEPARATORS:
+            return moved
+        if before in _QUOTES:  # an opening quote; after a closing one the word continues
+            return moved if at == 1 or text[at - 2] in _BEFORE_QUOTES else match[0]
+        if before != ":" and before not in _OPENERS:
+            return match[0]
+        while mark := _MARK.search(text, read, at):
+            read = mark.end()
+            if mark.lastgroup == "url":
+                is_url = True
+            else:
+                last_part = read
+                is_url = is_url and mark.lastgroup == "opener"
+        read = max(read, at + 1 - len("://"))  # one may lie across this place
+        # After a colon a list of directories continues; `host:` starts a remote path.
+        continues = before != ":" or text[last_part] in _STARTS_OF_PATHS
+        return moved if continues and not is_url else match[0]
+
+    return replace
 
 
 def _segments(home: str | None) -> tuple[str, ...]:
@@ -44,23 +79,13 @@ def _segments(home: str | None) -> tuple[str, ...]:
     return tuple(filter(None, home.split("/"))) if home and _PLAIN_PATH.fullmatch(home) else ()
 
 
-def _starts_a_path(before: str) -> bool:
-    """Tell whether a new path can start after the text `before`, outside of a longer path or a URL."""
-    match = _WORD_SO_FAR.search(before)
-    word = match[0] if match else ""
-    if not word:
-        return True
-    if word.endswith(_QUOTES):  # an opening quote; after a closing quote the word continues
-        return len(word) == 1 or word[-2] in (*_OPENERS, *_QUOTES, ":", "\\")
-    part = re.split(r"['\"`]", word)[-1]
-    if "://" in part:
-        return False
-    if word.endswith(":"):  # a list of directories continues; `host:` starts a remote path
-        first = re.split(r"[=,\[]|(?<!\$)\{", part)[-1]
-        return first.startswith(("/", ".", "~", "$", ":"))
-    return word.endswith(_OPENERS)
-
-
+#: Of a shell command. Between double quotes a backslash escapes only itself and the quote.
+_PIECE = re.compile(
+    r"""(?P<blank>[ \t\r\n]+)|(?P<operators>[;&|()<>]+)|(?P<plain>[^ \t\r\n;&|()<>'"\\]+)"""
+    r"""|'(?P<single>[^']*)'|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|\\(?P<escaped>.)""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"""\\(["\\])""")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _OPERATOR = re.compile(r"[;&|()]+")
 _REDIRECTION = re.compile(r"&?[<>]+[&|]?")
@@ -85,7 +110,7 @@ _INTERPRETERS = (
     _Interpreter(
         program=re.compile(r"(?:.*/)?(?:ba|da|k|z)?sh"),
         takes_value=re.compile(r"[-+][a-zA-Z]*[oO]|--init-file|--rcfile"),
-        has_code=re.compile(r"-|-[a-zA-Z]*[cs][a-zA-Z]*"),
+        has_code=re.compile(r"-|-[abd-rt-zA-Z]*[cs][a-zA-Z]*"),
     ),
 )
 
@@ -107,15 +132,10 @@ def relative_script(entrypoint: str) -> str | None:
 
 def _commands(entrypoint: str) -> Iterator[list[str]]:
     """Yield the words of each simple command, without assignments, redirections and `env`."""
-    lexer = shlex.shlex(
-        entrypoint.replace("\\\n", " ").replace("\n", ";"), posix=True, punctuation_chars=";&|()<>"
-    )
-    lexer.whitespace_split = True
-    lexer.commenters = ""
     command: list[str] = []
     skip_target = False
     try:
-        words = [*lexer, ";"]
+        words = [*_words(entrypoint.replace("\\\n", " ").replace("\n", ";")), ";"]
     except ValueError:  # an open quote: the error message of the shell is better than ours
         return
     for word in words:
@@ -127,6 +147,29 @@ def _commands(entrypoint: str) -> Iterator[list[str]]:
             skip_target = not skip_target
         elif command or not (word in _PREFIXES or _ASSIGNMENT.fullmatch(word)):
             command.append(word)
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield words and runs of operators, as `shlex` does: that needs quadratic time for a long word."""
+    position = 0
+    pieces: list[str] | None = None
+    while position < len(text):
+        piece = _PIECE.match(text, position)
+        if piece is None:
+            raise ValueError("an open quote, or a backslash at the end")
+        position = piece.end()
+        if piece.lastgroup in {"blank", "operators"}:
+            if pieces is not None:
+                yield "".join(pieces)
+                pieces = None
+            if piece.lastgroup == "operators":
+                yield piece[0]
+            continue
+        inside = piece[piece.lastgroup or 0]
+        pieces = pieces if pieces is not None else []
+        pieces.append(_ESCAPED.sub(r"\1", inside) if piece.lastgroup == "double" else inside)
+    if pieces is not None:
+        yield "".join(pieces)
 
 
 def _relative_word(command: list[str]) -> str | None:

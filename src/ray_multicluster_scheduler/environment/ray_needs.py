@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from ray_multicluster_scheduler.environment.requirements import requirement_of
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
 
 #: The first Ray version with each option. Every supported Ray has the options that are not listed.
@@ -58,10 +59,10 @@ def ray_objection(job: RayNeeds, cluster: RayNeeds, ray_version: str | None) -> 
 def _objection(pins: tuple[tuple[str, str], ...], options: tuple[str, ...], ray_version: str) -> str | None:
     try:
         version = Version(ray_version)
-    except InvalidVersion:
+    except ValueError:  # also of a number that is too long for Python
         return None
     for requirement, specifier in pins:
-        if not SpecifierSet(specifier).contains(version, prereleases=True):
+        if not _allows(specifier, version):
             return (
                 f"it runs Ray {ray_version} and the environment asks for {requirement}; a cluster's "
                 "Ray cannot be changed, so leave it out"
@@ -71,6 +72,13 @@ def _objection(pins: tuple[tuple[str, str], ...], options: tuple[str, ...], ray_
             since = ".".join(map(str, SINCE[option]))
             return f"it runs Ray {ray_version}, which ignores {option}: that needs Ray {since} or newer"
     return None
+
+
+def _allows(specifier: str, version: Version) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except ValueError:  # there is no version with a number that is too long for Python
+        return False
 
 
 def _pins(runtime_env: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -97,7 +105,7 @@ def _specifier(item: str) -> str | None:
     Also None for a requirement with a marker, which only the node can evaluate, or with a URL.
     """
     try:
-        requirement = Requirement(re.sub(r"\s+(?:--|#).*", "", item))
+        requirement = requirement_of(item)
     except InvalidRequirement:
         return None
     if canonicalize_name(requirement.name) != "ray" or requirement.marker or requirement.url:

@@ -7,6 +7,7 @@ to be replaced. So a name counts as secret when in doubt.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -27,15 +28,28 @@ TOKEN_PREFIX = "raymc_"  # noqa: S105 - the beginning of one is no secret
 #: The beginning of a job's token; the number of the job follows.
 JOB_TOKEN_PREFIX = f"{TOKEN_PREFIX}job_"
 _OUR_TOKEN = re.compile(rf"((?:{TOKEN_PREFIX}[0-9a-f]{{10}}|{JOB_TOKEN_PREFIX}[0-9]+)_)[A-Za-z0-9_-]{{20,}}")
+#: Begins with a literal text, which is searched for at the speed of C: logs are long.
+_USER_IN_URL = re.compile(r"://(?P<user>[^/?#\s'\"]+)@")
 #: The length of a scheme is limited: else matching a very long word would take quadratic time.
-_USER_IN_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/?#\s'\"]+)@")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}"
+_SCHEME_AT_END = re.compile(rf"{_SCHEME}\Z")
+#: How many characters of a growing text are held back at most, until it is known whether they are a secret.
+_MOST_HELD = 1024
+#: The end of a text that may be the beginning of a URL with a user, or of a token of ours.
+_UNFINISHED = re.compile(
+    rf"(?:{_SCHEME}(?::(?:/(?:/[^/?#\s'\"]{{0,{_MOST_HELD}}})?)?)?"
+    rf"|{TOKEN_PREFIX}[A-Za-z0-9_-]{{0,{_MOST_HELD}}})\Z"
+)
+
+#: Between the words of `accessToken`, and between those of ACCESS_TOKEN.
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BETWEEN_WORDS = re.compile(r"[^A-Z0-9]+")
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Tell whether a variable of this name probably holds a secret."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()  # accessToken
-    words = re.split(r"[^A-Z0-9]+", spaced)
+    words = _BETWEEN_WORDS.split(_NEW_WORD.sub("_", name).upper())
     return (
         bool(_SECRET_PART.search("_".join(words)))
         or any(word in _SECRET_WORDS or word.endswith("TOKEN") for word in words)
@@ -73,16 +87,69 @@ def is_redacted(value: Any) -> bool:
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     """Return `text` without these secrets, users and passwords in URLs, and our own tokens."""
-    longest_first = sorted({each for each in secrets if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True)
-    if longest_first:  # in one pass: a secret may contain another one, or a part of the replacement
-        text = re.sub("|".join(map(re.escape, longest_first)), REDACTED, text)
+    pattern = _any_of(secrets)
+    if pattern is not None:  # in one pass: a secret may contain another one, or a part of the replacement
+        text = pattern.sub(REDACTED, text)
     return _OUR_TOKEN.sub(rf"\1{REDACTED}", _USER_IN_URL.sub(_without_user, text))
 
 
+class GrowingText:
+    """Redacts a text that comes in pieces, also a secret that is split between two of them.
+
+    The end of a piece is held back while it may be the beginning of a secret.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        # A part of a long secret is a secret: so not much has to be held back.
+        parts = {each[n : n + _MOST_HELD] for each in secrets for n in range(0, len(each), _MOST_HELD)}
+        self._secrets = sorted(each for each in parts if len(each) >= _SHORTEST_SECRET)
+        self._pattern = _any_of(self._secrets)
+        self._first = re.compile("|".join({re.escape(each[0]) for each in self._secrets}))
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """Return what can be shown now."""
+        text = self._held + piece
+        end = self._unfinished_from(text)
+        self._held = text[end:]
+        return redact_text(text[:end], self._secrets)
+
+    def rest(self) -> str:
+        """Return what was held back: no piece follows."""
+        held, self._held = self._held, ""
+        return redact_text(held, self._secrets)
+
+    def _unfinished_from(self, text: str) -> int:
+        first = max(0, len(text) - _MOST_HELD)
+        unfinished = _UNFINISHED.search(text, first)
+        end = unfinished.start() if unfinished else len(text)
+        if self._pattern is None:
+            return end
+        begins = (match.start() for match in self._first.finditer(text, first, end))
+        end = next((start for start in begins if self._is_beginning(text[start:])), end)
+        for match in self._pattern.finditer(text):
+            if match.end() > end:  # a secret is shown or held back as a whole
+                return min(end, match.start())
+        return end
+
+    def _is_beginning(self, text: str) -> bool:
+        """Tell whether a secret begins with this text and goes on."""
+        after = bisect_right(self._secrets, text)
+        return after < len(self._secrets) and self._secrets[after].startswith(text)
+
+
+def _any_of(secrets: Iterable[str]) -> re.Pattern[str] | None:
+    longest_first = sorted({each for each in secrets if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+
 def _without_user(match: re.Match[str]) -> str:
+    scheme = _SCHEME_AT_END.search(match.string, max(0, match.start() - 31), match.start())
+    if scheme is None:
+        return match[0]
     # A user without a password is public over ssh (`git@`). Over https it is often a token.
-    is_name = ":" not in match["user"] and not match["scheme"].lower().endswith(("http", "https"))
-    return match[0] if is_name else f"{match['scheme']}://{REDACTED}@"
+    is_name = ":" not in match["user"] and not scheme[0].lower().endswith(("http", "https"))
+    return match[0] if is_name else f"://{REDACTED}@"
 
 
 def _redact_urls(value: Any) -> Any:

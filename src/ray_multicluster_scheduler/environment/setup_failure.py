@@ -15,7 +15,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 #: The output of pip, uv or conda follows this line.
 _OUTPUT = re.compile(r"^(?:Last \d+ lines of stdout|Output):[ \t]*$", re.MULTILINE)
 #: `ERROR: …` of pip, `error: …` of uv, `PackagesNotFoundError: …` and `ResolvePackageNotFound:` of conda.
-_COMPLAINT = re.compile(r"(?:ERROR|error|\w*(?:Error|Exception|NotFound)\w*):")
+#: The colon is looked for first: else each `Error` of a word without one would be looked at up to its end.
+_COMPLAINT = re.compile(r"(?=\w+:)(?:ERROR|error|\w*(?:Error|Exception|NotFound)\w*):")
 #: The first line of the exception at the end of a traceback.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<words>[A-Za-z_]\w*(?:: .*)?)$")
 _TIMED_OUT = re.compile(r"Failed to install runtime_env within the timeout of [\d.]+ seconds")
@@ -25,8 +26,10 @@ _NOISE = re.compile(
 #: There may be hundreds of versions.
 _VERSIONS = re.compile(r"\(from versions: (?P<all>[^()]*)\)")
 _SHOWN_VERSIONS = 3
-#: Ray quotes the whole environment here, with all of its variables.
-_QUOTED_ENV = re.compile(r" from the runtime env \{.*?\} (?=doesn't)", re.DOTALL)
+#: Ray quotes the whole environment between these, with all of its variables.
+_QUOTED_ENV = " from the runtime env {", "} doesn't"
+#: A conda environment that is not there: its name and more stand between these.
+_NO_CONDA_ENV = "conda environment '", "doesn't exist"
 
 #: Network problems, which may be over in a minute.
 _TRANSIENT = re.compile(
@@ -42,10 +45,9 @@ _PERMANENT = re.compile(
     r"No matching distribution found|Could not find a version that satisfies|ResolutionImpossible"
     r"|conflicting dependencies|No solution found|requirements are unsatisfiable|Invalid requirement"
     r"|requires a different Python|PackagesNotFoundError|ResolvePackageNotFound|UnsatisfiableError"
-    r"|nothing provides|conda environment '[^']*' .*doesn't exist|Could not find Conda executable"
+    r"|nothing provides|Could not find Conda executable"
     r"|EnvironmentNameNotFound|Changing the ray version is not allowed|Please install virtualenv"
-    r"|No such file or directory: '(?:conda|podman)'",
-    re.DOTALL,
+    r"|No such file or directory: '(?:conda|podman)'"
 )
 
 
@@ -55,13 +57,15 @@ def setup_error(message: str) -> str:
         return timed_out[0]
     lines = _complaint(_output(message) or "") or _last_exception(message) or _lines(message)
     text = " ".join(dict.fromkeys(lines))
-    text = _VERSIONS.sub(_fewer_versions, _QUOTED_ENV.sub(" ", text))
+    text = _VERSIONS.sub(_fewer_versions, _without_env(text))
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} …"
 
 
 def fails_again(message: str) -> bool:
     """Tell whether the same environment would fail again on the same cluster; False when in doubt."""
-    return bool(_PERMANENT.search(message)) and not _TRANSIENT.search(_output(message) or message)
+    begin, end = _NO_CONDA_ENV
+    is_permanent = _PERMANENT.search(message) or end in message.partition(begin)[2]
+    return bool(is_permanent) and not _TRANSIENT.search(_output(message) or message)
 
 
 def _output(message: str) -> str | None:
@@ -92,6 +96,13 @@ def _last_exception(message: str) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     return [stripped for line in text.splitlines() if (stripped := line.strip())]
+
+
+def _without_env(text: str) -> str:
+    begin, end = _QUOTED_ENV
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    return f"{before} doesn't{after}" if found else text
 
 
 def _fewer_versions(match: re.Match[str]) -> str:

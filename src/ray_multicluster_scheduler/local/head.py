@@ -126,7 +126,9 @@ def answers(head: Head, token: str | None) -> bool:
 
     `/api/version` would not do: it answers before the node is there, and for a minute after the GCS died.
     """
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {"User-Agent": "ray-multicluster-scheduler"}  # Ray 2.9 answers 500 without one
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     connection = http.client.HTTPConnection(LOOPBACK, head.ports.dashboard, timeout=PROBE_TIMEOUT_S)
     try:
         connection.request("GET", "/api/v0/nodes", headers=headers)

@@ -37,7 +37,7 @@ _ROLES = (
     ("dashboard_module", re.compile(r"ray-dashboard-\w+|multiprocessing\.(forkserver|resource_tracker)")),
     ("dashboard", re.compile(r"/dashboard/dashboard\.py ")),
     ("log_monitor", re.compile(r"/log_monitor\.py ")),
-    ("autoscaler", re.compile(r"/autoscaler/\S*monitor\.py ")),
+    ("autoscaler", re.compile(r"/autoscaler/(?:\w+/){0,3}monitor\.py ")),
     ("client_server", re.compile(r"ray\.util\.client\.server ")),
     ("worker", re.compile(r"ray::|/default_worker\.py ")),
 )

@@ -1,4 +1,4 @@
-"""`raymc db copy`: move a store to another place, from SQLite to PostgreSQL or back, while jobs run.
+"""`raymc db move`: move a store to another place, from SQLite to PostgreSQL or back, while jobs run.
 
 One transaction holds the writer of the old store from the first row to the end, so nothing can be written
 there that the copy lacks. The new store is committed first. Then the old one is marked as moved, in that same

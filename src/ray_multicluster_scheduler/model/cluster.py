@@ -16,7 +16,8 @@ class ClusterSpec:
     """One entry of clusters.yaml, checked and with its defaults filled in."""
 
     name: str
-    #: Where Ray Client listens, such as `host:10001`. Tasks and actors need it, jobs never do.
+    #: Where Ray Client listens, such as `host:10001`. Tasks and actors need it, and it is the second witness
+    #: when a head is gone (core/lifecycle/silence.py). Jobs are never sent there.
     head_address: str
     #: Base URL of Ray's dashboard, without a trailing slash: jobs, nodes and usage are read there.
     dashboard: str
@@ -33,12 +34,19 @@ class ClusterSpec:
     auth_token_env: str | None = None
     tls_ca: str | None = None
     drained: bool = False
+    #: Send this package with every job, so that its program can import it.
+    ship_package: bool = True
 
     @property
     def head(self) -> tuple[str, int]:
         """Host and port of `head_address`; an IPv6 address without its brackets."""
         host, _, port = self.head_address.rpartition(":")
         return host.removeprefix("[").removesuffix("]"), int(port)
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """The two addresses of the head."""
+        return self.dashboard, self.head_address
 
     @property
     def home_dir(self) -> str | None:
@@ -60,6 +68,17 @@ class DrainMark:
     drained: bool
     reason: str
     at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """A head whose dashboard and `head_address` were both seen open: if they refuse later, it is gone."""
+
+    session_name: str
+    #: `dashboard` and `head_address` as they were configured.
+    addresses: tuple[str, str]
+    #: How many of the last looks found one of them closed while the head was well.
+    closed_looks: int = 0
 
 
 class Health(str, Enum):
@@ -123,7 +142,7 @@ class ClusterSnapshot:
     latency_s: float | None = None
     #: When the values above were read (wall clock); a failed probe does not change it.
     observed_at: float | None = None
-    #: Why the cluster is not healthy, in one sentence.
+    #: Why the cluster is not healthy, or why the last probe of a healthy one failed, in one sentence.
     problem: str | None = None
     #: Limit on new jobs because jobs die there quickly, and the reason; None if there is no limit.
     throttle: int | None = None
@@ -138,6 +157,8 @@ class ClusterSnapshot:
     warm: tuple[str, ...] = ()
     #: Environments that recently failed to set up there, by `env_key`.
     failed_setups: Mapping[str, FailedSetup] = field(default_factory=dict)
+    #: None: a refused connection says nothing about this head.
+    witness: Witness | None = None
 
     def age_s(self, now: float) -> float | None:
         """Return the age of the values, or None if nothing was ever read."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
 from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
+from ray_multicluster_scheduler.model.execution import RAY_JOBS
 from ray_multicluster_scheduler.model.resources import Resources
 
 #: One shared object for all clusters without failed environments, so that checks can compare by identity.
@@ -19,6 +20,7 @@ class Cause(str, Enum):
     """The kind of a refusal, for programs. The sentence beside it is for people."""
 
     UNSEEN = "UNSEEN"
+    EXCLUDED = "EXCLUDED"
     UNHEALTHY = "UNHEALTHY"
     DRAINED = "DRAINED"
     VERSION = "VERSION"
@@ -65,13 +67,20 @@ class QueuedJob:
     claim: Resources
     tags: tuple[str, ...] = ()
     preferred_cluster: str | None = None
+    #: The job runs nowhere but on this cluster, and on clusters with all of these tags.
+    only_cluster: str | None = None
+    only_tags: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
+    #: May go to a cluster whose last probe failed: no cluster that answers could hold it.
+    takes_silent: bool = False
     #: Clusters on which this job's environment cannot be composed, with the reason for each.
     unfit: tuple[tuple[str, str], ...] = ()
     #: Equal for jobs with equal runtime_env: a cluster that has run one of them has the environment ready.
     env_key: str = ""
     #: Requirements of the job's environment on the cluster's Ray.
     ray_needs: RayNeeds = NO_NEEDS
+    #: The executor that runs it (`ports.Executor.name`).
+    executor: str = RAY_JOBS
     #: Versions of the program that a session belongs to; None: unknown, or it is a job.
     client_ray: str | None = None
     client_python: str | None = None
@@ -158,8 +167,13 @@ class ClusterView:
 
     @property
     def problem(self) -> str | None:
-        """Why it is not healthy."""
+        """Why it is not healthy, or why the last probe failed."""
         return self.snapshot.problem
+
+    @property
+    def is_silent(self) -> bool:
+        """Tell whether the last probe failed, and the cluster still counts as healthy."""
+        return self.snapshot.health is Health.HEALTHY and self.snapshot.problem is not None
 
     @property
     def ray_version(self) -> str | None:

@@ -13,6 +13,8 @@ from ray_multicluster_scheduler.model.failure import FailureKind
 RAY_JOBS = "ray-jobs"
 #: The executor of sessions: a program outside the clusters is connected to one of them with Ray Client.
 RAY_CLIENT = "ray-client"
+#: All executors of this version. A job of another one was accepted by a newer version, and is left alone.
+EXECUTORS = frozenset({RAY_JOBS, RAY_CLIENT})
 
 
 class AttemptStatus(str, Enum):

@@ -34,6 +34,8 @@ class JobOptions:
     preferred_cluster: Annotated[
         str | None, About("This cluster goes first while it has room.", "cluster")
     ] = None
+    only_cluster: Annotated[str | None, About("It runs on this cluster or not at all.")] = None
+    only_tags: Annotated[tuple[str, ...], About("It runs only on clusters with all of these tags.")] = ()
     priority: Annotated[int, About("Higher goes first.")] = 0
     depends_on: Annotated[
         tuple[str, ...], About("Submission ids that must succeed before it starts.", "after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -16,9 +17,9 @@ class Keep:
     #: Entries of the audit trail: their largest age and number; the newest are kept.
     audit_s: float
     audit: int
-    #: Number of ended jobs; the newest are kept.
+    #: Number of ended jobs. Above it, those users who have the most lose their oldest ones.
     jobs: int
-    #: Size of the store: above it the oldest logs are removed, then the oldest jobs.
+    #: Size of the store. Above it, those users who take the most lose their oldest logs, then oldest jobs.
     size_bytes: int
 
 
@@ -40,3 +41,22 @@ class Space:
 
     file_bytes: int
     used_bytes: int
+
+
+def fair_cuts(held: Mapping[str, int], excess: int) -> dict[str, int]:
+    """Say how much each user gives up so that `excess` goes in all, largest amount first.
+
+    Those who hold the most come down to one level. Who holds less than that loses nothing.
+    """
+    if excess <= 0:
+        return {}
+    most_first = sorted(held, key=lambda user: (-held[user], user))
+    total = level = sharing = 0
+    for user in most_first:
+        if sharing and held[user] <= level:
+            break
+        sharing, total = sharing + 1, total + held[user]
+        level = -(-max(0, total - excess) // sharing)
+    cuts = {user: held[user] - level for user in most_first[:sharing]}
+    rest = min(excess, total) - sum(cuts.values())  # less than one each
+    return {user: cut + (n < rest) for n, (user, cut) in enumerate(cuts.items()) if cut + (n < rest)}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
+from ray_multicluster_scheduler.config.installed import how_to_install
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.packages.shared_packages import (
     HALF_WRITTEN_S,
@@ -173,7 +174,7 @@ def _open(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - only who shares packages so needs it
     except ImportError as problem:
         raise InvalidRequest(
-            f"`scheduler.packages: {url}` needs fsspec: pip install 'ray-multicluster-scheduler[packages]'"
+            f"`scheduler.packages: {url}` needs fsspec: {how_to_install('packages')}"
         ) from problem
     try:
         fs, root = url_to_fs(url)

@@ -29,8 +29,6 @@ _PIECES = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: Spaces at the end count only when the first of them is escaped.
-_TRAILING_SPACES = re.compile(r"(?<!\\)((?:\\\\)*) +$")
 _SET_PIECES = re.compile(r"\[:(?P<posix>[a-z]+):\] | \\(?P<escaped>.) | (?P<plain>.)", re.VERBOSE | re.DOTALL)
 
 
@@ -63,7 +61,7 @@ def verdict(patterns: Sequence[Pattern], path: str, *, is_directory: bool) -> bo
 
 
 def _parse(line: str) -> Pattern | None:
-    text = _TRAILING_SPACES.sub(r"\1", line.removesuffix("\r"))
+    text = _without_spaces_at_its_end(line.removesuffix("\r"))
     if not text or text.startswith("#"):
         return None
     ignores = not text.startswith("!")
@@ -78,6 +76,13 @@ def _parse(line: str) -> Pattern | None:
     except re.error:  # a range that runs backwards, such as [z-a]
         return None
     return Pattern(regex, ignores, directories_only, whole_path="/" in text)
+
+
+def _without_spaces_at_its_end(line: str) -> str:
+    """Return a line without them; the first one counts if it is escaped."""
+    text = line.rstrip(" ")
+    backslashes = len(text) - len(text.rstrip("\\"))
+    return line[: len(text) + backslashes % 2]
 
 
 def _translate(text: str) -> str | None:

@@ -18,11 +18,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.errors import StoreBusy, StoreError
 from ray_multicluster_scheduler.packages.ignore import RAYIGNORE
 from ray_multicluster_scheduler.packages.pack import (
     MAX_BYTES,
@@ -45,6 +45,8 @@ COARSEST_CLOCK_S = 2.0
 KEEP_S = 3 * 86_400.0
 #: Between two looks at which copies of shared packages can go.
 EVICT_EVERY_S = 3600.0
+#: The lock of the directory is held for moments only.
+LOCK_WAIT_S = 10.0
 
 _LOCK = ".lock"
 _TEMPORARY = ".tmp-"
@@ -73,7 +75,8 @@ class PackageStore:
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
         (directory / _KNOWN_TREES).mkdir(mode=0o700, exist_ok=True)
-        with self._locked():
+        # A process that is suspended with the lock does not keep this one from starting.
+        with suppress(StoreBusy), self._locked():
             # Keeps this directory out of packages that are built from a parent directory.
             if not (directory / RAYIGNORE).exists():
                 (directory / RAYIGNORE).write_text("*\n")
@@ -293,15 +296,27 @@ class PackageStore:
         """Remove temporary files that are not locked: their writers have ended."""
         for path in self._directory.glob(f"{_TEMPORARY}*"):
             with path.open("rb") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                path.unlink()
+                if _try_lock(file):
+                    path.unlink()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the directory against other threads and processes."""
         with (self._directory / _LOCK).open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            ends_at = time.monotonic() + LOCK_WAIT_S
+            while not _try_lock(file):
+                if time.monotonic() >= ends_at:
+                    raise StoreBusy(
+                        f"{self._directory}: another process has held its lock for {LOCK_WAIT_S:g} s; "
+                        "it may be suspended"
+                    )
+                time.sleep(0.01)
             yield
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

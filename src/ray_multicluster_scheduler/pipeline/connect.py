@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RuntimeEnvSetupError
+from ray._private import ray_constants
+from ray.exceptions import RuntimeEnvSetupError, WorkerCrashedError
 
 from ray_multicluster_scheduler.environment.compose import compose, normalise
-from ray_multicluster_scheduler.environment.overlay import has_overlay
+from ray_multicluster_scheduler.environment.overlay import for_ray_client, has_overlay
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.packages.overlay import NODE_CODE
@@ -23,8 +25,7 @@ from ray_multicluster_scheduler.packages.runtime_env import WORKING_DIR_EXCLUDES
 from ray_multicluster_scheduler.packages.too_large import too_large
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_process
-from ray_multicluster_scheduler.pipeline.hints import environment_hints
-from ray_multicluster_scheduler.pipeline.loopback import is_loopback
+from ray_multicluster_scheduler.pipeline.hints import NUMPY_1, environment_hints, for_numpy_1, packages_of
 from ray_multicluster_scheduler.pipeline.report import timed
 from ray_multicluster_scheduler.tasks.wire.connect_retry import BAD_ENVIRONMENT, connect_with_retries
 from ray_multicluster_scheduler.tasks.wire.log_filters import drop_noise
@@ -37,6 +38,8 @@ CONNECT_TIMEOUT_S = 5.0
 #: The largest directory that `ray.init` uploads. Jobs upload over HTTP, with a lower limit.
 MAX_BYTES = 500 * 1024**2
 _CLIENT = "ray://"
+#: Whether Ray looks for a head of this machine at the machine's address; on macOS it does so at 127.0.0.1.
+_AT_OWN_ADDRESS = getattr(ray_constants, "ENABLE_RAY_CLUSTER", True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +106,11 @@ def connect(
 
 
 def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, worker_logs: bool) -> None:
+    over_client = str(address).startswith(_CLIENT)
+    sent = for_ray_client(env) if over_client else env
+
     def init() -> None:
-        ray.init(address=address, runtime_env=env or None, namespace=namespace, log_to_driver=worker_logs)
+        ray.init(address=address, runtime_env=sent or None, namespace=namespace, log_to_driver=worker_logs)
 
     def init_client() -> None:
         place = str(address).removeprefix(_CLIENT)
@@ -117,7 +123,7 @@ def _init(address: str | None, env: dict[str, Any], namespace: str | None, *, wo
             undo.pop_all()
 
     drop_noise()
-    if str(address).startswith(_CLIENT):
+    if over_client:
         connect_with_retries(init_client)
     else:
         init()
@@ -152,10 +158,40 @@ def first_task() -> float:
         _, seconds = timed(lambda: ray.get(ray.remote(_nothing).options(num_cpus=0).remote()))
     except RuntimeEnvSetupError as problem:
         raise _bad_environment(problem) from None
+    except WorkerCrashedError:
+        raise InvalidRuntimeEnv(
+            "workers die before their first task; mostly a package of the environment, such as numpy 1, does "
+            "not fit those that Ray imports. The logs of the workers have the reason"
+        ) from None
     return seconds
 
 
+def check_packages(env: Mapping[str, Any]) -> None:
+    """Raise if the packages that the environment installs keep workers from importing pandas.
+
+    Ray Data would tell so as well, in a hundred lines.
+    """
+    if not env.keys() & {"pip", "uv", "conda"}:
+        return
+    problem = ray.get(ray.remote(_import_problem).options(num_cpus=0).remote())
+    if problem is not None:
+        older = for_numpy_1(packages_of(env))
+        raise InvalidRuntimeEnv(
+            f"the packages of this environment do not fit together: {problem}; "
+            + (f"for {', '.join(older)} add {NUMPY_1}" if older else "pin versions that do")
+        )
+
+
 def _nothing() -> None:
+    return None
+
+
+def _import_problem() -> str | None:
+    try:
+        import pandas  # noqa: F401, PLC0415 - on a worker
+        import pyarrow  # noqa: F401, PLC0415
+    except Exception as problem:  # noqa: BLE001 - what a package raises at import can be anything
+        return f"{type(problem).__name__}: {problem}"
     return None
 
 
@@ -173,7 +209,11 @@ def _checked_directory(path: Path, excludes: tuple[str, ...]) -> Path:
 
 
 def _check_listening(address: str | None) -> None:
-    """Raise within seconds if no server listens there; Ray itself would try for a minute."""
+    """Raise within seconds if no server listens there; Ray itself would try for a minute.
+
+    A head that listens on loopback only, such as those of `raymc local`, is looked for there.
+    """
+    ray_constants.ENABLE_RAY_CLUSTER = _AT_OWN_ADDRESS
     if (place := _host_port(address)) is None:
         return
     if (refused := _refused(place)) is not None:
@@ -182,14 +222,25 @@ def _check_listening(address: str | None) -> None:
             f"no server answers at {place[0]}:{place[1]} ({refused}). `ray start --head` prints the address "
             "of a head: port 6379 by default, 10001 with ray:// in front",
         )
-    native = not str(address).startswith(_CLIENT)
-    if native and is_loopback(place[0]) and _refused((ray.util.get_node_ip_address(), place[1])) is not None:
+    if str(address).startswith(_CLIENT) or not _is_loopback(place[0]) or _ray_finds(place[1]):
+        return
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    if not _ray_finds(place[1]):
         raise ClusterUnreachable(
             str(address),
-            "this head listens on loopback only, and Ray looks for it at the address of the machine; "
-            "use ray:// with its client port, or set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 before Ray is "
-            "imported",
+            "this head listens on loopback only, and this version of Ray looks for it at the address of the "
+            "machine; use ray:// with its client port, or start the program with "
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in its environment",
         )
+
+
+def _ray_finds(port: int) -> bool:
+    """Tell whether a head answers at the address that Ray takes 127.0.0.1 for."""
+    return _refused((ray.util.get_node_ip_address(), port)) is None
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.")
 
 
 def _refused(place: tuple[str, int]) -> str | None:
@@ -214,7 +265,7 @@ def _is_at(address: str | None) -> bool:
     wanted, actual = _host_port(address), _host_port(_gcs_address())
     if wanted is None or actual is None:
         return wanted is None and actual is not None
-    same_host = wanted[0] == actual[0] or is_loopback(wanted[0]) or _resolved(wanted[0]) == actual[0]
+    same_host = wanted[0] == actual[0] or _is_loopback(wanted[0]) or _resolved(wanted[0]) == actual[0]
     return same_host and wanted[1] == actual[1]
 
 
@@ -235,7 +286,7 @@ def _resolved(host: str) -> str | None:
 
 def _on_this_machine(address: str) -> bool:
     place = _host_port(address)
-    return place is None or is_loopback(place[0])
+    return place is None or _is_loopback(place[0])
 
 
 def _connection(address: str | None) -> Connection:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from ray_multicluster_scheduler.config.installed import check_ray
-from ray_multicluster_scheduler.pipeline.loopback import expect_loopback_head
 from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
 from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report, RunReport
@@ -33,27 +31,29 @@ def run_pipeline(plan: Plan, *, on_ray: RayTarget | None, repeats: int = 1) -> R
     return Report(engine=engine, source=plan.source, output=plan.output, runs=runs)
 
 
-def with_own_code(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment in which the cluster can import this package."""
-    return {**env, "py_modules": [*env.get("py_modules", ()), str(OWN_PACKAGE)]}
-
-
 def _on_ray(plan: Plan, target: RayTarget) -> RunReport:
-    check_ray("pipelines with --engine ray")
-    expect_loopback_head(target.address)
+    check_ray("pipelines with --engine ray", extra="pipeline")
     import ray  # noqa: PLC0415 - takes seconds, and the pandas engine does without
     from ray.exceptions import RayTaskError  # noqa: PLC0415
 
-    from ray_multicluster_scheduler.pipeline.connect import connect, first_task, parse_environment  # noqa: PLC0415
+    from ray_multicluster_scheduler.pipeline.connect import (  # noqa: PLC0415
+        check_packages,
+        connect,
+        first_task,
+        parse_environment,
+    )
     from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray  # noqa: PLC0415
 
     env = parse_environment(target.runtime_env_json)
     # Ray Data needs a driver inside of the cluster; over Ray Client a task is the driver.
     outside = (target.address or "").startswith("ray://")
     # The progress of that task is in its log. For a driver inside, Ray itself reports what its workers log.
-    connect(target.address, with_own_code(env) if outside else env, target.namespace, worker_logs=outside)
+    if outside:
+        env = {**env, "py_modules": [*env.get("py_modules", ()), str(OWN_PACKAGE)]}
+    connect(target.address, env, target.namespace, worker_logs=outside)
     try:
         environment_s = first_task()
+        check_packages(env)
         if not outside:
             return run_on_ray(plan, environment_s=environment_s)
         driver_task = ray.remote(run_on_ray).options(num_cpus=0).remote(plan, environment_s=environment_s)

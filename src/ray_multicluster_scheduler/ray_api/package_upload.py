@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,7 +32,8 @@ class HttpClusterPackages:
 
     async def put_package(self, name: str, content: Path) -> None:
         """See `ports.ClusterPackages`."""
-        with await asyncio.to_thread(content.open, "rb") as file, translated(self._http.spec):
+        # Not opened in a thread: a caller that is cancelled meanwhile would never get the file to close it.
+        with content.open("rb") as file, translated(self._http.spec):
             await self._http.call("PUT", _package_path(name), data=file, timeout_s=self._upload_timeout_s)
 
 

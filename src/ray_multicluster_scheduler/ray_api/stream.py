@@ -31,14 +31,17 @@ class RowParser:
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
-        #: The next try needs this many characters, so that a long row is not parsed again for each chunk.
-        self._retry_chars = 0
+        #: What has come since the last try, and how much. The next try needs as much again as there was: a
+        #: long row is neither copied nor parsed for each chunk.
+        self._new: list[str] = []
+        self._new_chars = self._retry_chars = 0
         self._expected = "["
 
     def feed(self, chunk: bytes) -> list[dict[str, Any]]:
         """Add the next chunk and return the rows that are complete now."""
-        self._text += self._decode(chunk)
-        return self._take() if len(self._text) >= self._retry_chars else []
+        self._new.append(self._decode(chunk))
+        self._new_chars += len(self._new[-1])
+        return self._take() if self._new_chars >= self._retry_chars else []
 
     def end(self) -> list[dict[str, Any]]:
         """Return the last rows; raise if the array is incomplete."""
@@ -48,6 +51,8 @@ class RowParser:
         return rows
 
     def _take(self) -> list[dict[str, Any]]:
+        self._text += "".join(self._new)
+        self._new, self._new_chars = [], 0
         rows: list[dict[str, Any]] = []
         at = 0
         while self._expected and (at := self._after_space(at)) < len(self._text):
@@ -65,7 +70,7 @@ class RowParser:
                 at += 1
                 self._expected = {"[": "{]", ",": "{", "]": ""}[mark]
         self._text = self._text[at:]
-        self._retry_chars = 2 * len(self._text)
+        self._retry_chars = len(self._text)
         if len(self._text) > MAX_ROW_CHARS:
             raise MalformedAnswer("a row of its list is too long or not JSON")
         return rows

@@ -22,6 +22,7 @@ from ray_multicluster_scheduler.model.cluster import Usage
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 from ray_multicluster_scheduler.ray_api.parse import MAX_DEMANDS, MAX_NAMES, count, number, short
+from ray_multicluster_scheduler.text.units import BYTES
 
 _AMOUNT = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(TiB|GiB|MiB|KiB|B)?"
 _USAGE_LINE = re.compile(
@@ -33,7 +34,6 @@ _TASKS_LINE = re.compile(
 _GROUPS_LINE = re.compile(r"(.+) \(\w+\): (\d+)\+ pending placement groups")
 _BUNDLE = re.compile(r"(\{[^{}]*\}) \* (\d+)")
 _SHAPE_ENTRY = re.compile(r"'([^']+)': (\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-_UNITS = {None: 1, "": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def parse_usage_text(text: str) -> Usage:
@@ -69,7 +69,7 @@ def _used(match: re.Match[str]) -> float:
 
 
 def _value(digits: str, unit: str | None) -> float:
-    if (value := number(float(digits) * _UNITS[unit])) is None:
+    if (value := number(float(digits) * BYTES[(unit or "B").lower()])) is None:
         raise MalformedAnswer("an amount of resources is not a number")
     return value
 

@@ -1,13 +1,15 @@
 """The job configuration in the first message of a Ray Client: a pickle, so it is read with care.
 
 A pickle may run any code, and even Ray's own records read files in their constructors. So only the names of
-these records are known here, each stands for a plain container, and everything else is refused.
+these records are known here, each stands for a plain container, and everything else is refused. A few bytes
+of it may also ask for any amount of memory: its opcodes are counted before one is obeyed.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +17,10 @@ from ray._private.ray_logging.logging_config import LoggingConfig
 from ray.job_config import JobConfig
 
 #: A configuration holds names and variables. Directories are uploaded before.
-MOST_BYTES = 16 * 2**20
+MOST_BYTES = 4 * 2**20
+#: About four for each variable; and the values of what they make, where one may be named in many places.
+MOST_OPCODES = 200_000
+MOST_VALUES = 200_000
 
 
 class HostileJobConfig(ValueError):
@@ -66,15 +71,23 @@ def read_job_config(pickled: bytes) -> dict[str, Any]:
     if len(pickled) > MOST_BYTES:
         raise HostileJobConfig(f"it has {len(pickled)} bytes; {MOST_BYTES} are allowed")
     try:
+        _check_opcodes(pickled)
         found = _CarefulUnpickler(io.BytesIO(pickled)).load()
+        return _Plain().fields(found)
     except HostileJobConfig:
         raise
     except Exception as problem:  # noqa: BLE001 - whatever a broken pickle makes Python raise
         raise HostileJobConfig(f"it cannot be read: {type(problem).__name__}") from None
-    if type(found) is not _Record:
-        raise HostileJobConfig("it is no job configuration")
-    fields = vars(found)
-    return {name: _plain(name, value) for name, value in fields.items()}
+
+
+def _check_opcodes(pickled: bytes) -> None:
+    """Refuse a pickle that makes more than it brings: nothing is built here."""
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(pickled)):
+        if count > MOST_OPCODES:
+            raise HostileJobConfig(f"it has more than {MOST_OPCODES} parts")
+        # Python makes room for all places of its memory up to the one that is named.
+        if "PUT" in opcode.name and argument is not None and int(argument) > count:
+            raise HostileJobConfig("it asks for memory that it does not use")
 
 
 def write_job_config(
@@ -88,20 +101,33 @@ def write_job_config(
     return pickle.dumps(config)
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return a field without containers of ours."""
-    if name == "py_logging_config" and type(value) is _Record:
-        logging = LoggingConfig.__new__(LoggingConfig)
-        vars(logging).update(vars(value))
-        return logging
-    return _without_containers(value)
+class _Plain:
+    """Copies values without containers of ours. The copies are counted: a pickle may name one value often."""
 
+    def __init__(self) -> None:
+        self._left = MOST_VALUES
 
-def _without_containers(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_containers(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_without_containers(each) for each in value)
-    if isinstance(value, _Record):
-        raise HostileJobConfig("a record is where there can be none")
-    return value
+    def fields(self, found: Any) -> dict[str, Any]:
+        """Return the fields of a configuration."""
+        if type(found) is not _Record:
+            raise HostileJobConfig("it is no job configuration")
+        return {name: self._field(name, value) for name, value in vars(found).items()}
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name == "py_logging_config" and type(value) is _Record:
+            logging = LoggingConfig.__new__(LoggingConfig)
+            vars(logging).update(vars(value))
+            return logging
+        return self._copied(value)
+
+    def _copied(self, value: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise HostileJobConfig(f"it holds more than {MOST_VALUES} values")
+        if isinstance(value, Mapping):
+            return {key: self._copied(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._copied(each) for each in value)
+        if isinstance(value, _Record):
+            raise HostileJobConfig("a record is where there can be none")
+        return value

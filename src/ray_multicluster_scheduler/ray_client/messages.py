@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from ray.core.generated import ray_client_pb2 as pb
 
+from ray_multicluster_scheduler.environment.overlay import for_ray_client
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.ray_client.job_config import (
     HostileJobConfig,
@@ -48,12 +49,13 @@ class Init:
 
     def composed(self, runtime_env: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
         """Return the message with another environment: in both places, because Ray reads both."""
+        runtime_env = for_ray_client(runtime_env)
         message = pb.DataRequest()
         message.CopyFrom(self.message)
         message.init.job_config = write_job_config(
             self.job_config, runtime_env=runtime_env, metadata=metadata
         )
-        message.init.ray_init_kwargs = json.dumps({**self.init_kwargs, "runtime_env": dict(runtime_env)})
+        message.init.ray_init_kwargs = json.dumps({**self.init_kwargs, "runtime_env": runtime_env})
         return bytes(message.SerializeToString())
 
     def refused(self, reason: str) -> bytes:

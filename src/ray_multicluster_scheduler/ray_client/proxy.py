@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ray_multicluster_scheduler.asyncio_tools import Background, unless, within
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
@@ -22,7 +23,7 @@ from ray_multicluster_scheduler.ray_client.connected_client import (
     UNAVAILABLE,
     ConnectedClient,
 )
-from ray_multicluster_scheduler.ray_client.http2.http2_errors import RelayError
+from ray_multicluster_scheduler.ray_client.http2.http2_errors import RelayError, UnreadableMessage
 from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
 from ray_multicluster_scheduler.ray_client.http2.splicing import splice
 from ray_multicluster_scheduler.ray_client.messages import Init, Unreadable
@@ -39,17 +40,24 @@ log = logging.getLogger(__name__)
 
 OK, INVALID_ARGUMENT, NOT_FOUND, INTERNAL = 0, 3, 5, 13
 CLIENT_ID = re.compile(r"[A-Za-z0-9]{8,64}")
-#: Requests before a session begins, other than uploads.
-MOST_REQUEST_BYTES = 32 * 2**20
-#: As much is read of a stranger before the refusal.
-MOST_REFUSED_BYTES = 2**20
+#: The first message of a session. It names packages, and holds none.
+MOST_INIT_BYTES = 4 * 2**20
+#: Questions before a session begins, and what is read of a refused caller before the answer.
+MOST_QUESTION_BYTES = 64 * 2**10
+#: A ping has two bytes, and needs no token.
+MOST_PING_BYTES = 256
+#: How long a message may take, and a package.
+MESSAGE_TIMEOUT_S = 30.0
+PACKAGE_TIMEOUT_S = 600.0
+#: Packages on their way into memory, of all users; of one user there is one at a time.
+PACKAGES_AT_ONCE = 4
 #: So long is it known that a client was refused.
 REFUSED_S = 60.0
 NO_SESSION = "there is no such session, or it has ended; connect again with ray.init"
 #: A client sends the first message of its session within this time.
 BEGUN_WITHIN_S = 60.0
-#: A program reads within this time why it was refused.
-READ_WITHIN_S = 30.0
+#: How long the clean-up after sessions may go on when the server ends.
+CLEAN_UP_S = 5.0
 #: By what a refused caller has shown.
 ADVICE = {
     Unknown.MISSING: "this server wants a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, or pass "
@@ -59,8 +67,11 @@ ADVICE = {
 }
 
 
-class NotAuthenticated(Exception):
-    """The call shows no valid token. The message is for the program."""
+READ_ONLY = "your token may only read; a session needs the role 'submit'"
+
+
+class CallerRefused(Exception):
+    """The call shows no valid token, or one that may not do this. The message is for the program."""
 
 
 class RayClientProxy:
@@ -77,8 +88,15 @@ class RayClientProxy:
         self._refused: dict[str, str] = {}
         #: Set, and replaced, when a session begins or is refused.
         self._begun = asyncio.Event()
+        #: A package is whole in memory before it is kept: turns, for all and for each user.
+        self._packages = asyncio.Semaphore(PACKAGES_AT_ONCE)
+        self._package_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._background = Background()
         self.upkeep = SessionUpkeep(scheduler, callers, self._clients, self._background)
+
+    async def close(self) -> None:
+        """Let what ends sessions go on for a moment, then cut it off."""
+        await self._background.close(grace_s=CLEAN_UP_S)
 
     @property
     def connected(self) -> int:
@@ -92,8 +110,9 @@ class RayClientProxy:
         if client is None or not client.is_connected or call.path.endswith(messages.LASTING):
             return False
         caller = self._callers.at_once(metadata.get("authorization", ""))
-        if caller is None or caller.user != client.user:
+        if caller is None or caller.user != client.user or not caller.may(Role.SUBMIT):
             return False
+        call.connection.trust()
         stream = client.open_at_once(call.path, call.metadata)
         if stream is None:
             return False
@@ -108,7 +127,7 @@ class RayClientProxy:
             # A program would show the end of its log as an error beside the reason that it gets elsewhere.
             is_log = call.path.endswith(messages.LOGSTREAM)
             call.finish(OK if is_log else FAILED_PRECONDITION, str(refused))
-        except NotAuthenticated as refused:
+        except CallerRefused as refused:
             await self._refuse_caller(call, str(refused))
         except Unreadable as problem:
             call.finish(INVALID_ARGUMENT, str(problem))
@@ -128,7 +147,7 @@ class RayClientProxy:
         if method == messages.CLUSTER_INFO and (client is None or not client.is_connected):
             await self._pong(call)
             return
-        caller = await self._authenticated(metadata, call.peer[0])
+        caller = await self._authenticated(metadata, call)
         if method == messages.DATAPATH and metadata.get("reconnecting") != "True":
             await self._begin(call, client_id, caller)
             return
@@ -143,18 +162,23 @@ class RayClientProxy:
             await self._until_begun(client_id)  # this call comes together with that one, or before it
         await self._pass_on(call, await self._ready(client_id, caller))
 
-    async def _authenticated(self, metadata: Mapping[str, str], address: str) -> Caller:
+    async def _authenticated(self, metadata: Mapping[str, str], call: Stream) -> Caller:
+        """Return who calls; every call runs code on a cluster, or leads to that."""
+        address = call.peer[0]
         caller = await self._callers.of(metadata.get("authorization", ""), address)
         if isinstance(caller, Unknown):
             log.warning("a Ray Client from %s shows %s and is refused", address, caller.value)
-            raise NotAuthenticated(ADVICE[caller])
+            raise CallerRefused(ADVICE[caller])
+        call.connection.trust()
+        if not caller.may(Role.SUBMIT):
+            raise CallerRefused(READ_ONLY)
         return caller
 
     # -- before a session
 
     async def _pong(self, call: Stream) -> None:
         """Say that somebody is there. Whether its token is good, a client learns when its session begins."""
-        raw = await call.read_message(MOST_REQUEST_BYTES)
+        raw = await _message(call, MOST_PING_BYTES)
         if raw is None or not messages.is_ping(raw):
             call.finish(FAILED_PRECONDITION, "this client has no session")
             return
@@ -165,46 +189,52 @@ class RayClientProxy:
         """Refuse a call. At the begin of a session the reason goes into the answer that the program shows."""
         with suppress(RelayError, Unreadable):
             if call.path.endswith(f"/{messages.DATAPATH}"):
-                raw = await call.read_message(MOST_REFUSED_BYTES)
+                raw = await _message(call, MOST_QUESTION_BYTES)
                 if raw is not None:
                     await _answer_refused(call, messages.refused_unread(raw, reason))
                     return
-        call.finish(FAILED_PRECONDITION, reason)
+        is_log = call.path.endswith(messages.LOGSTREAM)
+        call.finish(OK if is_log else FAILED_PRECONDITION, reason)
 
     async def _answer_early(self, call: Stream, method: str, caller: Caller) -> None:
         """Keep the directories that a client packs before it connects: its cluster is not chosen yet."""
-        if not caller.may(Role.SUBMIT):
-            raise SessionRefused("your token may only read; a session needs the role 'submit'")
         packages = self._scheduler.service.as_caller(caller).packages
         assert isinstance(packages, UploadedPackages), "a caller of the server is another process"
-        raw = await call.read_message(MAX_BYTES) or b""
-        if method == messages.KV_GET:
-            answer = messages.no_value()
-        elif method == messages.PIN_URI:
-            answer = messages.pin_answer()
-        elif method == messages.KV_EXISTS:
-            is_there = await asyncio.to_thread(packages.has, messages.asked_for(raw))
-            answer = messages.exists_answer(exists=is_there)
-        else:
-            await asyncio.to_thread(_keep_package, packages, *messages.uploaded(raw))
+        if method == messages.KV_PUT:
+            await self._keep_package(call, packages, caller.user)
             answer = messages.put_answer()
+        else:
+            raw = await _message(call, MOST_QUESTION_BYTES) or b""
+            if method == messages.KV_GET:
+                answer = messages.no_value()
+            elif method == messages.PIN_URI:
+                answer = messages.pin_answer()
+            else:
+                is_there = await asyncio.to_thread(packages.has, messages.asked_for(raw))
+                answer = messages.exists_answer(exists=is_there)
         await call.send_message(answer)
         call.finish(OK)
+
+    async def _keep_package(self, call: Stream, packages: UploadedPackages, user: str) -> None:
+        turn = self._package_of.setdefault(user, asyncio.Lock())
+        async with turn, self._packages:
+            raw = await _message(call, MAX_BYTES, PACKAGE_TIMEOUT_S) or b""
+            await asyncio.to_thread(_keep_package, packages, *messages.uploaded(raw))
 
     # -- the begin
 
     async def _begin(self, call: Stream, client_id: str, caller: Caller) -> None:
-        raw = await call.read_message(MOST_REQUEST_BYTES)
+        raw = await _message(call, MOST_INIT_BYTES)
         if raw is None:
             raise Unreadable("a client must begin with Init")
-        if client_id in self._clients:
-            raise SessionRefused("this client has a session already")
         try:
-            init = messages.read_init(raw)
+            init = await asyncio.to_thread(messages.read_init, raw)
         except InvalidRequest as problem:
             self._remember_refused(client_id, str(problem))
             await _answer_refused(call, messages.refused_unread(raw, str(problem)))
             return
+        if client_id in self._clients:
+            raise SessionRefused("this client has a session already")
         client = ConnectedClient(
             client_id,
             submission_id=session_id(client_id),
@@ -237,8 +267,6 @@ class RayClientProxy:
         self, call: Stream, client: ConnectedClient, caller: Caller, init: Init
     ) -> tuple[Stream, bytes]:
         """Wait for a cluster and begin the session there, as long as the client waits."""
-        if not caller.may(Role.SUBMIT):
-            raise SessionRefused("your token may only read; a session needs the role 'submit'")
         metadata, service = dict(call.metadata), self._scheduler.service.as_caller(caller)
         request, program = session_request(
             metadata, init, user=caller.user, submission_id=client.submission_id, address=call.peer[0]
@@ -270,7 +298,7 @@ class RayClientProxy:
     def _break_off(self, client: ConnectedClient, stream: Stream) -> None:
         """Refuse a session that was stopped while it began."""
         stream.reset()
-        self._background.start(client.clean_up())
+        self.upkeep.in_background(client.clean_up())
         raise SessionRefused(client.ended)
 
     async def _failed(self, client: ConnectedClient, reason: str) -> None:
@@ -363,9 +391,19 @@ def _end_of(stream: Stream) -> dict[str, Any]:
 async def _answer_refused(call: Stream, answer: bytes) -> None:
     """Refuse a session. Its program may miss the reason if the call ends before it has read the answer."""
     await call.send_message(answer)
-    with suppress(asyncio.TimeoutError, RelayError):
-        await within(READ_WITHIN_S, call.read_message(MOST_REQUEST_BYTES))
+    with suppress(Unreadable, RelayError):
+        await _message(call, MOST_QUESTION_BYTES)
     call.finish(OK)
+
+
+async def _message(call: Stream, most_bytes: int, timeout_s: float = MESSAGE_TIMEOUT_S) -> bytes | None:
+    """Return the next message of a program, or None after the last one; raises `Unreadable`."""
+    try:
+        return await within(timeout_s, call.read_message(most_bytes))
+    except asyncio.TimeoutError:
+        raise Unreadable(f"this call has sent no whole message within {timeout_s:g} s") from None
+    except UnreadableMessage as problem:
+        raise Unreadable(str(problem)) from None
 
 
 def _keep_package(packages: UploadedPackages, name: str, content: bytes) -> None:

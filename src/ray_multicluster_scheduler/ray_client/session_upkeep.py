@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 from ray_multicluster_scheduler.asyncio_tools import Background
 from ray_multicluster_scheduler.errors import StoreError
@@ -32,6 +33,13 @@ async def stored_sessions(store: JobStore, submission_ids: Sequence[str]) -> dic
         return {name: (job, sessions[name]) for name, job in jobs.items() if name in sessions}
 
     return await asyncio.to_thread(read)
+
+
+async def _logged(work: Coroutine[Any, Any, object]) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("cleaning up after a session has failed")
 
 
 class SessionUpkeep:
@@ -63,6 +71,10 @@ class SessionUpkeep:
             for client in self._clients.values():
                 client.close()
 
+    def in_background(self, work: Coroutine[Any, Any, object]) -> None:
+        """Begin to clean up after a session. A bug there ends neither the server nor other sessions."""
+        self._background.start(_logged(work))
+
     async def _compare(self) -> None:
         by_id = {client.submission_id: client for client in self._clients.values()}
         if not by_id:
@@ -72,10 +84,10 @@ class SessionUpkeep:
             client = by_id[name]
             if job.final:
                 self._clients.pop(client.client_id, None)
-                self._background.start(client.retire(job.reason, at_once=job.state is not JobState.SUCCEEDED))
+                self.in_background(client.retire(job.reason, at_once=job.state is not JobState.SUCCEEDED))
             elif session.stop_requested and client.ended is None:
                 client.end(job.stopped_because)
-                self._background.start(client.clean_up())
+                self.in_background(client.clean_up())
         await self._end_without_token(by_id.values())
         waiting = [name for name, client in by_id.items() if not client.settled.is_set()]
         if waiting and time.monotonic() >= self._beat_at:
@@ -89,4 +101,4 @@ class SessionUpkeep:
                 client.end(reason := "its token is not valid any more")
                 stop = self._scheduler.service.stop
                 await asyncio.to_thread(stop, [client.submission_id], reason=reason)
-                self._background.start(client.clean_up())
+                self.in_background(client.clean_up())

@@ -14,6 +14,8 @@ from collections.abc import Collection, Sequence
 from starlette.types import Scope
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^:/@\s]+)(?::[0-9]{1,5})?")
+#: What browsers say of requests by pages that were not served here, whether or not they name the page.
+_OTHER_SITES = frozenset({"cross-site", "same-site"})
 _ORIGIN = re.compile(r"https?://(?P<host>[^/?#\s]+)")
 
 
@@ -38,7 +40,10 @@ class AllowList:
                     f"this server does not answer to the name {host[:100]!r}; whoever runs it can allow it: "
                     "raymc serve --allowed-host NAME"
                 )
-        for origin in _values(scope, b"origin"):
+        origins = _values(scope, b"origin")
+        if not origins and _crosses_sites(scope):
+            return 403, "pages of other sites may not change anything here"
+        for origin in origins:
             if origin.lower() not in self._origins and not _same(origin, hosts):
                 return 403, (
                     f"pages of {origin[:100]!r} may not call this server; whoever runs it can allow it: "
@@ -53,6 +58,12 @@ class AllowList:
         name = _bare(found["name"])
         # An address is no name that somebody else could let point to this machine.
         return name in self._names or _is_address(name) or name.endswith((".localhost", *self._endings))
+
+
+def _crosses_sites(scope: Scope) -> bool:
+    """Tell whether a page of another site wants to change something, as its browser says."""
+    says = {value.strip().lower() for value in _values(scope, b"sec-fetch-site")}
+    return scope.get("method") not in {None, "GET", "HEAD", "OPTIONS"} and bool(says & _OTHER_SITES)
 
 
 def _same(origin: str, hosts: Sequence[str]) -> bool:

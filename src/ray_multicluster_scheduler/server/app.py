@@ -23,7 +23,7 @@ from ray_multicluster_scheduler.server import (
     ray_unknown,
     ray_version,
 )
-from ray_multicluster_scheduler.server.body_limit import LimitedBody
+from ray_multicluster_scheduler.server.body_limit import BodyRefused, LimitedBody, refuse_body
 from ray_multicluster_scheduler.server.metrics import add_metrics
 from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.server.protect import protect
@@ -87,6 +87,7 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
     #: Set when the server is about to end: what streams ends, so that clients go on elsewhere.
     app.state.stopping = asyncio.Event()
     # The last one added is the first to see a request.
+    app.add_exception_handler(BodyRefused, refuse_body)
     app.add_middleware(LimitedBody)
     if options.dashboard:
         from ray_multicluster_scheduler.server import pages  # noqa: PLC0415 - imports NiceGUI

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from ray_multicluster_scheduler.ray_client.http2.listener import listen
+from ray_multicluster_scheduler.ray_client.http2 import RelayLimits, StrangerLimits, listen
 from ray_multicluster_scheduler.ray_client.proxy import RayClientProxy
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.server_options import ServerOptions
@@ -36,7 +36,13 @@ async def serving_clients(
         "raymc_client_sessions", "Ray Client sessions that are connected through here.", registry=registry
     )
     gauge.set_function(lambda: proxy.connected)
-    listening = await listen(proxy.handle, sock=listener, ssl=_tls(options), at_once=proxy.handle_at_once)
+    listening = await listen(
+        proxy.handle,
+        sock=listener,
+        ssl=_tls(options),
+        limits=RelayLimits(strangers=StrangerLimits()),
+        at_once=proxy.handle_at_once,
+    )
     keeping = asyncio.create_task(proxy.upkeep.run())
     try:
         yield
@@ -45,6 +51,7 @@ async def serving_clients(
         keeping.cancel()
         with suppress(asyncio.CancelledError):
             await keeping
+        await proxy.close()
 
 
 def _tls(options: ServerOptions) -> ssl.SSLContext | None:

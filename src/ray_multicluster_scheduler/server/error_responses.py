@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ray_multicluster_scheduler import errors
 from ray_multicluster_scheduler.service.error_json import error_json
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 #: Every error of ours has its own line here; a test holds the table to the tree.
 STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.SchedulerError: 500,
+    errors.ConfigError: 409,
     errors.ConfigNotFound: 409,
     errors.ConfigInvalid: 409,  # what the caller sent is right: a file of the server is wrong
     errors.InvalidRequest: 422,
@@ -40,6 +41,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.JobsFailed: 409,
     errors.WaitTimeout: 408,
     errors.NoClusterAvailable: 503,
+    errors.NoQueueHere: 409,
     errors.HomeLost: 503,
     errors.ClusterError: 502,
     errors.ClusterUnreachable: 502,
@@ -66,6 +68,16 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
 }
 #: A client that gets one of these may try again later.
 RETRY_AFTER_S = {429: "5", 503: "1"}
+
+
+#: For browsers, which ask for HTML; programs get JSON.
+_NOT_FOUND = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Not found</title>
+<meta name="viewport" content="width=device-width"><style>body { font: 16px/1.5 system-ui, sans-serif;
+max-width: 30rem; margin: 12vh auto; padding: 0 1rem; color-scheme: light dark; }</style>
+<h1>Not found</h1><p>This server has no such page. / 没有这个页面。</p>
+<p><a href="/">Start page / 首页</a> · <a href="/docs">REST API</a></p></html>
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 
 
 def status_of(error: errors.SchedulerError) -> int:
@@ -126,8 +138,10 @@ async def _malformed(_: Request, error: Exception) -> JSONResponse:
     return refusal(422, error_body("InvalidRequest", sentence, problems=problems))
 
 
-async def _by_status(_: Request, error: Exception) -> JSONResponse:
+async def _by_status(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND and "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(_NOT_FOUND, HTTPStatus.NOT_FOUND, headers={"Content-Security-Policy": _POLICY})
     kind = HTTPStatus(error.status_code).phrase.title().replace(" ", "").replace("-", "")
     return refusal(error.status_code, error_body(kind, str(error.detail)), error.headers)
 

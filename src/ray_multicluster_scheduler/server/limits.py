@@ -30,6 +30,7 @@ LISTS = frozenset(
         "/api/v1/jobs/get-many",
         "/api/v1/jobs/changes",
         "/api/v1/plan",
+        "/api/v1/timeline",
         "/api/v1/counts",
         "/api/v1/queue",
         "/api/v1/events",
@@ -40,6 +41,9 @@ LISTS = frozenset(
     }
 )
 _LOGS = ("/logs", "/logs/tail")
+#: One of our jobs, by its id; and why it is where it is, which reads the whole queue.
+_JOB = "/api/v1/jobs/"
+_EXPLAIN = "/explain"
 
 
 class Limits:
@@ -109,6 +113,11 @@ def kind_of(scope: Scope) -> str | None:
         return LIST
     if path.endswith(_LOGS):
         return LOG
+    if path.startswith(_JOB) and _reads(scope):
+        if path.endswith(_EXPLAIN):
+            return LIST
+        if "/" not in path.removeprefix(_JOB):  # with the log so far, which may come from its cluster
+            return LOG
     return None if _reads(scope) else CHANGE
 
 

@@ -12,7 +12,8 @@ log = logging.getLogger(__name__)
 
 #: All of a request before its body: the line and the headers.
 MOST_HEAD_BYTES = 64 * 2**10
-#: How long a client may take for it, from connecting or from its first byte.
+#: How long a client may take for it, from connecting or from its first byte; and, once it has its answer, for
+#: the rest of a body that nobody wanted.
 HEAD_TIMEOUT_S = 20.0
 #: Of an answer, until the end of a turn.
 MOST_HELD_BYTES = 64 * 2**10
@@ -101,6 +102,14 @@ class CarefulProtocol(HttpToolsProtocol):
         """Expect another request on the same connection."""
         super().on_message_complete()
         self._in_head, self._head_bytes = True, 0
+        self._be_patient()
+
+    def on_response_complete(self) -> None:
+        """Wait for the rest of a body that nobody has read, but not for ever."""
+        super().on_response_complete()
+        if self.cycle.response_complete and not self._in_head and not self.transport.is_closing():
+            self._be_patient()
+            self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
 
     def _wait_for_head(self) -> None:
         self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, b"408 Request Timeout")

@@ -6,6 +6,7 @@ Nothing is unpacked here. Our own client uses the same paths.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from typing import IO, Annotated
 
@@ -13,8 +14,10 @@ from fastapi import Depends
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from ray_multicluster_scheduler.asyncio_tools import within
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.packages.uploads import check_name
+from ray_multicluster_scheduler.server.body_limit import BODY_TIMEOUT_S
 from ray_multicluster_scheduler.server.ray_route import ray_router, refusal, refuse_other_methods
 from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.service.caller import Role
@@ -23,7 +26,7 @@ from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackage
 
 TOO_LARGE = f"Maximum request body size {MAX_BYTES} exceeded."
 PROTOCOL = "gcs"
-#: Written to the disk in one go.
+#: Written to the disk in one go, and has the time of a whole body to arrive.
 BLOCK_BYTES = 2**20
 _PATH = "/api/packages/{protocol}/{name}"
 
@@ -67,6 +70,8 @@ async def put_package(
             await _receive(request, file)
         except _TooLarge:
             return refusal(413, TOO_LARGE)
+        except asyncio.TimeoutError:
+            return refusal(408, "the upload took too long")
         except ClientDisconnect:
             return refusal(400, "the upload broke off")
         await asyncio.to_thread(packages.keep, name, file)
@@ -75,16 +80,22 @@ async def put_package(
 
 async def _receive(request: Request, file: IO[bytes]) -> None:
     """Write the body to a file, block by block; there is never more than a block of it in memory."""
-    size, block = 0, bytearray()
-    async for chunk in request.stream():
-        size += len(chunk)
+    size, chunks = 0, request.stream()
+    while block := await within(BODY_TIMEOUT_S, _next_block(chunks)):
+        size += len(block)
         if size >= MAX_BYTES:
             raise _TooLarge
+        await asyncio.to_thread(file.write, block)
+
+
+async def _next_block(chunks: AsyncIterator[bytes]) -> bytes:
+    """Return a block, or what is left; it is empty at the end."""
+    block = bytearray()
+    async for chunk in chunks:
         block += chunk
         if len(block) >= BLOCK_BYTES:
-            await asyncio.to_thread(file.write, bytes(block))
-            block.clear()
-    await asyncio.to_thread(file.write, bytes(block))
+            break
+    return bytes(block)
 
 
 def _other_protocol(protocol: str) -> Response:

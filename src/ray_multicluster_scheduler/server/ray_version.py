@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import Depends
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -98,7 +98,7 @@ def _newest_on_clusters(service: LocalService) -> str:
 def _comparable(version: str) -> Version:
     try:
         return Version(version)
-    except InvalidVersion:
+    except ValueError:  # also of a number that is too long for Python
         return Version("0")
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ray_multicluster_scheduler.text.visible import one_line
+
 log = logging.getLogger(__name__)
 
 #: Ids of our own: this process and a number. Random ones would ask the system for each request.
@@ -35,10 +37,10 @@ class RequestLog:
             return
         request_id = _id_of(scope)
         scope.setdefault("state", {})["request_id"] = request_id
-        began, status = time.monotonic(), CLIENT_GONE
+        began, status, is_gone = time.monotonic(), CLIENT_GONE, False
 
         async def sending(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_gone
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 status = message["status"]
                 message = {
@@ -47,13 +49,18 @@ class RequestLog:
                 }
             elif message["type"] == "websocket.accept":
                 status = 101
-            await send(message)
+            try:
+                await send(message)
+            except OSError:  # the server says so that its client has gone
+                status, is_gone = CLIENT_GONE, True
+                raise
 
         try:
             await self._app(scope, receive, sending)
         except Exception:
-            log.exception("a request broke", extra={"request_id": request_id})
-            status = 500
+            if not is_gone:
+                log.exception("a request broke", extra={"request_id": request_id})
+                status = 500
             raise
         finally:
             log.info("request", extra=_facts(scope, status, time.monotonic() - began))
@@ -91,6 +98,24 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             facts["traceback"] = self.formatException(record.exc_info)
         return json.dumps({**line, **facts}, default=str)
+
+
+class PlainLines(logging.Formatter):
+    """Writes a record for a person at a terminal: time, message, then the facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, and a traceback below it; no text from outside controls the terminal."""
+        facts = "".join(
+            f" {name}={value}" for name, value in vars(record).items() if name not in _STANDARD and value
+        )
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        line = f"{self.formatTime(record, '%H:%M:%S')} {level}{one_line(record.getMessage() + facts)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def is_request(record: logging.LogRecord) -> bool:
+    """Tell whether a record is the line about a request that was answered."""
+    return record.name == __name__ and record.levelno == logging.INFO
 
 
 #: What a record has besides what the caller gave it: Python's own fields, uvicorn's and Ray's.

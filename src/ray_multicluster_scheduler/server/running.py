@@ -16,12 +16,21 @@ def announced(directory: Path) -> Iterator[None]:
     """Let this process be found as a server while the block runs."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = directory / f"{_prefix()}{os.getpid()}.lock"
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(path):
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> IO[str]:
+    """Create and lock a file. Before it is locked, `running_servers` may remove it as one that was left."""
+    while True:
+        file = path.open("w")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+        file.close()
 
 
 def running_servers(directory: Path) -> list[int]:

@@ -21,9 +21,13 @@ from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
-from ray_multicluster_scheduler.server.request_log import JsonLines
+from ray_multicluster_scheduler.server.request_log import JsonLines, PlainLines, is_request
 from ray_multicluster_scheduler.server.running import announced
-from ray_multicluster_scheduler.server.server_options import ServerOptions, check_may_bind
+from ray_multicluster_scheduler.server.server_options import (
+    ServerOptions,
+    check_certificate,
+    check_may_bind,
+)
 from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
 
 log = logging.getLogger(__name__)
@@ -38,10 +42,12 @@ Say = Callable[[str], None]
 
 def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
     """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
-    with _listening(options) as listeners, _logging():
+    with _listening(options) as listeners, _logging(options):
         listener = listeners[0]
         try:
             scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
+            if options.ssl_certfile is not None:
+                check_certificate(options.ssl_certfile, options.ssl_keyfile)
             check_may_bind(
                 options.host,
                 has_tokens=scheduler.tokens.required(),
@@ -210,11 +216,14 @@ def _listener(host: str, port: int, option: str) -> socket.socket:
 
 
 @contextmanager
-def _logging() -> Iterator[None]:
-    """Write our log and uvicorn's warnings to stderr, one line of JSON each."""
+def _logging(options: ServerOptions) -> Iterator[None]:
+    """Write our log and uvicorn's warnings to stderr: for a person at a terminal, else JSON, a line each."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    for_people = sys.stderr.isatty()
+    handler.setFormatter(PlainLines() if for_people else JsonLines())
     handler.addFilter(_not_logged_elsewhere)
+    if not (not for_people if options.access_log is None else options.access_log):
+        handler.addFilter(lambda record: not is_request(record))
     ours, theirs = logging.getLogger("ray_multicluster_scheduler"), logging.getLogger("uvicorn.error")
     former = ours.level, theirs.level, ours.handlers[:]
     ours.handlers[:] = [handler]  # the lines of the command line are for a person who waits

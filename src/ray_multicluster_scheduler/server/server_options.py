@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,6 +35,8 @@ class ServerOptions:
     #: Besides those in clusters.yaml: names that clients use for this server, and pages that may call it.
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    #: Log each request; None: where the log is no terminal.
+    access_log: bool | None = None
     #: Threads that answer requests from the store, and those that may wait for a cluster.
     threads: int = 32
     cluster_threads: int = 8
@@ -94,3 +97,35 @@ def check_may_bind(host: str, *, has_tokens: bool, tls: bool, insecure_http: boo
             f"--host {host}: tokens would cross the network readable by all. Give --ssl-certfile and "
             "--ssl-keyfile; or, where a proxy in front of this server has TLS, --insecure-http"
         )
+
+
+def check_certificate(certificate: Path, key: Path | None) -> None:
+    """Refuse files that cannot be used for TLS, as long as nothing is served yet."""
+    named = f"--ssl-certfile {certificate}" if key is None else f"--ssl-keyfile {key}"
+    encrypted = []
+
+    def password() -> str:
+        encrypted.append(key or certificate)
+        return ""
+
+    try:
+        if b"-----BEGIN CERTIFICATE-----" not in certificate.read_bytes():
+            raise InvalidRequest(f"--ssl-certfile {certificate} holds no certificate in PEM format")
+        if b"PRIVATE KEY-----" not in (key or certificate).read_bytes():
+            hint = "; name the file with its key as --ssl-keyfile" if key is None else " in PEM format"
+            raise InvalidRequest(f"{named} holds no private key{hint}")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password)
+    except ssl.SSLError as problem:
+        if encrypted:
+            raise InvalidRequest(
+                f"{named}: the key is encrypted, and nobody could give its password when the server starts; "
+                "decrypt it with `openssl pkey -in KEY -out PLAIN`, readable by the server alone"
+            ) from None
+        if problem.reason == "KEY_VALUES_MISMATCH":
+            raise InvalidRequest(
+                f"{named}: the key does not belong to the first certificate in {certificate}"
+            ) from None
+        why = problem.reason or "one of them is damaged"
+        raise InvalidRequest(f"--ssl-certfile {certificate} and its key cannot be used: {why}") from None
+    except OSError as problem:
+        raise InvalidRequest(f"{problem.filename or certificate}: {problem.strerror or problem}") from None

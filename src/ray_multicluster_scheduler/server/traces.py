@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ray_multicluster_scheduler.config.installed import how_to_install
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.states import FINAL
 from ray_multicluster_scheduler.runtime import Scheduler
@@ -64,9 +65,10 @@ def open_traces(scheduler: Scheduler, environ: Mapping[str, str]) -> Traces | No
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
     except ImportError as missing:
         log.warning(
-            "%s is set, but traces need more packages (%s): pip install 'ray-multicluster-scheduler[traces]'",
+            "%s is set, but traces need more packages (%s): %s",
             next(name for name in ENDPOINTS if environ.get(name)),
             missing,
+            how_to_install("traces"),
         )
         return None
     return Traces(scheduler, BatchSpanProcessor(OTLPSpanExporter()))

@@ -10,12 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator,
 from pathlib import Path
 from typing import Protocol
 
+from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
     CallerView,
+    ClusterReport,
     ClusterView,
     ConfigView,
     EventView,
@@ -83,8 +85,10 @@ class Service(Protocol):
     ) -> TimelineView:
         """Return the attempts that were on their clusters in this time, up to now if no end is given."""
 
-    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
-        """Return how many jobs are in each of these states."""
+    def counts(
+        self, states: Collection[JobState], *, changed_since: float | None = None
+    ) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states, at all or since this time or later."""
 
     def queue(self, *, limit: int = ...) -> tuple[JobView, ...]:
         """Return the queue: the jobs that may start now, in order, then those that wait for something."""
@@ -127,7 +131,10 @@ class Service(Protocol):
         """Say why a job is where it is, and what would let it start."""
 
     def plan(self, request: JobRequest) -> PlanView:
-        """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+        """Say what would happen to a job if it were submitted now; nothing is stored or sent.
+
+        Raises what `submit` would raise.
+        """
 
     def sessions(self) -> tuple[SessionView, ...]:
         """Return the open Ray Client sessions, oldest first. `stop` ends one."""
@@ -144,6 +151,14 @@ class Service(Protocol):
 
     def processes(self) -> ProcessList:
         """Return what runs inside the clusters, ours or not, and which clusters cannot be looked at."""
+
+    def run_doctor(
+        self, clusters: Sequence[str] | None = None, *, timeout_s: float = TRIAL_S
+    ) -> tuple[ClusterReport, ...]:
+        """Examine these clusters, or all, also with a short job on each that tells what jobs get there.
+
+        `timeout_s` is how long each job may take. A job that has not ended then is stopped.
+        """
 
     def configuration(self) -> ConfigView:
         """Return the configuration as it was loaded, with secrets hidden."""

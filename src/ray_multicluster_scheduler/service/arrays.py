@@ -1,4 +1,4 @@
-"""Job arrays: indices such as `0-199` and `{i}` in the command make one group of many jobs."""
+"""Job arrays: indices such as `0-199` make one group of many jobs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ray_multicluster_scheduler.environment.env_vars import ARRAY_INDEX_VAR, with_env_vars
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -40,12 +41,10 @@ def parse_array(text: str) -> list[int]:
 
 
 def array_of(request: JobRequest, indices: Sequence[int]) -> list[JobRequest]:
-    """Return one request per index; they share a group, and their ids are the group's and the index."""
-    if PLACEHOLDER not in request.entrypoint:
-        raise InvalidRequest(
-            f"array: the command holds no {PLACEHOLDER}, so all {len(indices)} jobs would do the same; "
-            f"write {PLACEHOLDER} where the index belongs: -- python /data/work.py --part {PLACEHOLDER}"
-        )
+    """Return one request per index; they share a group, and their ids are the group's and the index.
+
+    The program finds the index in its environment, and in the command where that holds `{i}`.
+    """
     group = request.submission_id or f"array_{uuid.uuid4().hex[:12]}"
     return [
         request.replaced(
@@ -53,6 +52,7 @@ def array_of(request: JobRequest, indices: Sequence[int]) -> list[JobRequest]:
             job_id=request.job_id and request.job_id.replace(PLACEHOLDER, str(index)),
             submission_id=f"{group}-{index}",
             group=group,
+            runtime_env=with_env_vars(request.runtime_env, {ARRAY_INDEX_VAR: str(index)}),
         )
         for index in indices
     ]

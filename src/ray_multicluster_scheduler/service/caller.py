@@ -4,29 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum
 
 from ray_multicluster_scheduler.errors import Forbidden
 from ray_multicluster_scheduler.model.access import AuditEntry
 
 
-class Role(IntEnum):
-    """What a caller may do; each role includes those before it."""
+class Role(Enum):
+    """What a caller may do. Its value is the name that people write and read."""
 
-    READ = 1  # look at one's own jobs and at the clusters
-    SUBMIT = 2  # submit, stop and retry one's own jobs
-    OPERATE = 3  # everybody's jobs; drain clusters, see what runs there, and the configuration
-    ADMIN = 4  # users and tokens, reading the configuration again, retention
+    READ = "read"  # look at one's own jobs and at the clusters
+    READ_ALL = "read-all"  # look at everybody's jobs, at what runs in the clusters, and at the configuration
+    SUBMIT = "submit"  # submit, stop and retry one's own jobs
+    OPERATE = "operate"  # the same with everybody's jobs; drain clusters
+    ADMIN = "admin"  # users and tokens, reading the configuration again, retention
 
     @classmethod
     def named(cls, word: str) -> Role:
         """Return the role of this name; raises KeyError."""
-        return cls[word.upper()]
+        return {role.word: role for role in cls}[word.lower()]
 
     @property
     def word(self) -> str:
         """The name that people write and read."""
-        return self.name.lower()
+        return self.value
+
+    def includes(self, role: Role) -> bool:
+        """Tell whether whoever has this role may do what the other one allows."""
+        return role in _INCLUDED[self]
+
+
+_INCLUDED = {
+    Role.READ: {Role.READ},
+    Role.READ_ALL: {Role.READ, Role.READ_ALL},
+    Role.SUBMIT: {Role.READ, Role.SUBMIT},
+    Role.OPERATE: {Role.READ, Role.READ_ALL, Role.SUBMIT, Role.OPERATE},
+    Role.ADMIN: set(Role),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +59,11 @@ class Caller:
     @property
     def only(self) -> str | None:
         """Whose jobs exist for this caller; None: everybody's."""
-        return None if self.role >= Role.OPERATE else self.user
+        return None if self.may(Role.READ_ALL) else self.user
 
     def may(self, role: Role) -> bool:
-        """Tell whether this caller has a role or a higher one."""
-        return self.role >= role
+        """Tell whether this caller has a role, or one that includes it."""
+        return self.role.includes(role)
 
     def check(self, role: Role) -> None:
         """Refuse a caller that does not have this role."""
@@ -61,13 +75,13 @@ class Caller:
 
     def sees(self, user: str) -> bool:
         """Tell whether the jobs of this user exist for this caller."""
-        return self.user == user or self.role >= Role.OPERATE
+        return self.user == user or self.may(Role.READ_ALL)
 
 
 def check_may_act_for(caller: Caller, users: Collection[str]) -> None:
     """Refuse to act for another user: quotas, fair shares and visibility depend on the user."""
     for user in sorted(users):
-        if caller.only not in {None, user}:
+        if user != caller.user and not caller.may(Role.OPERATE):
             raise Forbidden(
                 f"this job names the user {user!r}, and you are {caller.user!r}; leave the user out, or use "
                 "a token with the role 'operate'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +18,24 @@ from ray_multicluster_scheduler.core.placement.inputs import (
 )
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
 from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S, PlanRules
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait, in_numbers, waits
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_key, queue_of
+from ray_multicluster_scheduler.core.placement.wait_reasons import (
+    DEPENDENCIES,
+    MOST_NAMED,
+    RETRY_DELAY,
+    Wait,
+    in_numbers,
+    waits,
+)
 from ray_multicluster_scheduler.core.placement.what_if import suggestions
 from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
-from ray_multicluster_scheduler.model.job import Job, JobSpec
+from ray_multicluster_scheduler.model.job import Job, JobSpec, Target
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.make_views import Secrets, show_decision
-from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.service.views import DecisionView, EnvironmentView, Explanation, PlanView
 from ray_multicluster_scheduler.store_ports import JobStore
 
@@ -71,6 +77,7 @@ class Explainer:
         self._config = config
         self._written = {spec.name: spec.runtime_env for spec in loaded.clusters}
         self._fits = Fits(config.clusters)
+        self._queued = QueuedJobs(config.clusters)
         self._secrets = Secrets(config.clusters)
         self._store = store
         self._clock = clock
@@ -80,8 +87,9 @@ class Explainer:
         """Return state, reason and, per cluster, score parts or refusal; for a waiting job also ways out."""
         job = self._store.get(submission_id)
         told: dict[str, Any] = {"decision": None, "waits_for": None, "position": None, "suggestions": ()}
+        ends = self._about_to_end(job) if job.state is JobState.QUEUED else None
         if job.state is JobState.QUEUED:
-            told |= self._waiting(job, snapshots)
+            told |= {} if ends else self._waiting(job, snapshots)
         elif attempts := self._store.attempts(submission_id, last=1):
             told["decision"] = show_decision(attempts[-1].decision)
         message = redact_text(job.reason, self._secrets.of(job))
@@ -91,16 +99,14 @@ class Explainer:
             message=message,
             cluster=job.cluster,
             attempt=job.attempt,
-            why=message if job.final else _in_one_sentence(job, message, told),
+            why=ends or (message if job.final else _in_one_sentence(job, message, told)),
             **told,
         )
 
-    def plan(self, request: JobRequest, *, snapshots: Snapshots | None = None) -> PlanView:
-        """Return what would happen to a job if it were submitted now; nothing is stored or sent."""
-        submission_id, spec = checked(request, fits=self._fits)
+    def plan(self, submission_id: str, spec: JobSpec, *, snapshots: Snapshots) -> PlanView:
+        """Return what would happen to a job that is accepted now; nothing is stored or sent."""
         now = self._clock.now()
         job = Job(seq=2**62, submission_id=submission_id, spec=spec, accepted_at=now, changed_at=now)
-        snapshots = self._after_first_look() if snapshots is None else snapshots
         world = self._look([*self._ready(now), job], snapshots, asked=submission_id)
         decided = world.decide(submission_id, self._rules)
         return PlanView(
@@ -112,16 +118,65 @@ class Explainer:
 
     def waits(self, *, snapshots: Snapshots | None = None) -> tuple[Wait, ...]:
         """Return for each reason how many jobs wait for it: what the leader says of its queue."""
-        world, queue, queued = self._world(snapshots), JobQueue(), QueuedJobs(self._config.clusters)
+        world, queue = self._world(snapshots), JobQueue()
         ended = {job.submission_id for job, _ in self._store.blocked(now=world.now)}
         for job, needs in self._queue():
             if job.submission_id not in ended:
-                queue.put(queued.of(job), not_before=job.not_before, needs=needs)
+                queue.put(self._queued.of(job), not_before=job.not_before, needs=needs)
+        return self._waits(queue, world)
+
+    def waits_of(self, jobs: Sequence[Job], *, snapshots: Snapshots | None = None) -> tuple[Wait, ...]:
+        """Like `waits`, for these jobs, which need no others, behind the first `QUEUE_PAGE` of the queue.
+
+        What it costs does not depend on the length of the queue.
+        """
+        world, queue = self._world(snapshots), JobQueue()
+        for job in (*self._store.runnable(now=world.now, limit=QUEUE_PAGE), *jobs):
+            queue.put(self._queued.of(job))
+        return self._waits(queue, world)
+
+    def _waits(self, queue: JobQueue, world: World) -> tuple[Wait, ...]:
         views = cluster_views(world)
         for line, _ in unworkable_lines(queue.lines(now=world.now), views, self._rules):
             queue.remove(list(line.waiters))
         numbers, in_use = in_numbers(queue, now=world.now), world.live.held_by_user()
         return waits(numbers, views, now=world.now, rules=self._rules, in_use=in_use)
+
+    def reasons(
+        self, jobs: Sequence[Job], waits_of: Callable[[Sequence[Job]], Sequence[Wait]]
+    ) -> dict[str, tuple[str, str]]:
+        """Return for each queued job of a list why it waits, and the same in a sentence.
+
+        `waits_of` says what those wait for that may start. A job that it does not know yet is left out.
+        """
+        now, queued = self._clock.now(), [job for job in jobs if job.state is JobState.QUEUED]
+        needs = self._store.get_many(list({need for job in queued for need in job.spec.depends_on}))
+        told: dict[str, tuple[str, str]] = {}
+        ready: list[Job] = []
+        for job in queued:
+            needed = [needs[each] for each in job.spec.depends_on if each in needs]
+            if open_needs := [each for each in needed if each.state is not JobState.SUCCEEDED]:
+                told[job.submission_id] = DEPENDENCIES, self._in_need(open_needs)
+            elif job.not_before > now:
+                told[job.submission_id] = RETRY_DELAY, f"its next attempt is in {job.not_before - now:.0f} s"
+            else:
+                ready.append(job)
+        if ready:
+            lines = {key: (wait.reason, text) for wait in waits_of(ready) for key, text in wait.lines.items()}
+            keys = {job.submission_id: line_key(self._queued.of(job)) for job in ready}
+            told |= {each: lines[key] for each, key in keys.items() if key in lines}
+        return told
+
+    def _in_need(self, needs: Sequence[Job]) -> str:
+        """Say for which jobs another one waits, or that it waits in vain."""
+        for job in needs:
+            if job.final:
+                verb = "was stopped" if job.state is JobState.STOPPED else "has failed"
+                reason = redact_text(job.reason, self._secrets.of(job))
+                return f"it will fail: {job.submission_id}, which it needs, {verb} ({reason})"
+        named = ", ".join(f"{job.submission_id} ({job.state.value})" for job in needs[:MOST_NAMED])
+        more = f" and {len(needs) - MOST_NAMED} more" if len(needs) > MOST_NAMED else ""
+        return f"it needs {named}{more}"
 
     def _queue(self) -> Iterator[tuple[Job, tuple[str, ...]]]:
         """Yield all waiting jobs with their open dependencies."""
@@ -130,7 +185,7 @@ class Explainer:
             yield from page
             after = page[-1][0].seq
 
-    def _after_first_look(self) -> Snapshots:
+    def after_first_look(self) -> Snapshots:
         """Return the snapshots of the leader; wait while it probes all clusters for the first time."""
         ends_at = self._clock.monotonic() + FIRST_LOOK_S
         while True:
@@ -163,10 +218,19 @@ class Explainer:
         ended = {job.submission_id for job, _ in self._store.blocked(now=now)}
         return [job for job in self._store.runnable(now=now) if job.submission_id not in ended]
 
+    def _about_to_end(self, job: Job) -> str | None:
+        """Say why a queued job will never start; None: it may."""
+        blocked = self._store.blocked(now=self._clock.now())
+        reason = next((why for each, why in blocked if each.submission_id == job.submission_id), None)
+        if reason is None:
+            return None
+        needs = self._store.get_many(job.spec.depends_on).values()
+        failed = [each for each in needs if each.final and each.state is not JobState.SUCCEEDED]
+        if job.target is not Target.STOPPED and failed:
+            return self._in_need(failed)
+        return f"it is about to end: {redact_text(reason, self._secrets.of(job))}"
+
     def _waits_for(self, job: Job, now: float) -> str:
-        for blocked, reason in self._store.blocked(now=now):
-            if blocked.submission_id == job.submission_id:
-                return f"its end: {reason}"
         if job.not_before > now:
             return f"its next attempt, in {job.not_before - now:.0f} s"
         known = self._store.get_many(job.spec.depends_on)
@@ -219,7 +283,7 @@ def _in_one_sentence(job: Job, message: str, told: Mapping[str, Any]) -> str:
     """Say where an open job is or goes next, and why; or what it waits for."""
     decision: DecisionView | None = told["decision"]
     if decision is None:
-        return f"waits for {told['waits_for']}" if told["waits_for"] else message
+        return f"it waits for {told['waits_for']}" if told["waits_for"] else message
     if decision.cluster is None:
         return decision.sentence
     return f"{'on' if job.cluster else 'next on'} {decision.cluster!r}: {decision.sentence}"

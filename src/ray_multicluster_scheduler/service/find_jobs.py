@@ -33,7 +33,8 @@ def find(store: JobStore, word: str, *, only: str | None = None) -> tuple[Job, .
     ids = store.ids_beginning(word, limit=MOST_BEGINNINGS) if len(word) >= SHORTEST_PREFIX else ()
     beginning = tuple(_by_id(store, ids, only).values())
     if len(beginning) > 1:
-        raise JobNotFound(word, nearest=" or ".join(job.submission_id for job in beginning[:2]))
+        more = " or more" if len(ids) == MOST_BEGINNINGS else ""
+        raise JobNotFound(word, several=f"{len(beginning)}{more}")
     if not beginning:
         raise _not_found(store, word, only)
     return beginning

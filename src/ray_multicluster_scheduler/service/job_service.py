@@ -12,6 +12,7 @@ from ray_multicluster_scheduler.core.placement.inputs import Fits
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.access import Terms, named_ids
 from ray_multicluster_scheduler.model.client_session import SessionClient
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.ports import Clock
@@ -39,9 +40,27 @@ class JobService:
 
     def submit(self, requests: Sequence[JobRequest], *, by: Caller | None = None) -> tuple[Job, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
-        accepted = [checked(request, fits=self._fits) for request in requests]
-        self._admission.check([spec for _, spec in accepted])
-        return self._add(accepted, "submit", by)
+        return self._add(self._admitted(requests), "submit", by)
+
+    def check(
+        self,
+        request: JobRequest,
+        *,
+        by: Caller,
+        snapshots: Mapping[str, ClusterSnapshot],
+    ) -> tuple[str, JobSpec]:
+        """Refuse what `submit` would refuse, with the same error; return id and spec. Nothing is stored."""
+        accepted = self._admitted([request], snapshots=snapshots)
+        self._store.check_add(accepted, now=self._clock.now(), terms=self._terms(by))
+        return accepted[0]
+
+    def _admitted(
+        self, requests: Sequence[JobRequest], *, snapshots: Mapping[str, ClusterSnapshot] | None = None
+    ) -> list[tuple[str, JobSpec]]:
+        """Return ids and specs of jobs that some cluster may run one day."""
+        admitted = [checked(request, fits=self._fits) for request in requests]
+        self._admission.check([spec for _, spec in admitted], snapshots=snapshots)
+        return admitted
 
     def open_session(self, request: JobRequest, client: SessionClient, *, by: Caller) -> Job:
         """Accept a Ray Client session: a job that a program outside the clusters runs."""
@@ -78,22 +97,18 @@ class JobService:
     def retry(self, submission_ids: Sequence[str], *, user: str, by: Caller | None = None) -> tuple[Job, ...]:
         """Accept a new job for each of these that has failed or was stopped, with the same options."""
         jobs = to_repeat(list(find_each(self._store, submission_ids)))
-        return self._add(repeats(jobs, user=user, taken=self._taken), "retry", by)
+        return self._add(repeats(jobs, user=user, taken=self._store.taken), "retry", by)
 
     def _add(self, jobs: Sequence[tuple[str, JobSpec]], action: str, by: Caller | None) -> tuple[Job, ...]:
         if by is not None and by.job is not None:  # proved by its token, whatever the request says
             jobs = [(name, replace(spec, parent=by.job)) for name, spec in jobs]
         now = self._clock.now()
-        quotas = {user: entry.quota() for user, entry in self._config.settings.quotas.items()}
-        terms = Terms(
-            quotas=quotas,
-            only=None if by is None else by.only,
-            audit=None if by is None else audit_entry(by, action, now=now),
-        )
-        return self._store.add(jobs, now=now, terms=terms)
+        audit = None if by is None else audit_entry(by, action, now=now)
+        return self._store.add(jobs, now=now, terms=replace(self._terms(by), audit=audit))
 
-    def _taken(self, word: str) -> bool:
-        return bool(self._store.get_many([word]) or self._store.list_jobs(group=word, limit=1))
+    def _terms(self, by: Caller | None) -> Terms:
+        quotas = {user: entry.quota() for user, entry in self._config.settings.quotas.items()}
+        return Terms(quotas=quotas, only=None if by is None else by.only)
 
     def stop(
         self,

@@ -14,10 +14,12 @@ T = TypeVar("T")
 class KeptAnswer(Generic[T]):
     """Asks again when the last answer is too old; threads that ask at the same time share one answer."""
 
-    def __init__(self, ask: Callable[[], T], clock: Clock, *, good_for_s: float) -> None:
+    def __init__(self, ask: Callable[[], T], clock: Clock, *, good_for_s: float, times: float = 0.0) -> None:
+        """`times`: an answer that took long is good for at least so many times as long."""
         self._ask = ask
         self._clock = clock
         self._good_for_s = good_for_s
+        self._times = times
         self._lock = threading.Lock()
         #: With the time until which it is good. A failure is not kept.
         self._kept: tuple[T, float] | None = None
@@ -26,6 +28,8 @@ class KeptAnswer(Generic[T]):
         """Return an answer that is not too old."""
         with self._lock:
             if self._kept is None or self._clock.monotonic() >= self._kept[1]:
+                began = self._clock.monotonic()
                 answer = self._ask()
-                self._kept = answer, self._clock.monotonic() + self._good_for_s
+                ended = self._clock.monotonic()
+                self._kept = answer, ended + max(self._good_for_s, self._times * (ended - began))
             return self._kept[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
+from ray_multicluster_scheduler.environment.redact import GrowingText, redact_text
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.client_session import SessionClient
@@ -116,7 +117,7 @@ class LocalService(SchedulerCalls):
 
     def find(self, word: str) -> tuple[JobView, ...]:
         """Return the jobs that a word means, oldest first: an id or its beginning, a `job_id`, a group."""
-        return self._show(find(self._store, arguments.text("id", word), only=self._only))
+        return self._show_rows(find(self._store, arguments.text("id", word), only=self._only))
 
     def find_each(self, words: Sequence[str]) -> tuple[JobView, ...]:
         """Return for each word the job with this id, else the newest with this `job_id`, each job once."""
@@ -141,6 +142,7 @@ class LocalService(SchedulerCalls):
             self._secrets.of(job, attempts),
             cluster_envs=self._cluster_envs(),
             warnings=warnings_of(job, self._clusters),
+            waits=self._reasons([job]).get(submission_id),
         )
 
     def attempts(self, submission_id: str) -> tuple[AttemptView, ...]:
@@ -152,7 +154,7 @@ class LocalService(SchedulerCalls):
 
     def list_jobs(self, query: JobQuery = _ALL) -> JobPage:
         """Return jobs, newest first."""
-        return list_jobs(self._store, query, only=self._only, show=self._show)
+        return list_jobs(self._store, query, only=self._only, show=self._show_rows)
 
     def timeline(
         self, *, since: float, until: float | None = None, cluster: str | None = None, limit: int = SPANS
@@ -161,17 +163,20 @@ class LocalService(SchedulerCalls):
         until = self._parts.clock.now() if until is None else until
         return timeline(self._store, since=since, until=until, cluster=cluster, only=self._only, limit=limit)
 
-    def counts(self, states: Collection[JobState]) -> dict[JobState, int]:
-        """Return how many jobs are in each of these states."""
-        return self._store.counts(states, user=self._only)
+    def counts(
+        self, states: Collection[JobState], *, changed_since: float | None = None
+    ) -> dict[JobState, int]:
+        """Return how many jobs are in each of these states, at all or since this time or later."""
+        since = arguments.amount("changed_since", changed_since)
+        return self._store.counts(states, user=self._only, changed_since=since)
 
     def queue(self, *, limit: int = MOST_PAGE_JOBS) -> tuple[JobView, ...]:
         """Return the queue: the jobs that may start now, in order, then those that wait for something."""
-        ready = self._store.runnable(now=self._parts.clock.now(), limit=limit)
+        ready = self._store.runnable(now=self._parts.clock.now(), user=self._only, limit=limit)
         known = {job.submission_id for job in ready}
         waiting = self._store.list_jobs(states=[JobState.QUEUED], user=self._only, limit=limit)
         found = (*ready, *(job for job in waiting[::-1] if job.submission_id not in known))
-        return self._show([job for job in found if self._caller.sees(job.spec.user)][:limit])
+        return self._show_rows(found[:limit])
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
@@ -196,12 +201,19 @@ class LocalService(SchedulerCalls):
                     if job is not None and self._caller.sees(job.spec.user):
                         yield show_event(event, self._secrets.of(job))
 
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change by any process, in any thread; returns what ends that.
+
+        It tells nothing but that, and costs nothing else. It must return at once.
+        """
+        return self._store.subscribe(callback)
+
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the log of an attempt (the last one by default), from its cluster while it runs."""
         job = self._get(submission_id)
-        if attempt is None or attempt == job.attempt:
-            return self._log(job)
-        return self._store.load_log(submission_id, attempt)
+        is_last = attempt is None or attempt == job.attempt
+        log = self._log(job) if is_last else self._store.load_log(submission_id, attempt)
+        return None if log is None else redact_text(log, self._secrets_in_log(job))
 
     def news(self, after: int, *, timeout_s: float) -> int:
         """Wait, at most this long, until something happens after an event; return the newest event's id."""
@@ -214,24 +226,31 @@ class LocalService(SchedulerCalls):
 
     def kept_log(self, submission_id: str) -> str | None:
         """Return the log of the last attempt if it is kept here: no cluster is asked."""
-        return self._store.load_log(self._get(submission_id).submission_id)
+        job = self._get(submission_id)
+        log = self._store.load_log(job.submission_id)
+        return None if log is None else redact_text(log, self._secrets_in_log(job))
 
     async def whole_log(self, submission_id: str) -> str:
         """Return what `tail` has yielded so far, without the part that only a silent cluster has."""
         job = await asyncio.to_thread(self._get, submission_id)
-        return await whole_log(self._parts.reach, self._store, job)
+        log = await whole_log(self._parts.reach, self._store, job)
+        return await asyncio.to_thread(lambda: redact_text(log, self._secrets_in_log(job)))
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""
-        self._check_visible([submission_id])
-        return self._parts.tails.tail(submission_id)
+        shown = GrowingText(self._secrets_in_log(self._get(submission_id)))
+        return self._redacted(self._parts.tails.tail(submission_id), shown)
 
     async def tail_async(self, submission_id: str) -> AsyncIterator[str]:
         """Like the blocking version, for asyncio: no thread waits."""
-        await asyncio.to_thread(self._check_visible, [submission_id])
+        job = await asyncio.to_thread(self._get, submission_id)
+        shown = GrowingText(await asyncio.to_thread(self._secrets_in_log, job))
         async with aclosing(self._parts.tails.tail_async(submission_id)) as pieces:
             async for piece in pieces:
-                yield piece
+                if text := shown.add(piece):
+                    yield text
+        if text := shown.rest():
+            yield text
 
     def changes(
         self, submission_ids: Sequence[str], *, timeout_s: float | None, tick_s: float
@@ -258,10 +277,16 @@ class LocalService(SchedulerCalls):
         return self._parts.explainer.explain(submission_id, snapshots=snapshots)
 
     def plan(self, request: JobRequest) -> PlanView:
-        """Say what would happen to a job if it were submitted now; nothing is stored or sent."""
+        """Say what would happen to a job if it were submitted now; nothing is stored or sent.
+
+        Raises what `submit` would raise.
+        """
         check_may_act_for(self._caller, {request.user})
-        named = self._with_content_names(request)
-        return self._parts.explainer.plan(named, snapshots=self._parts.look())
+        named, explainer = self._with_content_names(request), self._parts.explainer
+        looked = self._parts.look()
+        snapshots = explainer.after_first_look() if looked is None else looked
+        submission_id, spec = self._jobs.check(named, by=self._caller, snapshots=snapshots)
+        return explainer.plan(submission_id, spec, snapshots=snapshots)
 
     def sessions(self) -> tuple[SessionView, ...]:
         """Return the open Ray Client sessions, oldest first."""
@@ -298,8 +323,27 @@ class LocalService(SchedulerCalls):
     def _show(self, jobs: Sequence[Job]) -> tuple[JobView, ...]:
         return tuple(map(self._show_one, jobs))
 
-    def _show_one(self, job: Job) -> JobView:
-        return show_job(job, self._secrets.of(job), warnings=warnings_of(job, self._clusters))
+    def _show_rows(self, jobs: Sequence[Job]) -> tuple[JobView, ...]:
+        """Show jobs, and of those that wait, why: in one look at the queue for all of them."""
+        reasons = self._reasons(jobs)
+        return tuple(self._show_one(job, reasons.get(job.submission_id)) for job in jobs)
+
+    def _show_one(self, job: Job, waits: tuple[str, str] | None = None) -> JobView:
+        return show_job(job, self._secrets.of(job), warnings=warnings_of(job, self._clusters), waits=waits)
+
+    def _reasons(self, jobs: Sequence[Job]) -> dict[str, tuple[str, str]]:
+        return self._parts.explainer.reasons(jobs, self._parts.waits.of)
+
+    def _secrets_in_log(self, job: Job) -> frozenset[str]:
+        return self._secrets.of(job, self._store.attempts(job.submission_id, last=MOST_ATTEMPTS))
+
+    @staticmethod
+    def _redacted(pieces: Iterator[str], shown: GrowingText) -> Iterator[str]:
+        for piece in pieces:
+            if text := shown.add(piece):
+                yield text
+        if text := shown.rest():
+            yield text
 
     def _log(self, job: Job) -> str | None:
         """Return the kept log, or, while the job runs, the log from its cluster."""

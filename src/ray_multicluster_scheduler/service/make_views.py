@@ -1,4 +1,4 @@
-"""From the records of the scheduler to what callers see. Here, and only here, secrets are hidden."""
+"""From the records of the scheduler to what callers see, without secrets (environment/redact.py)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ray_multicluster_scheduler.environment.redact import redact_env, redact_tex
 from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.decision import Cause, Placement, Waiting
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
-from ray_multicluster_scheduler.model.decision import Placement, Waiting
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import RAY_STATUS
@@ -46,9 +46,11 @@ class Secrets:
         return self._of_clusters.union(*(secrets_of(env) for env in own))
 
 
-def show_job(job: Job, secrets: Collection[str], *, warnings: Sequence[str] = ()) -> JobView:
-    """Show a job as it was asked for."""
-    return JobView(**_job_fields(job, secrets), warnings=tuple(warnings))
+def show_job(
+    job: Job, secrets: Collection[str], *, warnings: Sequence[str] = (), waits: tuple[str, str] | None = None
+) -> JobView:
+    """Show a job as it was asked for; `waits`: why it waits, and the same in a sentence."""
+    return JobView(**_job_fields(job, secrets), **_wait_fields(waits), warnings=tuple(warnings))
 
 
 def show_detail(
@@ -59,9 +61,10 @@ def show_detail(
     *,
     cluster_envs: Mapping[str, Mapping[str, Any]],
     warnings: Sequence[str] = (),
+    waits: tuple[str, str] | None = None,
 ) -> JobDetail:
     """Show all that is known of a job; of an attempt that was sent, as it was sent."""
-    fields = _job_fields(job, secrets)
+    fields = _job_fields(job, secrets) | _wait_fields(waits)
     last = attempts[-1] if attempts else None
     if last is not None:
         fields["cluster"] = job.cluster or last.cluster
@@ -139,12 +142,20 @@ def show_span(span: AttemptSpan) -> SpanView:
     )
 
 
+def _told_refusals(refusals: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the refusals that say why a job waits: a cluster that it may not run on is no reason."""
+    told = {repr(name): each for name, each in refusals.items() if each["cause"] != Cause.EXCLUDED}
+    if len(told) == 1 < len(refusals):
+        return {f"its only cluster {name}": each for name, each in told.items()}
+    return told or {repr(name): each for name, each in refusals.items()}
+
+
 def show_decision(decided: Placement | Waiting | Mapping[str, Any]) -> DecisionView:
     """Show a decision of the planner, fresh or as it was kept with an attempt."""
     found = decided if isinstance(decided, Mapping) else asdict(decided)
     refusals = found.get("refusals", {})
     sentence = found.get("sentence") or "; ".join(
-        f"{name!r}: {refusal['sentence']}" for name, refusal in refusals.items()
+        f"{name}: {refusal['sentence']}" for name, refusal in _told_refusals(refusals).items()
     )
     return DecisionView(
         cluster=found.get("cluster"),
@@ -198,7 +209,7 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
         prefer=spec.prefer,
         weight=spec.weight,
         drained=planned.drained,
-        drain_reason=planned.drain_reason,
+        drain_reason=planned.drain_reason if planned.drained else None,
         drained_at=planned.drained_at,
         dashboard=spec.dashboard,
         head_address=spec.head_address,
@@ -231,6 +242,10 @@ def show_leader(lease: Lease | None) -> LeaderView | None:
     if lease is None:
         return None
     return LeaderView(holder=lease.holder, epoch=lease.epoch, expires_at=lease.expires_at)
+
+
+def _wait_fields(waits: tuple[str, str] | None) -> dict[str, str]:
+    return {} if waits is None else {"wait_reason": waits[0], "waits_for": waits[1]}
 
 
 def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class MoveFollower:
         self._store = store
         self._listener = listener
         self._seen = store.last_event()
+        #: The listener has raised; it is logged once.
+        self._has_failed = False
         self._stopping = threading.Event()
         self._news = threading.Event()
         self._unsubscribe = store.subscribe(self._news.set)
@@ -56,13 +58,21 @@ class MoveFollower:
             self._stopping.wait(PAUSE_S)
         self._read()
 
+    def _tell(self, moves: Sequence[PastMove]) -> None:
+        try:
+            self._listener(moves)
+        except Exception:  # a bug in a metric or a trace: the next moves have to be counted all the same
+            if not self._has_failed:
+                log.exception("some moves of jobs are missing in metrics or traces")
+            self._has_failed = True
+
     def _read(self) -> bool:
         """Pass on all new moves; False: the store is closed or broken, so there will be no more."""
         try:
             while True:
                 self._seen, moves = self._store.moves_since(self._seen, limit=PAGE)
                 if moves:
-                    self._listener(moves)
+                    self._tell(moves)
                 if len(moves) < PAGE:
                     return True
         except StoreBusy as problem:

@@ -13,7 +13,9 @@ from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption, OnUnreachable
+from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.text.spelling import nearest
+from ray_multicluster_scheduler.text.units import bytes_of, seconds_of
 
 PREFIX = "raymc."
 
@@ -45,7 +47,19 @@ def _yes_or_no(text: str) -> bool:
 
 
 def _word_or_seconds(text: str) -> str | float:
-    return text if text in {"wait", "fail"} else float(text)
+    return text if text in {"wait", "fail"} else _seconds(text)
+
+
+def _seconds(text: str) -> float:
+    return seconds_of(str(text), plain=True)
+
+
+def _memory(text: str) -> dict[str, float]:
+    """Read a size. A plain number is as everywhere: GiB, or bytes from 2**20."""
+    try:
+        return {"memory": float(text)}
+    except ValueError:
+        return {"memory": bytes_of(str(text), plain=GIB) / GIB}
 
 
 def _amount_of(resource: str) -> OptionKey:
@@ -56,10 +70,10 @@ def _amount_of(resource: str) -> OptionKey:
 _READERS: tuple[tuple[Any, Callable[[str], Any], str], ...] = (
     (str | None, str, "a text"),
     (int, int, "a whole number"),
-    (float | None, float, "a number"),
+    (float | None, _seconds, "a time such as 90s, 10m or 1h, or a number of seconds"),
     (bool, _yes_or_no, "true or false"),
     (tuple[str, ...], _words, "words with commas between them"),
-    (OnUnreachable, _word_or_seconds, "wait, fail or a number of seconds"),
+    (OnUnreachable, _word_or_seconds, "wait, fail or a time such as 10m"),
 )
 
 
@@ -71,7 +85,7 @@ def _option_key(option: JobOption) -> OptionKey:
 KEYS: Mapping[str, OptionKey] = {
     "raymc.cpus": _amount_of("CPU"),
     "raymc.gpus": _amount_of("GPU"),
-    "raymc.memory": _amount_of("memory"),
+    "raymc.memory": OptionKey("resource_requirements", _memory, "a size such as 4GiB, or a number"),
     "raymc.resources": OptionKey("resource_requirements", _json_object, "a JSON object of numbers"),
     "raymc.job_id": OptionKey("job_id", str, "a text"),
     **{

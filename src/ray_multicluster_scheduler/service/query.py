@@ -45,6 +45,11 @@ class JobQuery:
     tag: str | None = None
     #: Accepted at or after this time.
     since: float | None = None
+    #: In the present state since this time or later, and since before this time: when FAILED jobs failed.
+    changed_since: float | None = None
+    changed_until: float | None = None
+    #: Waits in the queue for this reason, one of `core/placement/wait_reasons.REASONS`.
+    wait_reason: str | None = None
     #: A part of the id, the name or the command.
     text: str | None = None
     #: One job for each array, group or chain of dependencies: the first of it.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
-from itertools import count
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID, Job, JobSpec
@@ -33,15 +32,19 @@ def to_repeat(jobs: Sequence[Job]) -> list[Job]:
     raise InvalidRequest(f"{only.submission_id} {why}; only a job that failed or was stopped is repeated")
 
 
-def repeats(jobs: Sequence[Job], *, user: str, taken: Callable[[str], bool]) -> list[tuple[str, JobSpec]]:
+def repeats(
+    jobs: Sequence[Job], *, user: str, taken: Callable[[Sequence[str]], Set[str]]
+) -> list[tuple[str, JobSpec]]:
     """Return a new id and spec for each job: `train` becomes `train.2`, then `train.3`.
 
-    Several jobs of one group make a new group. A dependency that is repeated as well is replaced.
+    Several jobs of one group make a new group. A dependency that is repeated as well is replaced. `taken`
+    returns those of many names that are in use; it is asked once, rarely more often.
     """
     groups = {job.spec.group for job in jobs}
     group = groups.pop() if len(jobs) > 1 and len(groups) == 1 else None
-    ids = {job.submission_id: _next(job.submission_id, taken) for job in jobs}
-    new_group = group and _next(group, taken)
+    old = [job.submission_id for job in jobs]
+    names = _next_names(old if group is None else [group, *old], taken)
+    ids = {submission_id: names[submission_id] for submission_id in old}
     return [
         (
             ids[job.submission_id],
@@ -51,18 +54,39 @@ def repeats(jobs: Sequence[Job], *, user: str, taken: Callable[[str], bool]) -> 
                 depends_on=tuple(ids.get(needed, needed) for needed in job.spec.depends_on),
                 user=user,
                 idempotency_key=None,
-                group=new_group,
+                group=group and names[group],
             ),
         )
         for job in jobs
     ]
 
 
-def _next(word: str, taken: Callable[[str], bool]) -> str:
-    """Return the first free one of `word.2`, `word.3`, ...; a repeated `word.2` becomes `word.3`."""
-    root, _, number = word.rpartition(".")
-    first, root = (int(number) + 1, root) if root and number.isdecimal() else (2, word)
-    found = next(name for n in count(first) if not taken(name := f"{root}.{n}"))
-    if not SUBMISSION_ID.fullmatch(found):
-        raise InvalidRequest(f"{word!r} is too long to be repeated under a name of its own")
+def _next_names(words: Iterable[str], taken: Callable[[Sequence[str]], Set[str]]) -> dict[str, str]:
+    """Return for each word the first free one of `word.2`, `word.3`, ...; `word.2` becomes `word.3`."""
+    found: dict[str, str] = {}
+    left = {word: _root_and_number(word) for word in words}
+    tries = 1
+    while left:
+        names = {word: [f"{root}.{n + more}" for more in range(tries)] for word, (root, n) in left.items()}
+        used = set(taken([name for each in names.values() for name in each]))
+        used.update(found.values())
+        for word, candidates in names.items():
+            free = next((name for name in candidates if name not in used), None)
+            if free is not None:
+                found[word] = _checked(free, word)
+                used.add(free)
+        left = {word: (root, n + tries) for word, (root, n) in left.items() if word not in found}
+        tries *= 4
     return found
+
+
+def _root_and_number(word: str) -> tuple[str, int]:
+    """Return the word without its number, and the number to try next."""
+    root, _, number = word.rpartition(".")
+    return (root, int(number) + 1) if root and number.isdecimal() else (word, 2)
+
+
+def _checked(name: str, word: str) -> str:
+    if not SUBMISSION_ID.fullmatch(name):
+        raise InvalidRequest(f"{word!r} is too long to be repeated under a name of its own")
+    return name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -22,10 +22,11 @@ from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOptions
 from ray_multicluster_scheduler.model.resources import parse_requirements
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.option_keys import with_options, without_keys
-from ray_multicluster_scheduler.text.spelling import nearest
+from ray_multicluster_scheduler.text.spelling import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.core.placement.inputs import Fits
+    from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
 #: Ray refuses a larger specification.
 MAX_ENTRYPOINT_CHARS = 500_000
@@ -169,7 +170,7 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
     from ray_multicluster_scheduler.environment.compose import normalise  # noqa: PLC0415
 
     environment = normalise(request.runtime_env, where="runtime_env")
-    _check_paths(request.entrypoint, environment)
+    _check_locations(environment)
     spec = JobSpec(
         entrypoint=request.entrypoint,
         user=request.user,
@@ -182,11 +183,14 @@ def checked(request: JobRequest, *, fits: Fits) -> tuple[str, JobSpec]:
         **{option.name: getattr(request, option.name) for option in JOB_OPTIONS},
     )
     _check_can_be_sent(spec)
-    unfit = fits.unfit(spec)
-    if len(unfit) == fits.clusters:
-        raise InvalidRuntimeEnv(
-            "no cluster can take this environment:\n" + "\n".join(why for _, why in unfit)
-        )
+    allowed = fits.allowed(spec)
+    if not allowed and fits.clusters:
+        raise InvalidRequest(_allowed_nowhere(spec, fits.clusters))
+    unfit = {name: why for name, why in fits.unfit(spec) if name in allowed}
+    if len(unfit) == len(allowed):
+        raise InvalidRuntimeEnv("no cluster can take this environment:\n" + "\n".join(unfit.values()))
+    nowhere = (fits.without_working_dir & allowed) - unfit.keys()
+    _check_script(spec, nowhere, clusters=len(allowed))
     return request.submission_id or f"sub_{uuid.uuid4().hex}", spec
 
 
@@ -218,6 +222,8 @@ def _entrypoint(entrypoint: Any) -> str:
     if isinstance(entrypoint, (list, tuple)) and entrypoint:
         line = shlex.join(map(str, entrypoint))
         raise InvalidEntrypoint(f"the entrypoint must be one line for the shell, not a list; write {line!r}")
+    if callable(entrypoint):
+        raise InvalidEntrypoint("the entrypoint is a shell command, not a function; submit_task runs one")
     if not isinstance(entrypoint, str) or not entrypoint.strip():
         raise InvalidEntrypoint("the entrypoint is empty; write a command such as 'python /home/me/train.py'")
     if "\0" in entrypoint or len(entrypoint) > MAX_ENTRYPOINT_CHARS:
@@ -225,7 +231,7 @@ def _entrypoint(entrypoint: Any) -> str:
     return entrypoint
 
 
-def _check_paths(entrypoint: str, environment: Mapping[str, Any]) -> None:
+def _check_locations(environment: Mapping[str, Any]) -> None:
     """Refuse paths that mean something on the caller's machine only: the client packs and replaces them."""
     for option in ("working_dir", "py_modules"):
         value = environment.get(option, ())
@@ -235,11 +241,36 @@ def _check_paths(entrypoint: str, environment: Mapping[str, Any]) -> None:
                     f"runtime_env: {option}: {location!r} is a path of the machine that submits; pack and "
                     "upload it there, as submit_job, raymc submit and ray job submit do, or give a URI"
                 )
-    if not environment.get("working_dir") and (word := relative_script(entrypoint)):
-        raise InvalidEntrypoint(
-            f"{word!r} in the entrypoint is a relative path, and no cluster knows where it starts; write the "
-            "whole path, or give the job a runtime_env with a working_dir"
-        )
+
+
+def _allowed_nowhere(spec: JobSpec, clusters: Sequence[ClusterSpec]) -> str:
+    """Say which of `only_cluster` and `only_tags` leaves a job no cluster."""
+    named = {each.name: each.tags for each in clusters}
+    known = {tag for tags in named.values() for tag in tags}
+    if spec.only_cluster is not None and spec.only_cluster not in named:
+        guess = did_you_mean(spec.only_cluster, named)
+        return f"only_cluster: no cluster is named {spec.only_cluster!r}; {guess}"
+    if unknown := [tag for tag in spec.only_tags if tag not in known]:
+        hint = did_you_mean(unknown[0], known) if known else "give it one in clusters.yaml"
+        return f"only_tags: no cluster has the tag {unknown[0]!r}; {hint}"
+    tags = ", ".join(map(repr, spec.only_tags))
+    which = "no cluster has" if spec.only_cluster is None else f"cluster {spec.only_cluster!r} does not have"
+    return f"only_tags: {which} all of the tags {tags}"
+
+
+def _check_script(spec: JobSpec, nowhere: Set[str], *, clusters: int) -> None:
+    """Refuse a relative path if a cluster that may run the job has no directory in which it starts."""
+    if not nowhere or spec.runtime_env.get("working_dir") or not (word := relative_script(spec.entrypoint)):
+        return
+    if len(nowhere) == clusters:
+        why = "no cluster knows where it starts"
+    else:
+        named = ", ".join(map(repr, sorted(nowhere)))
+        why = f"{named} {'has' if len(nowhere) == 1 else 'have'} no working_dir in which it could start"
+    raise InvalidEntrypoint(
+        f"{word!r} in the entrypoint is a relative path, and {why}; give the job a runtime_env with a "
+        "working_dir, or write the whole path"
+    )
 
 
 def _check_can_be_sent(spec: JobSpec) -> None:

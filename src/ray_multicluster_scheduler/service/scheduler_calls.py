@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 
+from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
-from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.errors import Forbidden, TooManyRequests
+from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.caller import Caller, Role, audit_entry
 from ray_multicluster_scheduler.service.make_views import show_cluster, show_leader
@@ -15,6 +19,7 @@ from ray_multicluster_scheduler.service.service_parts import ServiceParts
 from ray_multicluster_scheduler.service.show_config import show_config
 from ray_multicluster_scheduler.service.views import (
     CallerView,
+    ClusterReport,
     ClusterView,
     ConfigView,
     LeaderView,
@@ -22,6 +27,10 @@ from ray_multicluster_scheduler.service.views import (
     PruneView,
     WaitView,
 )
+
+#: Each holds a thread for minutes, and others need threads too.
+DOCTORS_AT_ONCE = 4
+_doctors = threading.BoundedSemaphore(DOCTORS_AT_ONCE)
 
 
 class SchedulerCalls:
@@ -51,16 +60,36 @@ class SchedulerCalls:
 
     def wait_reasons(self) -> tuple[WaitView, ...]:
         """Return for each reason how many jobs in the queue wait for it: everybody's, in numbers only."""
-        return tuple(WaitView(**asdict(wait)) for wait in self._parts.waits())
+        return tuple(
+            WaitView(reason=wait.reason, jobs=wait.jobs, oldest=wait.oldest) for wait in self._parts.waits()
+        )
 
     def processes(self) -> ProcessList:
         """Return what runs inside the clusters, ours or not, and which clusters cannot be looked at."""
-        self._check_operator()
+        self._check_role(Role.READ_ALL)
         return self._parts.processes()
+
+    def run_doctor(
+        self, clusters: Sequence[str] | None = None, *, timeout_s: float = TRIAL_S
+    ) -> tuple[ClusterReport, ...]:
+        """Examine these clusters, or all, also with a short job on each that tells what jobs get there."""
+        self._check_role(Role.SUBMIT)
+        only = None if clusters is None else arguments.words("clusters", clusters)
+        wait_s = arguments.seconds("timeout_s", timeout_s) or TRIAL_S
+        for name in only or ():
+            self._parts.loaded.cluster(name)
+        if not _doctors.acquire(blocking=False):
+            raise TooManyRequests(f"{DOCTORS_AT_ONCE} checks with jobs are under way; try again in a minute")
+        try:
+            entry = audit_entry(self._caller, "doctor", ", ".join(only or ()), now=self._parts.clock.now())
+            self._store.access.record([entry])
+            return self._parts.run_doctor(only, wait_s)
+        finally:
+            _doctors.release()
 
     def configuration(self) -> ConfigView:
         """Return the configuration as it was loaded, with secrets hidden."""
-        self._check_operator()
+        self._check_role(Role.READ_ALL)
         return show_config(self._parts.loaded)
 
     def me(self) -> CallerView:
@@ -92,9 +121,8 @@ class SchedulerCalls:
         quotas = {user: entry.quota() for user, entry in settings.quotas.items()}
         return Administration(self._parts.tokens, self._store, self._caller, quotas=quotas, clock=clock)
 
-    def _check_operator(self) -> None:
-        """Refuse callers that may not see what belongs to others."""
-        if not self._caller.may(Role.OPERATE):
+    def _check_role(self, role: Role) -> None:
+        if not self._caller.may(role):
             raise Forbidden(
-                f"this needs the role 'operate'; {self._caller.user!r} has {self._caller.role.word!r}"
+                f"this needs the role {role.word!r}; {self._caller.user!r} has {self._caller.role.word!r}"
             )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
@@ -16,7 +15,8 @@ from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.tail import Reach, Tails
 from ray_multicluster_scheduler.service.tokens import Tokens
-from ray_multicluster_scheduler.service.views import ProcessList
+from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
+from ray_multicluster_scheduler.service.wait_numbers import WaitNumbers
 from ray_multicluster_scheduler.store_ports import JobStore
 
 
@@ -35,10 +35,12 @@ class ServiceParts:
     explainer: Explainer
     #: Probes the clusters when there is no leader; returns None when the published snapshots are fresh.
     look: Callable[[], Mapping[str, ClusterSnapshot] | None]
-    #: Why the jobs in the queue wait, in numbers.
-    waits: Callable[[], tuple[Wait, ...]]
+    #: Why the jobs in the queue wait.
+    waits: WaitNumbers
     #: Asks the clusters what runs there.
     processes: Callable[[], ProcessList]
+    #: Examines these clusters, or all of them (None), with a short job that may take so many seconds.
+    run_doctor: Callable[[Sequence[str] | None, float], tuple[ClusterReport, ...]]
     #: Packages that callers from other processes have uploaded.
     uploads: Uploads
     #: Runs a coroutine that talks to clusters.

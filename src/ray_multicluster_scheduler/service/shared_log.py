@@ -71,7 +71,7 @@ class SharedLogs:
             near = each.begin <= place if current is None else abs(each.end - place) <= KEPT_CHARS // 2
             if near and not each.ended:
                 return each
-        readings.append(_Reading(cast(AsyncGenerator[str, None], executor.follow_log(remote_id))))
+        readings.append(_Reading(executor, remote_id))
         return readings[-1]
 
     def _leave(self, executor: Executor, remote_id: str, reading: _Reading, me: object) -> None:
@@ -104,7 +104,7 @@ class EndedLog:
 class _Reading:
     """One connection. It is read while at least one reader has consumed all earlier pieces."""
 
-    def __init__(self, source: AsyncGenerator[str, None]) -> None:
+    def __init__(self, executor: Executor, remote_id: str) -> None:
         #: How far each of its readers has come.
         self.places: dict[object, int] = {}
         #: Characters that were read.
@@ -112,7 +112,7 @@ class _Reading:
         #: The last pieces, each with the place where it begins.
         self._kept: deque[tuple[int, str]] = deque()
         self._wanted, self._news = asyncio.Event(), asyncio.Event()
-        self._task = asyncio.create_task(self._read(source))
+        self._task = asyncio.create_task(self._read(executor, remote_id))
         self._task.add_done_callback(lambda _: self._news.set())
 
     @property
@@ -140,15 +140,19 @@ class _Reading:
         start, piece = self._kept[bisect_right(self._kept, place, key=lambda kept: kept[0]) - 1]
         return piece[place - start :]
 
-    async def _read(self, source: AsyncGenerator[str, None]) -> None:
+    async def _read(self, executor: Executor, remote_id: str) -> None:
         with suppress(ClusterError):  # the job's state tells what is going on
-            async with aclosing(source):
+            async with aclosing(cast(AsyncGenerator[str, None], executor.follow_log(remote_id))) as source:
                 async for piece in source:
                     self._keep(piece)
                     self._wanted.clear()
                     told, self._news = self._news, asyncio.Event()
                     told.set()
                     await self._wanted.wait()
+            if (await executor.get(remote_id)).status.final:
+                # That was all. The readers leave when the store has heard of the end too: to connect again
+                # until then would read the whole log again.
+                await asyncio.Event().wait()
 
     def _keep(self, piece: str) -> None:
         start = self.end

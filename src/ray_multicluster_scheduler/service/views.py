@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from ray_multicluster_scheduler.cluster_health.diagnosis import Check
 from ray_multicluster_scheduler.environment.setup_summary import is_setting_up
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
@@ -17,11 +18,23 @@ from ray_multicluster_scheduler.model.job import own_name
 from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
+#: Of a job in JSON, in this order; then what was asked for, and the rest.
+_FIRST = ("submission_id", "job_id", "state", "status", "cluster", "message", "user", "entrypoint")
+
 
 class View(BaseModel):
     """A record for callers. What a newer server adds is ignored by an older client."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_settings: Any) -> None:
+        """Put first what everybody looks for: inherited options would come before it."""
+        fields = cls.model_fields
+        first = {name: fields[name] for name in _FIRST if name in fields}
+        rest = {name: field for name, field in fields.items() if name not in first}
+        fields.clear()
+        fields.update(first | rest)
 
 
 class JobView(View, JobOptions):
@@ -65,6 +78,10 @@ class JobView(View, JobOptions):
     not_before: float
     #: What the submitter should know of an open job, in sentences.
     warnings: tuple[str, ...] = ()
+    #: Of a queued job in a list, or asked for by itself: the reason why it waits, one of
+    #: `core/placement/wait_reasons.REASONS`, and the same in a sentence; None: not known, or not asked for.
+    wait_reason: str | None = None
+    waits_for: str | None = None
     #: The job under which it is listed: the first of its array, group or chain; None: it is listed itself.
     head: str | None = None
 
@@ -283,7 +300,8 @@ class ClusterView(View):
     prefer: bool
     weight: float
     drained: bool
-    drain_reason: str
+    #: Why it is drained; None: it is not.
+    drain_reason: str | None
     #: Since when it is drained; None: it is not, or clusters.yaml says so.
     drained_at: float | None = None
     dashboard: str
@@ -318,6 +336,14 @@ class ProcessList(View):
 
     items: tuple[ProcessView, ...]
     problems: dict[str, str]
+
+
+class ClusterReport(View):
+    """What `raymc doctor` says of a cluster."""
+
+    name: str
+    dashboard: str
+    checks: tuple[Check, ...]
 
 
 class ConfigView(View):

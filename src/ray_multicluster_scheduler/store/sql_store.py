@@ -98,6 +98,11 @@ class SqlStore:
         """Accept jobs, all or none, as (submission_id, spec), each QUEUED with its first event."""
         return self._add(accept_jobs.Call(requests=jobs, now=now, terms=terms))
 
+    def check_add(self, jobs: Sequence[tuple[str, JobSpec]], *, now: float, terms: Terms = FREELY) -> None:
+        """Raise what `add` would raise for these jobs now. Nothing is written."""
+        with self._transactions.read() as tx:
+            accept_jobs.check_call(tx, accept_jobs.Call(requests=jobs, now=now, terms=terms))
+
     def get(self, submission_id: str) -> Job:
         """Return one job or raise `JobNotFound`."""
         with self._transactions.read() as tx:
@@ -107,6 +112,11 @@ class SqlStore:
         """Return those of these jobs that exist."""
         with self._transactions.read() as tx:
             return job_reads.get_many(tx, submission_ids)
+
+    def taken(self, words: Sequence[str]) -> frozenset[str]:
+        """Return those of these words that are the id or the group of a job."""
+        with self._transactions.read() as tx:
+            return job_reads.taken(tx, words)
 
     def list_jobs(
         self,
@@ -119,6 +129,8 @@ class SqlStore:
         parent: str | None = None,
         tag: str | None = None,
         since: float | None = None,
+        changed_since: float | None = None,
+        changed_until: float | None = None,
         before: int | None = None,
         text: str | None = None,
         heads_only: bool = False,
@@ -134,6 +146,7 @@ class SqlStore:
                 equal=equal,
                 tag=tag,
                 since=since,
+                changed=(changed_since, changed_until),
                 before=before,
                 text=text,
                 heads_only=heads_only,
@@ -151,20 +164,22 @@ class SqlStore:
         with self._transactions.read() as tx:
             return job_reads.ids_beginning(tx, prefix, limit=limit)
 
-    def counts(self, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
+    def counts(
+        self, states: Collection[JobState], *, user: str | None = None, changed_since: float | None = None
+    ) -> dict[JobState, int]:
         """Return how many jobs are in each of these states; states without any are left out."""
         with self._transactions.read() as tx:
-            return job_reads.counts(tx, states, user=user)
+            return job_reads.counts(tx, states, user=user, changed_since=changed_since)
 
     def open_jobs(self) -> dict[str, OpenJobs]:
         """Return for each user with open jobs how many these are, and what they claim."""
         with self._transactions.read() as tx:
             return job_reads.open_jobs_by_user(tx)
 
-    def runnable(self, *, now: float, limit: int | None = None) -> tuple[Job, ...]:
+    def runnable(self, *, now: float, user: str | None = None, limit: int | None = None) -> tuple[Job, ...]:
         """Return QUEUED jobs to plan: the highest priority first, then the oldest."""
         with self._transactions.read() as tx:
-            return queue_reads.runnable(tx, now=now, limit=limit)
+            return queue_reads.runnable(tx, now=now, user=user, limit=limit)
 
     def arrivals(self, *, after: int, limit: int) -> tuple[tuple[Job, tuple[str, ...]], ...]:
         """Return QUEUED jobs with a `seq` beyond `after`, in order, each with its open dependencies."""
@@ -301,7 +316,16 @@ class SqlStore:
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
         """Remove one small portion of what need not be kept."""
         with self._transactions.write(epoch=epoch, notify=False) as tx:
-            return job_retention.prune(tx, keep, now=now, limit=limit, used_bytes=self._history_bytes)
+            pruned = job_retention.prune(tx, keep, now=now, limit=limit)
+        if pruned.more:
+            return pruned
+        with self._transactions.read() as tx:
+            excess = self._history_bytes(tx) - keep.size_bytes
+            if excess <= 0:
+                return pruned
+            found = job_retention.find_oversize(tx, excess=excess, now=now, limit=limit)
+        with self._transactions.write(epoch=epoch, notify=False) as tx:
+            return job_retention.remove_oversize(tx, found)
 
     def prunable(self, keep: Keep, *, now: float) -> Pruned:
         """Count what the rules about age and number would remove."""

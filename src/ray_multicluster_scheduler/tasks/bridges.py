@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ray_multicluster_scheduler import errors
+from ray_multicluster_scheduler import asyncio_tools, errors
 from ray_multicluster_scheduler.errors import ClusterUnreachable, SchedulerError
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.tasks import lazy_import
@@ -22,6 +22,9 @@ OPEN_TIMEOUT_S = 150.0
 #: After this time a warning says what the program waits for.
 SLOW_S = 10.0
 CLOSE_TIMEOUT_S = 10.0
+#: Of the bridges. In the program's own namespace, which often has no name, Ray would advise the user about
+#: an actor that is not his.
+NAMESPACE = "raymc"
 #: Most calls in flight through one bridge.
 MAX_CALLS = 10_000
 
@@ -123,7 +126,7 @@ class Bridges:
         actor_class = ray.remote(lazy_import.wire("bridge").Bridge)
         name = f"raymc bridge to {spec.name} {bridge_id}"
         actor = actor_class.options(
-            num_cpus=0, max_concurrency=MAX_CALLS, name=name, lifetime="detached"
+            num_cpus=0, max_concurrency=MAX_CALLS, name=name, namespace=NAMESPACE, lifetime="detached"
         ).remote(connection)
         actor.watch_driver.remote([actor.closed.remote()])
         try:
@@ -156,9 +159,9 @@ def token_of(spec: ClusterSpec, environ: Mapping[str, str]) -> str | None:
 
 
 def send_by_value() -> None:
-    """Pickle the modules of `wire` and `errors` by value: clusters need not have this package installed."""
+    """Pickle `wire` and what it imports by value: clusters need not have this package installed."""
     cloudpickle = lazy_import.ray().cloudpickle
-    for module in (lazy_import.module("ray_multicluster_scheduler.tasks.wire"), errors):
+    for module in (lazy_import.module("ray_multicluster_scheduler.tasks.wire"), asyncio_tools, errors):
         cloudpickle.register_pickle_by_value(module)
 
 

@@ -78,7 +78,7 @@ class ClusterSelector:
         drains: Drains,
         on_joined: Callable[[], None],
     ) -> None:
-        self._unobserved = UnobservedClaims()
+        self._unobserved = UnobservedClaims(finished)
         self._lock = threading.Lock()
         self._joining = threading.Lock()
         self._config = config
@@ -146,10 +146,14 @@ class ClusterSelector:
         return self._observer.call(lambda connections: question(connections[name].state))
 
     def drop_old_refs(self) -> None:
-        """Drop refs that are older than `HOLD_S`."""
+        """Drop the refs of finished tasks, and those that are older than `HOLD_S`."""
+        home, capacity = self._home, self._capacity
         with self._lock:
             for cluster in self._unobserved.clusters:
                 self._unobserved.drop_sent(cluster, before=self._clock.now() - HOLD_S)
+            if home is not None and capacity is not None and not home.is_lost:
+                with home.ignoring_loss():
+                    capacity.find_finished()
 
     def close(self) -> None:
         """Close all bridges and disconnect from home. Lost connections are ignored."""
@@ -166,11 +170,16 @@ class ClusterSelector:
         while True:
             home, capacity = self._ensure_joined(work)
             with self._lock:
-                if work.preferred_cluster in {None, home.name} and capacity.fits(work.claim):
+                at_home = work.preferred_cluster in {None, home.name}
+                if at_home and capacity.fits(work.claim):
                     return self._with_claim(work, self._home_decision)
                 decision = self._repeated_wait(work)
                 if decision is not None:
                     return self._with_claim(work, decision)
+                # Before work leaves home, finished tasks are found: an idle home may look full until then.
+                capacity.find_finished()
+                if at_home and capacity.fits_now(work.claim):
+                    return self._with_claim(work, self._home_decision)
             snapshots, drains = self._observe(excluding=home.name)
             with self._lock:
                 selection = self._with_claim(work, self._decide(work, home, capacity, snapshots, drains))
@@ -271,8 +280,6 @@ class ClusterSelector:
     def _view(self, spec: ClusterSpec, snapshot: ClusterSnapshot, drain: DrainMark | None) -> ClusterView:
         if snapshot.observed_at is not None:
             self._unobserved.drop_sent(spec.name, before=snapshot.observed_at - LAG_S)
-        if self.joined:
-            self._unobserved.drop_finished(spec.name, finished)
         unseen = self._unobserved.total(spec.name)
         return ClusterView(spec=spec, snapshot=snapshot, unseen=unseen, **drain_fields(spec, drain))
 

@@ -63,7 +63,7 @@ class ClusterObserver:
 
     def _running(self) -> _Observing:
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # a thread that failed is replaced
+            if self._thread is None or not self._thread.is_alive():
                 self._ready = concurrent.futures.Future()
                 self._thread = threading.Thread(
                     target=self._run, args=(self._ready,), name="raymc-observer", daemon=True
@@ -77,6 +77,9 @@ class ClusterObserver:
             asyncio.run(self._main(ready))
         except BaseException as failure:  # raised by the callers that wait
             log.exception("the observer of the clusters failed")
+            with self._lock:
+                if self._ready is ready:
+                    self._thread = None  # before callers hear of it: their next question starts another
             waiting = ready.result().first_look if ready.done() else ready
             if not waiting.done():
                 waiting.set_exception(failure)

@@ -55,8 +55,9 @@ class TaskOperations:
         with self._selector.raising_home_lost():
             if record.bridge is not None and force:  # ray.cancel cannot force-cancel the call of an actor
                 ray.get(record.bridge.actor.force_cancel.remote(task))
-            if record.ray_id is not None:
-                ray.cancel(self._result_ref(record.ray_id, 1), force=force and record.bridge is None)
+            if record.returns != 0:
+                ref = self._result_ref(self._task_ray_id(record), 1)
+                ray.cancel(ref, force=force and record.bridge is None)
         return True
 
     def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
@@ -262,7 +263,7 @@ class TaskOperations:
     def _task_ray_id(self, record: TaskRecord) -> str:
         ends_at = self._clock.monotonic() + ID_COMES_WITHIN_S
         while record.ray_id is None:
-            if self._clock.monotonic() > ends_at:
+            if record.returns == 0 or self._clock.monotonic() > ends_at:
                 raise InvalidRequest(f"{record.task_id} has no result: the home cluster does not know it")
             time.sleep(0.01)
         return record.ray_id

@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.core.placement.checks import (
     lasting_checks,
     objection,
     passing_checks,
+    with_last_resorts,
 )
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
@@ -72,6 +73,8 @@ def place(
     work = replace(work, unfit=tuple((unfit or {}).items()))
     lasting_elsewhere, passing = (*lasting_checks(), Rule(same_version)), passing_checks()
     rooms = {room.name: room for room in open_rooms(views)}
+    alike = [room for room in rooms.values() if same_version(room.view.snapshot) is None]
+    work = with_last_resorts(work, alike, RULES)
     lasting = {
         name: objection(work, room, RULES, (can_ever_hold,) if name == home else lasting_elsewhere)
         for name, room in rooms.items()

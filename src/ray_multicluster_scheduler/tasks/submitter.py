@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.config.store_place import store_place
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.tasks import lazy_import
@@ -72,6 +74,12 @@ class TaskSubmitter:
         self._prefix = uuid.uuid4().hex[:10]
         self._numbers = itertools.count(1)
 
+    @classmethod
+    def without_store(cls, config: Config, environ: Mapping[str, str]) -> TaskSubmitter:
+        """Return one for a program that opens no store, and so does not know which clusters are drained."""
+        directory = store_place(config, environ).directory
+        return cls(config, directory=directory, environ=environ, clock=SystemClock(), drains=dict)
+
     def submit_task(self, request: TaskRequest) -> tuple[str, Any]:
         """Start a task and return its id and its ref, or a list of refs if it has several results."""
         code, options, claim = self._prepare(request, default_cpus=1)
@@ -88,7 +96,7 @@ class TaskSubmitter:
                 name=request.name or code.name,
                 decision=decision,
                 bridge=bridge,
-                returns=len(refs) if isinstance(refs, list) else None,
+                returns=0 if refs is None else len(refs) if isinstance(refs, list) else None,
             )
             self._registry.add_task(record)
             self._wait_warnings.add(record, claim, first if bridge is not None else None)

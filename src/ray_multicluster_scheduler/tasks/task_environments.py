@@ -13,13 +13,19 @@ from ray_multicluster_scheduler.environment.env_vars import (
     ATTEMPT_VAR,
     CLUSTER_VAR,
     OLDER_CLUSTER_VAR,
+    PACKAGE_VAR,
     RESERVED,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.environment.overlay import has_overlay, remove_overlay
+from ray_multicluster_scheduler.environment.overlay import for_ray_client, has_overlay, remove_overlay
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
+from ray_multicluster_scheduler.packages.own_package import (
+    takes_own_package,
+    with_own_package,
+    without_own_package,
+)
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import ClusterPackages
@@ -27,7 +33,7 @@ from ray_multicluster_scheduler.ports import ClusterPackages
 
 def program_env(composed: Mapping[str, Any], cluster_env: Mapping[str, Any]) -> dict[str, Any]:
     """Return the program's part of a composed environment: all that its cluster does not set."""
-    original = remove_overlay(composed)
+    original = remove_overlay(without_own_package(composed))
     env = {**original, "env_vars": _without(original.get("env_vars") or {}, RESERVED)}
     full = normalise(
         _without(env, {"_ray_release", "_ray_commit", "_inject_current_ray"}), where="this program"
@@ -55,18 +61,22 @@ class Environments:
         self._folder = config.path.resolve().parent
         self._packages = packages
         self._identity = {n: environ[n] for n in (SUBMISSION_ID_VAR, ATTEMPT_VAR) if n in environ}
+        #: The package that travels with this job, and so with its tasks and actors.
+        self._own_package = environ.get(PACKAGE_VAR)
         self._read_at_home = read_at_home
 
     def compose(self, spec: ClusterSpec, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the runtime_env for a cluster; raise `InvalidRequest` or a subclass if there is none."""
+        """Return the runtime_env of a Ray Client session; raise `InvalidRequest` if there is none."""
         cluster_env = spec.runtime_env
         if any("://" not in str(at) for at in _locations(cluster_env)):
             cluster_env = localise(cluster_env, PackageStore(self._packages), cwd=self._folder)
         identity = {CLUSTER_VAR: spec.name, OLDER_CLUSTER_VAR: spec.name, **self._identity}
         composed = compose(cluster_env, own, identity=identity, overlay=True)
-        if not has_overlay(composed):
-            return composed
-        return with_overlay_code(composed, PackageStore(self._packages))
+        if has_overlay(composed):
+            composed = with_overlay_code(composed, PackageStore(self._packages))
+        if self._own_package is not None and spec.ship_package and takes_own_package(composed):
+            composed = with_own_package(composed, self._own_package)
+        return for_ray_client(composed)
 
     async def upload_packages(self, runtime_env: Mapping[str, Any], cluster: ClusterPackages) -> None:
         """Upload the packages of an environment that a cluster lacks, from the local store or from home."""

@@ -27,7 +27,7 @@ class TaskRecord:
     #: Ray's id at home; None until it is known.
     ray_id: str | None = None
     cancelled: bool = False
-    #: Number of results, returned as a list; None for a single result.
+    #: Number of results, returned as a list, or 0; None for a single result.
     returns: int | None = None
 
 

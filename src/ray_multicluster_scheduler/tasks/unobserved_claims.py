@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from ray_multicluster_scheduler.model.resources import Resources, plus
 
 #: Returns the refs whose values are ready.
 Finished = Callable[[list[Any]], list[Any]]
+#: Of each cluster so many tasks are asked about at once, the oldest: they are likely to end first.
+MAX_ASKED = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +32,8 @@ class UnobservedClaims:
     The refs held here keep results alive, so claims are dropped within seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, finished: Finished) -> None:
+        self._finished = finished
         self._claims: dict[str, list[UnobservedClaim]] = {}
         self._totals: dict[str, dict[str, float]] = {}
 
@@ -51,16 +55,24 @@ class UnobservedClaims:
         claims = self._claims.get(cluster, ())
         self._keep(cluster, (claim for claim in claims if claim.sent_at is None or claim.sent_at >= before))
 
-    def drop_finished(self, cluster: str, finished: Finished) -> None:
-        """Drop the claims of finished tasks."""
-        refs = [claim.ref for claim in self._claims.get(cluster, ()) if claim.ref is not None]
-        if refs and (done := {id(ref) for ref in finished(refs)}):
-            self._keep(cluster, (claim for claim in self._claims[cluster] if id(claim.ref) not in done))
+    def drop_finished(self) -> dict[str, Resources]:
+        """Drop the claims of finished tasks, and return their sum for each cluster that had some.
 
-    @property
-    def empty(self) -> bool:
-        """Tell whether there are no claims."""
-        return not any(self._claims.values())
+        One question for all clusters: over Ray Client it is a round trip.
+        """
+        refs = [
+            claim.ref
+            for claims in self._claims.values()
+            for claim in itertools.islice((each for each in claims if each.ref is not None), MAX_ASKED)
+        ]
+        # Ray Client answers with new objects, which equal the old ones.
+        done = set(self._finished(refs)) if refs else set()
+        dropped: dict[str, Resources] = {}
+        for cluster, claims in self._claims.items() if done else ():
+            if ended := [claim.resources for claim in claims if claim.ref in done]:
+                dropped[cluster] = _sum(ended)
+                self._keep(cluster, (claim for claim in claims if claim.ref not in done))
+        return dropped
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -69,7 +81,11 @@ class UnobservedClaims:
 
     def _keep(self, cluster: str, claims: Iterable[UnobservedClaim]) -> None:
         kept = list(claims)
-        total: dict[str, float] = {}
-        for claim in kept:
-            total = plus(total, claim.resources)
-        self._claims[cluster], self._totals[cluster] = kept, total
+        self._claims[cluster], self._totals[cluster] = kept, _sum(claim.resources for claim in kept)
+
+
+def _sum(claims: Iterable[Resources]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for claim in claims:
+        total = plus(total, claim)
+    return total

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.contract.ray_jobs.gateway import Gateway
 from tests.integration.raymc import environment
+from tests.oracle import PATIENCE_S
 
 RAY = Path(sys.executable).parent / "ray"
-PATIENCE_S = 120.0
 _END = "the end of a command: "
 #: What `ray` does, for several commands: most of the time of each goes into starting Ray's command line.
 _SEVERAL = f"""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contract.ray_jobs.gateway import Gateway, serving
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler.server.ray_submit import FIELDS
@@ -74,7 +75,7 @@ methods = st.sampled_from(["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPT
 
 
 def send(address: str, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=PATIENCE_S)
     try:
         connection.request(method, path, body=body)
         answer = connection.getresponse()

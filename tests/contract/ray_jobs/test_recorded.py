@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.contract.ray_jobs.gateway import Gateway, serving
+from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -218,7 +219,9 @@ class Replay:
         return answer
 
     def _send(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> Answer:
-        connection = http.client.HTTPConnection(self._gateway.address.removeprefix("http://"), timeout=60)
+        connection = http.client.HTTPConnection(
+            self._gateway.address.removeprefix("http://"), timeout=PATIENCE_S
+        )
         try:
             # What is refused while it is being sent has its answer all the same.
             with suppress(BrokenPipeError, ConnectionResetError):

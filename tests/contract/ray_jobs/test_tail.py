@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.contract.ray_jobs.gateway import Gateway, serving
+from tests.oracle import eventually
 from tests.system import fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -77,11 +78,7 @@ async def test_a_client_that_leaves_leaves_nothing_behind(
             message = await socket.receive(120)
             assert message.type is aiohttp.WSMsgType.TEXT
             assert tasks_of_tails()
-    for _ in range(300):
-        if not tasks_of_tails():
-            break
-        await asyncio.sleep(0.1)
-    assert not tasks_of_tails()
+    await eventually(lambda: not tasks_of_tails())
 
 
 def tasks_of_tails() -> list[str]:

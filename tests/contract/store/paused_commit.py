@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, event
+from tests.oracle import PATIENCE_S
 
 T = TypeVar("T")
 #: A thread that should be blocked is given this long to show that it is not.
 BLOCKED_S = 0.5
-PATIENCE_S = 60.0
 
 
 class PausedCommit:

@@ -12,7 +12,9 @@ from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
     InvalidRequest,
     JobNotFound,
+    QuotaExceeded,
 )
+from ray_multicluster_scheduler.model.access import Quota, Terms
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store_ports import JobStore
@@ -77,6 +79,21 @@ def test_a_taken_id_is_refused_and_nothing_of_the_call_is_written(store: JobStor
 
     with pytest.raises(JobNotFound):
         store.get("new")
+
+
+def test_a_check_refuses_what_add_refuses_and_writes_nothing(store: JobStore) -> None:
+    add(store, "taken")
+    quotas = Terms(quotas={"*": Quota(jobs=1)})
+
+    store.check_add([("new", a_spec())], now=NOW)
+    with pytest.raises(DuplicateSubmission, match="'taken' already exists"):
+        store.check_add([("taken", a_spec())], now=NOW)
+    with pytest.raises(DependencyProblem, match="'b' depends on 'a', which is not known"):
+        store.check_add([("b", a_spec(depends_on=("a",)))], now=NOW)
+    with pytest.raises(QuotaExceeded):
+        store.check_add([("new", a_spec())], now=NOW, terms=quotas)
+
+    assert [job.submission_id for job in store.list_jobs()] == ["taken"]
 
 
 def test_one_id_twice_in_a_call_is_refused(store: JobStore) -> None:

@@ -5,7 +5,7 @@ from tests.builders import NOW, a_snapshot
 from tests.contract.store.leader import Leader
 
 from ray_multicluster_scheduler.errors import JobNotFound
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Node
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Node, Witness
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store_ports import JobStore
 
@@ -169,6 +169,7 @@ def test_snapshots_come_back_as_they_were_published(store: JobStore, leader: Lea
         start_limit=3,
         start_s=1.5,
         warm=("env-1", "env-2"),
+        witness=Witness(session_name="session_1", addresses=("http://h:8265", "h:10001"), closed_looks=1),
     )
     unknown = ClusterSnapshot(name="b")
 

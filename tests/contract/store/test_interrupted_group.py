@@ -7,11 +7,10 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import SchedulerError, StoreOutcomeUnknown
 from ray_multicluster_scheduler.store.group_commit import GroupCommit
-
-PATIENCE_S = 60.0
 
 
 class Slow:

@@ -82,6 +82,19 @@ def test_every_filter_holds_over_all_pages(
         assert walked(store, size, **filters) == ids
 
 
+def test_jobs_are_found_by_the_time_at_which_they_came_into_their_state(
+    store: JobStore, leader: Leader
+) -> None:
+    for number in range(4):
+        leader.add(f"job-{number}", S.RUNNING)
+        leader.move(f"job-{number}", S.FAILED, now=NOW + 10 * number)
+    leader.add("waits")
+    then = {"changed_since": NOW + 10, "changed_until": NOW + 30}
+    assert walked(store, 1, **then) == walked(store, 9, states=[S.FAILED], **then) == ["job-2", "job-1"]
+    assert walked(store, 9, changed_until=NOW + 1) == ["waits", "job-0"]
+    assert store.counts([S.FAILED, S.QUEUED], changed_since=NOW + 20) == {S.FAILED: 2}
+
+
 @pytest.mark.parametrize("text", ["%", "_ata", "data\\", "job-%", "[a-z]"])
 def test_a_text_is_taken_as_it_is(store: JobStore, leader: Leader, text: str) -> None:
     fill(leader, 3)

@@ -11,7 +11,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.builders import NOW, a_spec
 from tests.contract.store.conftest import OpenStore, opener
-from tests.postgres_server import PostgresServer, a_postgres, binaries
+from tests.oracle import PATIENCE_S
+from tests.postgres_server import PostgresServer, a_postgres
 
 from ray_multicluster_scheduler.errors import DuplicateSubmission, ForeignStore, StoreBusy, StoreError
 from ray_multicluster_scheduler.store import SqlStore
@@ -19,7 +20,7 @@ from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgre
 from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
 from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
 
-TRIES = 400
+TRIES = 6000
 
 
 @pytest.fixture
@@ -49,14 +50,13 @@ def test_a_lease_is_measured_by_the_clock_of_the_server(store: SqlStore, open_ag
 
 
 def test_how_far_the_server_is_ahead_is_known(store: SqlStore) -> None:
+    before = time.time()
     with store._database.read() as tx:
         now = store._database.time(tx, 0.0)
-    assert now == pytest.approx(time.time() + store.ahead_s, abs=1.0)
+    assert before - 1.0 <= now - store.ahead_s <= time.time() + 1.0
 
 
 def test_nothing_that_was_accepted_is_lost_when_the_server_is_restarted_and_killed() -> None:
-    if binaries() is None:
-        pytest.skip("no PostgreSQL here: install the package pgserver, or Debian's postgresql")
     with a_postgres() as server:
         address = postgres_address(server.url())
         stores = [open_postgres_store(address) for _ in range(2)]
@@ -179,13 +179,19 @@ def test_a_password_may_have_any_characters(postgres: PostgresServer, tmp_path: 
     open_postgres_store(address).close()
 
 
-@pytest.mark.parametrize("mode", [0o400, 0o440, 0o444])
-def test_a_password_file_may_be_one_that_others_can_read(tmp_path: Path, mode: int) -> None:
-    """Docker and Kubernetes mount it so, in a directory or a container of its own."""
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o444, 0o644])
+def test_a_password_file_may_be_one_that_others_can_read(
+    tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Docker and Kubernetes mount it so, in a directory or a container of its own. One's own is warned of."""
     (tmp_path / "password").write_text("s3cret\n")
     (tmp_path / "password").chmod(mode)
     address = postgres_address("postgresql://ann@db/jobs", password_file=tmp_path / "password")
     assert "password=s3cret" in address.connection_string
+    told = [record.message for record in caplog.records]
+    assert [message.endswith(f"chmod 600 {tmp_path}/password") for message in told] == [True] * bool(
+        mode & 0o077
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,5 +233,5 @@ def test_an_ordinary_user_with_a_database_is_enough(postgres: PostgresServer) ->
     store.add([("job", a_spec())], now=NOW)
     assert lease is not None
     assert store.get("job").submission_id == "job"
-    assert store.wait_for_change(0, timeout_s=10.0) == 1
+    assert store.wait_for_change(0, timeout_s=PATIENCE_S) == 1
     store.close()

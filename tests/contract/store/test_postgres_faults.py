@@ -16,6 +16,7 @@ import pytest
 from psycopg import errors as codes
 from tests.builders import NOW, a_spec
 from tests.contract.store.conftest import OpenStore, opener
+from tests.oracle import PATIENCE_S
 from tests.postgres_server import PostgresServer
 
 from ray_multicluster_scheduler.errors import StoreBusy, StoreError
@@ -26,7 +27,6 @@ from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_addr
 
 resource = pytest.importorskip("resource", reason="NOT TESTED: this system has no limits on files")
 FOR_EVER = 3600.0
-PATIENCE_S = 60.0
 #: `select` cannot wait for files with larger numbers.
 SELECT_LIMIT = 1024
 MANY = 8

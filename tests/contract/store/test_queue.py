@@ -87,6 +87,8 @@ def test_runnable_jobs_come_by_priority_then_age(store: JobStore, leader: Leader
 
     assert runnable(store) == ["urgent", "old", "young", "whenever"]
     assert [job.submission_id for job in store.runnable(now=NOW, limit=1)] == ["urgent"]
+    leader.add("of-bob", user="bob")
+    assert [job.submission_id for job in store.runnable(now=NOW, user="bob", limit=1)] == ["of-bob"]
 
 
 @pytest.mark.parametrize("state", sorted(set(S) - {S.QUEUED}))

@@ -76,6 +76,21 @@ def test_of_too_many_the_newest_stay(leader: Leader) -> None:
     assert ids(leader.store) == ["job-4", "job-5", "open"]
 
 
+def test_of_too_many_those_users_lose_some_who_have_the_most(leader: Leader) -> None:
+    ended(leader, "bob", days_ago=30, user="bob")
+    for number in range(6):
+        ended(leader, f"ann-{number}", days_ago=6 - number)
+        ended(leader, f"eve-{number}", days_ago=6 - number, user="eve")
+    leader.store.add([(f"open-{n}", a_spec(user="bob")) for n in range(9)], now=NOW)
+
+    would_go = leader.store.prunable(keep(jobs=5), now=NOW)
+    gone = prune_all(leader.store, keep(jobs=5), now=NOW)
+
+    assert (gone.jobs, gone.logs) == (would_go.jobs, would_go.logs) == (8, 8)
+    left = [name for name in ids(leader.store) if not name.startswith("open")]
+    assert left == ["ann-4", "ann-5", "bob", "eve-4", "eve-5"]
+
+
 @pytest.mark.parametrize("state", [S.QUEUED, S.PLACED, S.RUNNING, S.UNREACHABLE])
 def test_what_has_not_ended_stays_however_old_it_is(leader: Leader, state: JobState) -> None:
     leader.add("open", state)
@@ -133,6 +148,24 @@ def test_a_store_that_is_too_large_loses_logs_then_jobs(
     assert (most.jobs, some.logs + most.logs) == (20, 20)
 
 
+@pytest.mark.parametrize("store", ["memory", "sqlite"], indirect=True)
+def test_a_user_with_large_jobs_pushes_nobody_elses_history_out(leader: Leader) -> None:
+    store, large = leader.store, {"env_vars": {"DATA": "x" * 500_000}}
+    ended(leader, "bob", days_ago=30, log="b" * 10_000, user="bob")
+    before = store.space().used_bytes
+    for number in range(12):
+        ended(leader, f"ann-{number:02}", days_ago=1, runtime_env=large)
+    store.add([(f"open-{n}", a_spec(user="ann", runtime_env=large)) for n in range(2)], now=NOW)
+
+    gone = prune_all(store, keep(size_bytes=before + 4_000_000), now=NOW)
+
+    assert gone.logs == 12  # of the same user, and first
+    assert 5 <= gone.jobs <= 7  # no more than needed
+    assert store.load_log("bob") is not None
+    prune_all(store, keep(size_bytes=0), now=NOW - 2 * DAY)
+    assert store.load_log("bob") is None
+
+
 def prune_in_steps_of(store: JobStore, limit: int, rules: Keep) -> Pruned:
     logs = jobs = 0
     while (step := store.prune(rules, now=NOW, limit=limit)).more:
@@ -151,6 +184,7 @@ def test_secrets_of_ended_jobs_go_first_and_everything_else_stays(leader: Leader
         "job", S.PLACED, attempt_changes={"entrypoint": "run --key hunter2222", "runtime_env": composed}
     )
     leader.move("job", S.FAILED, reason="it said hunter2222 and of-the-cluster")
+    store.apply([], epoch=leader.lease.epoch, now=NOW, logs=[("job", 1, "key=hunter2222\nmode=fast\n")])
 
     assert prune_all(store, keep(secrets_s=DAY), now=NOW + DAY / 2) == Pruned()
     assert store.get("job").spec.runtime_env == env
@@ -164,6 +198,7 @@ def test_secrets_of_ended_jobs_go_first_and_everything_else_stays(leader: Leader
     assert job.spec.entrypoint == f"run --key {REDACTED}"
     assert job.spec.metadata == {"k": "v"}
     assert attempt.runtime_env["env_vars"]["MODE"] == "fast"
+    assert store.load_log("job") == f"key={REDACTED}\nmode=fast\n"
     assert prune_all(store, keep(secrets_s=DAY), now=NOW + 2 * DAY) == Pruned()
 
 

@@ -1,7 +1,7 @@
 """What is done for every job costs the same however many there are: each statement uses an index."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,12 @@ CALLS: dict[str, Callable[[Leader], object]] = {
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Leader:
+def filled(tmp_path: Path) -> Iterator[Leader]:
     store = open_store(tmp_path / "store")
     leader = Leader(store)
     store.add([("old", a_spec()), ("older", a_spec())], now=NOW)
-    return leader
+    yield leader
+    store.close()
 
 
 def plans_of(store: SqlStore, call: Callable[[], object]) -> list[str]:

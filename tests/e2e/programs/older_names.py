@@ -7,6 +7,7 @@ import ray
 from common import CONFIG, answer
 
 from ray_multicluster_scheduler.app.client_api import (
+    cancel_task,
     get_actor_result,
     get_actor_status,
     get_task_result,
@@ -50,6 +51,17 @@ def refusal(function: Any, *args: Any, **kwargs: Any) -> list[str]:
     return []
 
 
+def forever() -> None:
+    while True:
+        time.sleep(0.1)  # Ray cannot interrupt a longer one
+
+
+def cancelled_at_once() -> list[str]:
+    task_id, ref = submit_task(forever)
+    cancel_task(task_id)
+    return refusal(ray.get, ref, timeout=60)
+
+
 def actors(cluster: str) -> dict[str, Any]:
     actor_id, held = submit_actor(Counter, args=(40,), preferred_cluster=cluster, timeout=120)
     status, asked = get_actor_status(actor_id), time.monotonic()
@@ -87,7 +99,7 @@ def main() -> None:
     while not (lost := refusal(get_task_result, gone)) and time.monotonic() < deadline:
         time.sleep(1)  # the scheduler itself holds the ref for a moment
     del ref, refs, wrong, not_waited_for
-    answer({**found, "gone": lost})
+    answer({**found, "gone": lost, "cancelled": cancelled_at_once()})
     scheduler.stop()
 
 

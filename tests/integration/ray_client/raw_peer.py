@@ -123,3 +123,17 @@ def data_of(found: Iterable[Frame], stream_id: int) -> bytes:
     return b"".join(
         frame.payload for frame in found if frame.kind == frames.DATA and frame.stream_id == stream_id
     )
+
+
+@asynccontextmanager
+async def dialing() -> AsyncIterator[Dial]:
+    """Connect clients that a test plays by itself, and close them."""
+    peers: list[RawPeer] = []
+
+    async def connected(port: int, settings: dict[int, int] | None = None) -> RawPeer:
+        peers.append(await RawPeer.dial(port, settings))
+        return peers[-1]
+
+    yield connected
+    for peer in peers:
+        await peer.close()

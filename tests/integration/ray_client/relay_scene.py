@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import grpc
 import grpc.aio
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.ray_client.http2 import (
     Connection,
@@ -25,7 +26,7 @@ OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-WAIT_S = 60.0
+WAIT_S = PATIENCE_S
 
 
 class Echo(grpc.GenericRpcHandler):

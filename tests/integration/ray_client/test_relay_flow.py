@@ -1,11 +1,11 @@
 """Windows: nobody gets more than it allows, and what waits is bounded."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from tests.integration.ray_client.raw_peer import REQUEST, Dial, RawPeer, data_of, message, raw_server
 from tests.integration.ray_client.relay_scene import WAIT_S, Upstream, channel, gone, relay_to
+from tests.oracle import eventually
 
 from ray_multicluster_scheduler.ray_client.http2 import (
     RelayLimits,
@@ -17,16 +17,6 @@ from ray_multicluster_scheduler.ray_client.http2 import (
 )
 
 MB = 2**20
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something is true."""
-
-    async def poll() -> None:
-        while not condition():  # noqa: ASYNC110 - it depends on other processes and on the kernel
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), WAIT_S)
 
 
 async def test_a_client_with_a_tiny_window_gets_no_more_than_it_allows(

@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.ray_client.http2 import (
     ConnectionLost,
     Listener,
     RelayLimits,
+    StrangerLimits,
     Stream,
     connect,
     frames,
@@ -264,3 +265,24 @@ async def test_headers_are_never_logged(caplog: pytest.LogCaptureFixture, listen
             assert await call == b""
     assert "secret" not in caplog.text
     caplog.clear()
+
+
+async def test_who_does_not_show_who_it_is_has_to_go(dial: Dial) -> None:
+    async def trusting(stream: Stream) -> None:
+        stream.connection.trust()
+        stream.finish(0)
+
+    strangers = StrangerLimits(known_within_s=0.3, idle_s=WAIT_S, connections_per_address=3)
+    running = await listen(
+        trusting, host="127.0.0.1", port=0, limits=RelayLimits(connections=4, strangers=strangers)
+    )
+    try:
+        known = await dial(running.port)
+        known.request(1, ends=True)
+        await known.until(frames.HEADERS)
+        idle = [await dial(running.port) for _ in range(6)]  # the first ones make room for the last ones
+        assert await idle[-1].closing_code() == frames.NO_ERROR
+        known.request(3, ends=True)
+        assert (await known.until(frames.HEADERS)).stream_id == 3
+    finally:
+        await running.close(0.1)

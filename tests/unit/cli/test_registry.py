@@ -61,15 +61,80 @@ def test_the_help_text_waits_for_nothing_that_it_does_not_show() -> None:
     assert modules_of("--help") & SLOW == set()
 
 
-@pytest.mark.parametrize("name", ["submit", "jobs", "stop", "logs", "wait"])
-def test_help_has_examples_and_no_types(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        app([name, "--help"], prog_name="raymc")
-    shown = capsys.readouterr().out
-    for noise in ("<bool>", "<list", "<int", "<float>", "<str>", "[[ID]"):
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command that answers by itself, and return what it said."""
+    with pytest.raises(SystemExit, match="0"):
+        app(list(words), prog_name="raymc")
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["", "submit", "jobs", "stop", "logs", "wait", "serve", "db", "db move", "local", "local status"]
+)
+def test_help_has_its_own_examples_and_no_types(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = told(capsys, *name.split(), "--help")
+    for noise in ("<bool>", "<list", "<int", "<float>", "<str>", "[[ID]", "<=x"):
         assert noise not in shown
+    assert ("Examples:" in shown) == (name in EXAMPLES)
     if name in EXAMPLES:
         assert EXAMPLES[name].splitlines()[0] in shown
+
+
+def test_every_example_belongs_to_a_command() -> None:
+    for words in EXAMPLES:
+        first, _, second = words.partition(" ")
+        assert not second or second in GROUP.load(first).commands
+        assert first in GROUP.entries
+
+
+def test_help_at_80_columns_is_not_a_narrow_strip(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = told(capsys, "serve", "--help")
+    assert "…" not in shown
+    assert "ray.init('ray://...')" in shown
+
+
+@pytest.mark.parametrize(
+    "words", [["-h"], ["help"], ["help", "submit"], ["submit", "-h"], ["help", "db", "move"]]
+)
+def test_help_is_asked_for_in_many_ways(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"Usage: raymc {' '.join(words).replace('help', '').replace('-h', '').strip()}" in told(
+        capsys, *words
+    )
+
+
+def test_version_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "version") == told(capsys, "--version")
+
+
+@pytest.mark.parametrize(
+    ("word", "command"), [("ls", "jobs"), ("list", "jobs"), ("describe", "info"), ("show", "info")]
+)
+def test_a_habit_that_changes_nothing_is_answered(
+    word: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"Usage: raymc {command} " in told(capsys, word, "--help")
+
+
+@pytest.mark.parametrize(
+    ("word", "way"),
+    [
+        ("run", "submit --"),
+        ("rerun", "retry"),
+        ("queue", "jobs"),
+        ("tail", "logs -f"),
+        ("kill", "stop"),
+        ("rm", "delete"),
+    ],
+)
+def test_a_habit_that_changes_something_is_shown_the_way(
+    word: str, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        app([word, "x"], prog_name="raymc")
+    assert f"raymc {way}" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ def evidence(**changes: Any) -> Evidence:
         "token_set": False,
         "snapshot": a_snapshot(),
         "jobs_listed": 3,
+        "dashboard_port": PortState.OPEN,
         "client_port": PortState.OPEN,
+        "lost_after_s": 90.0,
         "ours": Versions(ray="2.60.0", python="3.12.9"),
     }
     return Evidence(**{**fields, **changes})
@@ -143,6 +145,31 @@ def test_a_closed_client_port_is_a_problem_for_tasks_and_actors(state: PortState
     found = check("Ray Client", client_port=state)
     assert found.verdict is Verdict.PROBLEM
     assert "127.0.0.1:10001" in found.says
+    assert "jobs work" not in found.advice
+
+
+OPEN, TUNNEL = PortState.OPEN, PortState.FORWARDED
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "client", "says", "advice"),
+    [
+        (OPEN, OPEN, "its jobs are started elsewhere after 90 s", ""),
+        (OPEN, PortState.REFUSED, "its jobs wait for it: 127.0.0.1:10001 is not open", "open that port"),
+        (OPEN, PortState.SILENT, "its jobs wait for it: 127.0.0.1:10001 is not open", "open that port"),
+        (TUNNEL, OPEN, "its jobs wait for it: a tunnel", "set `dashboard` to an address of the head itself"),
+        (OPEN, TUNNEL, "its jobs wait for it: a tunnel", "set `head_address` to an address"),
+        (TUNNEL, TUNNEL, "its jobs wait for it: a tunnel", "set `dashboard` and `head_address` to"),
+        (TUNNEL, PortState.REFUSED, "its jobs wait for it: a tunnel", "set `dashboard` to"),
+    ],
+)
+def test_it_is_told_what_becomes_of_the_jobs_of_a_head_that_dies(
+    dashboard: PortState, client: PortState, says: str, advice: str
+) -> None:
+    found = check("failover", dashboard_port=dashboard, client_port=client)
+    assert says in found.says
+    assert advice in found.advice
+    assert (found.verdict is Verdict.OK) == (not advice)
 
 
 def test_an_environment_that_ray_would_refuse_is_a_problem() -> None:
@@ -159,6 +186,16 @@ def test_a_ray_that_the_clusters_own_environment_pins_must_be_its_own() -> None:
 def test_a_conda_environment_by_name_cannot_be_checked_and_says_so() -> None:
     found = check("environment", spec=a_cluster(runtime_env={"conda": "ts"}))
     assert (found.verdict, "cannot be checked" in found.says) == (Verdict.NOTE, True)
+
+
+@pytest.mark.parametrize("ship_package", [True, False])
+def test_a_checkout_on_pythonpath_that_may_hold_the_older_package_is_named(*, ship_package: bool) -> None:
+    path = "/home/zorro/project/pycharm/tools:/home/zorro/project/pycharm/ray_multicluster_scheduler"
+    spec = a_cluster(runtime_env={"env_vars": {"PYTHONPATH": path}}, ship_package=ship_package)
+    found = check("this package", spec=spec)
+    assert found.verdict is (Verdict.NOTE if ship_package else Verdict.PROBLEM)
+    assert "/home/zorro/project/pycharm/ray_multicluster_scheduler" in found.says
+    assert "tools" not in found.says
 
 
 def test_limits_below_what_the_cluster_has_are_a_problem() -> None:

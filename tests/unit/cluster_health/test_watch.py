@@ -251,6 +251,22 @@ async def test_a_refresh_asks_only_what_the_cluster_uses() -> None:
     assert [(each.snapshot, each.changed) for each in told] == [(after, False)]
 
 
+async def test_a_bug_that_is_reported_during_a_refresh_is_not_forgotten_with_it() -> None:
+    cluster = ScriptedCluster()
+    watch = watching(a=cluster)
+    await watch.probe("a")
+    report, usage = watch.reporter("a", "worker"), cluster.usage
+
+    async def meanwhile() -> Any:
+        report("a bug in our own code")
+        return await usage()
+
+    cluster.usage = meanwhile  # type: ignore[method-assign]
+    await watch.refresh("a")
+    seen = watch.snapshot("a")
+    assert (seen.health, seen.problem) == (Health.UNHEALTHY, "a bug in our own code")
+
+
 @pytest.mark.parametrize("answer", [REFUSED, HANG])
 async def test_a_refresh_without_an_answer_changes_nothing(answer: object) -> None:
     cluster = ScriptedCluster()

@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.builders import NOW, a_cluster, a_spec
+from tests.builders import NOW, a_cluster, a_job, a_spec
 from tests.virtual_world import READ_S, VirtualWorld
 
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import WriteMoves
-from ray_multicluster_scheduler.core.lifecycle.transitions import move
+from ray_multicluster_scheduler.core.lifecycle.transitions import move, waited_too_long
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
@@ -46,6 +46,25 @@ def test_a_thousand_jobs_live_through_the_loss_of_a_head() -> None:
     assert world.state.is_caught_up
 
 
+def test_jobs_that_cannot_be_started_again_delay_no_others() -> None:
+    world = VirtualWorld(
+        {"a": 50, "b": 1}, max_infra_retries=1, lost_after_refused_s=86_400.0, replacement_rate=1.0
+    )
+    world.submit("lost", runs_s=10_000, preferred_cluster="b")
+    for number in range(40):
+        spec = a_spec(entrypoint="sleep 10000", preferred_cluster="a", on_unreachable=60.0)
+        job = a_job(f"silent-{number}", seq=number + 2, spec=spec, infra_failures=1)
+        world.jobs[job.submission_id] = job
+        world.hear(events.JobsAccepted(jobs=[(job, [])]))
+    dark, restarted, until = world.clusters["a"], world.clusters["b"], NOW + 3000
+    world.at(NOW + 20, lambda: (dark.kill(), world.probe(dark, changed=True)))
+    world.at(until, lambda: (restarted.kill(), restarted.restart(), world.probe(restarted, changed=True)))
+    world.run(until=until + 60)
+    assert {job.state for name, job in world.jobs.items() if name != "lost"} == {S.UNREACHABLE}
+    lost = world.jobs["lost"]
+    assert (lost.state, lost.attempt) == (S.RUNNING, 2), lost.reason
+
+
 def test_a_job_goes_from_the_queue_to_its_end_in_four_writes() -> None:
     world = VirtualWorld({"a": 4})
     world.submit("job", runs_s=5)
@@ -77,6 +96,21 @@ def test_a_session_ends_with_its_cluster() -> None:
     job = world.jobs["session-1"]
     assert (job.state, job.attempt) == (S.FAILED, 1)
     assert job.reason.endswith("its program has to connect again")
+
+
+def test_jobs_of_an_executor_that_only_a_newer_version_has_are_left_alone() -> None:
+    world = VirtualWorld({"a": 4})
+    spec = a_spec(entrypoint="sleep 5", executor="warm-worker")
+    running = a_job(
+        "running", spec=spec, state=S.RUNNING, cluster="a", remote_id="running", attempt=1, seen_at=NOW
+    )
+    world.state.live.put(running)
+    world.submit_spec("queued", spec)
+    world.submit("ours", runs_s=5)
+    world.run(until=NOW + 1000)
+    assert {name: job.state for name, job in world.jobs.items()} == {"queued": S.QUEUED, "ours": S.SUCCEEDED}
+    assert [job.submission_id for job in world.state.live.all()] == ["running"]
+    assert world.state.is_caught_up
 
 
 def test_a_job_waits_for_what_it_depends_on_and_ends_with_it() -> None:
@@ -117,6 +151,29 @@ def test_a_job_that_waits_too_long_ends_in_the_queue_at_that_time() -> None:
     world.run(until=NOW + 60)
     assert world.jobs["second"].state is S.FAILED
     assert NOW + 30 <= (world.jobs["second"].ended_at or 0.0) < NOW + 31
+    assert world.jobs["second"].reason == (
+        "waited in the queue longer than its queue_timeout_s of 30 s. "
+        "Last reason: a: needs 1 CPU; free: 0 CPU of 1 CPU"
+    )
+
+
+def test_a_job_that_waits_too_long_for_another_one_says_so() -> None:
+    world = VirtualWorld({"a": 1})
+    world.submit("first", runs_s=100)
+    world.submit_spec("second", a_spec(entrypoint="sleep 1", queue_timeout_s=30.0, depends_on=("first",)))
+    world.run(until=NOW + 60)
+    assert world.jobs["second"].reason.endswith("of 30 s. Last reason: it needs first, which had not ended")
+
+
+def test_a_job_whose_time_is_over_before_anybody_looks_at_the_clusters_says_so() -> None:
+    state = SchedulerState([a_cluster("a")], scheduler_rules(Settings()), origin="test")
+    job = a_job("job", spec=a_spec(queue_timeout_s=30.0))
+    state.handle(events.JobsAccepted(jobs=[(job, ())]), now=NOW + 60)
+    blocked = events.JobsBlocked(jobs=[(job, waited_too_long(job))])
+    (written,) = state.handle(blocked, now=NOW + 60)
+    assert isinstance(written, WriteMoves)
+    (end,) = written.moves
+    assert end.reason.endswith("of 30 s. Last reason: no scheduler had looked at the clusters yet")
 
 
 def test_a_retry_waits_for_its_time_and_goes_on_without_any_event() -> None:

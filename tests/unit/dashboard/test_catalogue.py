@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from ray_multicluster_scheduler import dashboard
+from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
 from ray_multicluster_scheduler.core.placement.scoring import part_names
@@ -23,6 +24,7 @@ from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.ray_api import failure_kind
 from ray_multicluster_scheduler.service.caller import Role
 
 FOLDER = Path(dashboard.__file__).parent
@@ -66,8 +68,9 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 
 def told_by_others() -> set[str]:
     """The words that come from the service, and fill such keys."""
-    words = {each.value for enum in (JobState, Health, Cause) for each in enum}
+    words = {each.value for enum in (JobState, Health, Cause, Verdict) for each in enum}
     words |= set(REASONS) | {role.word for role in Role} | {"DRAINED"}
+    words |= {*failure_kind._BY_ERROR_TYPE}
     words |= {*part_names(), *map(str, WINDOWS), BOTH, CLUSTER, JOB, SCHEDULER}
     return words | outcomes() | kinds_of_processes()
 
@@ -143,6 +146,7 @@ def test_states_reasons_and_roles_have_their_texts() -> None:
         *(f"reasons.{cause.value}" for cause in Cause),
         *(f"roles.{role.word}" for role in Role),
         *(f"outcomes.{outcome}" for outcome in outcomes() - {state.value for state in JobState}),
+        *(f"error_types.{kind}" for kind in failure_kind._BY_ERROR_TYPE),
         *(f"processes.kind_{kind}" for kind in kinds_of_processes()),
     }
     assert needed - catalogue().keys() == set()

@@ -107,9 +107,27 @@ def test_an_array_has_its_option() -> None:
     assert read.array == "0-9,20"
 
 
+@pytest.mark.parametrize(
+    ("entrypoint", "written"),
+    [
+        ("python -c 'print(1)'", "python -c 'print(1)'"),
+        ("FOO=1 python /data/x.py --lr 0.1", "FOO=1 python /data/x.py --lr 0.1"),
+        ("sleep 5; echo done", "'sleep 5; echo done'"),
+        ("echo 'a'; echo done", "\"echo 'a'; echo done\""),
+        ('echo "it\'s $HOME"', '"echo \\"it\'s \\$HOME\\""'),
+        ("echo 'unfinished", '"echo \'unfinished"'),
+    ],
+)
+def test_a_command_is_quoted_as_a_person_would(entrypoint: str, written: str) -> None:
+    request = JobRequest(entrypoint=entrypoint, user="ann")
+    line = as_command(request)
+    assert line == f"raymc submit -- {written}"
+    assert understood(line).request.entrypoint == entrypoint
+
+
 def test_a_short_command_line_is_one_line() -> None:
     assert as_command(JobRequest(entrypoint="sleep 1", user="ann", priority=2)) == (
-        "raymc submit --priority 2 -- 'sleep 1'"
+        "raymc submit --priority 2 -- sleep 1"
     )
 
 

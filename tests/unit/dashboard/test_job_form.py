@@ -18,7 +18,13 @@ from ray_multicluster_scheduler.dashboard.parts.job_form import (
     texts_of,
 )
 from ray_multicluster_scheduler.dashboard.words import catalogue
-from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRuntimeEnv, QuotaExceeded
+from ray_multicluster_scheduler.errors import (
+    DependencyProblem,
+    InvalidEntrypoint,
+    InvalidRuntimeEnv,
+    NeverFits,
+    QuotaExceeded,
+)
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.service.make_views import show_job
@@ -117,7 +123,6 @@ def test_all_fields_become_one_request() -> None:
         ("timeout_s", "0", "must be more than 0 seconds"),
         ("on_unreachable", "hope", "must be 'wait', 'fail'"),
         ("array", "5-1", "write the smaller number first"),
-        ("array", "0-9", "holds no {i}"),
         ("pip", "{", "runtime_env: pip"),
         ("runtime_env", "pips: [a]", "unknown option 'pips'"),
         ("runtime_env", "pip: [a", "line 1"),
@@ -155,9 +160,16 @@ def test_an_array_has_its_indices_and_no_other_group() -> None:
 
 
 def test_a_refusal_of_the_service_is_shown_at_the_field_that_its_kind_is_about() -> None:
-    assert field_of(InvalidEntrypoint("")) == "entrypoint"
-    assert field_of(InvalidRuntimeEnv("")) == "runtime_env"
-    assert field_of(QuotaExceeded("")) == WHOLE
+    assert field_of(InvalidEntrypoint(""), {}) == "entrypoint"
+    assert field_of(InvalidRuntimeEnv(""), {}) == "runtime_env"
+    assert field_of(DependencyProblem(""), {}) == "depends_on"
+    assert field_of(QuotaExceeded(""), {"cpus": "99"}) == WHOLE
+
+
+def test_what_never_fits_is_said_at_the_only_amount_that_was_asked_for() -> None:
+    assert field_of(NeverFits(""), {"entrypoint": "true", "cpus": "99", "gpus": " "}) == "cpus"
+    assert field_of(NeverFits(""), {"cpus": "99", "gpus": "1"}) == WHOLE
+    assert field_of(NeverFits(""), {"entrypoint": "true"}) == WHOLE
 
 
 def test_a_job_fills_the_form_that_asks_for_it_again() -> None:

@@ -32,6 +32,20 @@ queries = st.builds(
 )
 
 
+def test_a_span_of_time_is_in_the_address_in_seconds() -> None:
+    query = parse([("state", "FAILED"), ("since", "1700000000"), ("until", "1700003600")])
+    assert (query.changed_since, query.changed_until) == (1_700_000_000, 1_700_003_600)
+    assert address(query) == "/jobs?state=FAILED&since=1700000000&until=1700003600"
+    assert is_filtered(query)
+    assert not query.heads_only
+
+
+@pytest.mark.parametrize("word", ["never", "-5", "nan", "inf", "1e300"])
+def test_what_is_no_time_is_refused_by_its_name(word: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^since: "):
+        parse([("since", word)])
+
+
 def read(link: str) -> JobQuery:
     return parse(parse_qsl(urlsplit(link).query))
 

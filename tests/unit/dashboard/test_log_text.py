@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
@@ -31,7 +32,7 @@ def ran(modules: Path, program: str) -> Any:
     )
     (modules / "main.js").write_text(f"{names}\nconsole.log(JSON.stringify({program}));", encoding="utf-8")
     done = subprocess.run(
-        [NODE, "main.js"], cwd=modules, capture_output=True, text=True, check=True, timeout=60
+        [NODE, "main.js"], cwd=modules, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     return json.loads(done.stdout)
 

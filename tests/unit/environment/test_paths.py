@@ -23,6 +23,7 @@ def on_mac(entrypoint: str) -> str:
 @pytest.mark.parametrize(
     ("entrypoint", "expected"),
     [
+        ("cd /tmp\n/home/zorro/run.sh", "cd /tmp\n/Users/zorro/run.sh"),
         ("python /home/zorro//project/predict.py", "python /Users/zorro//project/predict.py"),
         ("python /home//zorro/project/predict.py", "python /Users/zorro/project/predict.py"),
         ("python /home/zorro/a.py --data=/home/zorro/x", "python /Users/zorro/a.py --data=/Users/zorro/x"),

@@ -73,3 +73,20 @@ def test_the_clusters_own_environment_counts_unless_the_job_replaces_it() -> Non
 def test_most_environments_ask_nothing() -> None:
     assert not NO_NEEDS
     assert not ray_needs({"pip": ["pandas==2.2.3"], "env_vars": {"A": "b"}})
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"pip": [f"ray=={'1' * 5000}"]},
+        {"uv": [f"ray<{'1' * 5000}.2"]},
+        {"conda": {"dependencies": [f"ray-core={'1' * 5000}"]}},
+        {"pip": [f"ray; {'(' * 5000}"]},
+    ],
+)
+def test_a_version_that_no_python_can_read_does_not_end_a_pass(env: dict[str, Any]) -> None:
+    ray_objection(ray_needs(env), NO_NEEDS, "2.40.0")
+
+
+def test_a_cluster_with_such_a_version_is_not_compared() -> None:
+    assert ray_objection(ray_needs({"pip": ["ray==2.9.0"]}), NO_NEEDS, "1" * 5000) is None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.environment.redact import (
     REDACTED,
+    GrowingText,
     is_secret_name,
     redact_env,
     redact_text,
@@ -111,3 +112,40 @@ def test_a_very_long_word_is_read_once() -> None:
     long = "x" * 500_000  # as long as a command may be; letter by letter it would take an hour
     assert redact_text(f"echo {long}", ["secret"]) == f"echo {long}"
     assert redact_text(f"{long}://user:word@host") == f"{long}://<redacted>@host"
+
+
+def in_pieces(pieces: list[str], secrets: tuple[str, ...]) -> str:
+    shown = GrowingText(secrets)
+    return "".join([*map(shown.add, pieces), shown.rest()])
+
+
+TOKEN = "raymc_0123456789_" + "Ab3_" * 10
+#: Words and their parts, which often add up to a secret, a URL with a password, or a token of ours.
+_PARTS = st.sampled_from(
+    ["aa", "aab", "b", "ba", " ", "\n", "https", "://", ":", "/", "user:pw", "@", "host", TOKEN[:6],
+     TOKEN[6:9], TOKEN[9:], "abaaba"]
+)  # fmt: skip
+
+
+@patient
+@given(
+    st.lists(_PARTS, max_size=20),
+    st.lists(st.sampled_from(["aabb", "abaaba", "baab\nb", "bbbb", "user:pw@host"]), max_size=3),
+)
+def test_a_text_in_pieces_is_shown_as_the_whole_text_is(pieces: list[str], secrets: list[str]) -> None:
+    assert in_pieces(pieces, tuple(secrets)) == redact_text("".join(pieces), secrets)
+
+
+def test_a_long_secret_is_hidden_wherever_the_pieces_end() -> None:
+    secret = "".join(f"{n:05}" for n in range(1000))
+    for size in (1, 7, 1000, 4000):
+        text = f"before {secret} after"
+        shown = in_pieces([text[n : n + size] for n in range(0, len(text), size)], (secret,))
+        assert shown.replace(REDACTED, "") == "before  after"
+
+
+def test_what_can_be_no_secret_is_shown_at_once() -> None:
+    shown = GrowingText(("hunter2",))
+    assert [shown.add(piece) for piece in ("45 %", " ... ", "50 %\n")] == ["45 %", " ... ", "50 %\n"]
+    assert shown.add("Enter: hunt") == "Enter: "
+    assert shown.add("ing\n") == "hunting\n"

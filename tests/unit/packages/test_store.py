@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.unit.packages.trees import a_store, incompressible, make_tree, names_in
 
-from ray_multicluster_scheduler.errors import PackageProblem, StoreError
+from ray_multicluster_scheduler.errors import PackageProblem, StoreBusy, StoreError
+from ray_multicluster_scheduler.packages import store as package_store
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
 
@@ -204,3 +205,15 @@ def test_a_damaged_memory_of_known_trees_is_only_a_reason_to_pack_again(tmp_path
     for known in (tmp_path / "packages" / "known").iterdir():
         known.write_text("")
     assert store.add_tree(source) == name
+
+
+def test_a_process_that_is_suspended_with_the_lock_does_not_hang_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, source = a_store(tmp_path), Source(root=make_tree(tmp_path / "code", {"main.py": "print(1)"}))
+    monkeypatch.setattr(package_store, "LOCK_WAIT_S", 0.05)
+    with store._locked():
+        another = a_store(tmp_path)
+        with pytest.raises(StoreBusy, match="another process has held its lock"):
+            another.add_tree(source)
+    assert another.add_tree(source)

@@ -21,17 +21,28 @@ def parsed(env: object, cwd: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"pip": ["pandas==1.5.3", "numpy>=1.20.0"]}, ["numpy>=1.20.0 has no exact version"]),
+        (
+            {"pip": ["pandas==1.5.3", "numpy>=1.20.0", "scikit-learn==1.2.0"]},
+            [
+                "numpy>=1.20.0 has no exact version",
+                "pandas==1.5.3, scikit-learn==1.2.0 were built for numpy 1",
+            ],
+        ),
+        ({"pip": ["pandas==1.5.*"]}, ["no exact version", "pandas==1.5.* was built for numpy 1"]),
+        ({"pip": ["pandas<2"]}, ["no exact version", "pandas<2 was built for numpy 1"]),
+        ({"pip": ["pandas==1.5.3", "numpy==1.26.4"]}, []),
+        ({"pip": ["pandas==1.5.3", "numpy<2"]}, ["numpy<2 has no exact version"]),
+        ({"pip": ["pandas==2.2.3", "scipy==1.13.0"]}, []),
         ({"pip": ["a", "b==1.*"]}, ["a, b==1.* have no exact version"]),
         ({"pip": {"packages": ["torch==2.0.0"]}}, ["torch==2.0.0 is large"]),
         ({"conda": {"dependencies": [{"pip": ["a"]}]}}, ["a has no exact version"]),
         (
             {"env_vars": {"CUDA_VISIBLE_DEVICES": "0"}},
-            ["CUDA_VISIBLE_DEVICES will not take effect: Ray sets"],
+            ["CUDA_VISIBLE_DEVICES is seen by tasks without GPUs only"],
         ),
         ({"env_vars": {"RAY_ADDRESS": "x"}}, ["RAY_ADDRESS will not take effect: a worker belongs"]),
         ({"env_vars": {"RAY_memory_usage_threshold": "1"}}, ["Ray reads its own settings when the node"]),
-        ({"pip": ["pandas==1.5.3"], "env_vars": {"OMP_NUM_THREADS": "4"}, "conda": "x"}, []),
+        ({"pip": ["pandas==2.2.3"], "env_vars": {"OMP_NUM_THREADS": "4"}, "conda": "x"}, []),
     ],
 )
 def test_advice_is_given_for_what_costs_time_later(env: dict[str, Any], words: list[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ray.core.generated import ray_client_pb2 as pb
 from ray.job_config import JobConfig
 
+from ray_multicluster_scheduler.environment.overlay import HOOK_VAR
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.ray_client import messages
 from ray_multicluster_scheduler.ray_client.begin_session import session_request
@@ -33,6 +34,11 @@ def test_the_environment_is_replaced_in_both_places_and_the_rest_stays() -> None
     }
     config = pickle.loads(written.init.job_config)
     assert (config.runtime_env, config.metadata) == ({"env_vars": {"C": "d"}}, {"raymc.job": "s"})
+
+
+def test_the_workers_of_a_session_are_told_their_hook_which_ray_client_would_forget() -> None:
+    written = pb.DataRequest.FromString(read_init(init()).composed({"worker_process_setup_hook": "a.b"}, {}))
+    assert pickle.loads(written.init.job_config).runtime_env["env_vars"] == {HOOK_VAR: "a.b"}
 
 
 def test_an_environment_among_the_arguments_counts_where_the_configuration_has_none() -> None:

@@ -11,6 +11,7 @@ from ray.runtime_env import RuntimeEnv
 
 from ray_multicluster_scheduler.ray_client.job_config import (
     MOST_BYTES,
+    MOST_OPCODES,
     HostileJobConfig,
     read_job_config,
     write_job_config,
@@ -78,7 +79,24 @@ HOSTILE = (
     "garbage",
     "a part of one",
     "too much",
+    "a place in memory that is far away",
+    "too many parts",
+    "one value in many places",
+    "a list in itself",
 )
+
+
+def often() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(30):
+        value = [value, value]
+    return value
+
+
+def endless() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
 
 
 def hostile(tmp_path: Path) -> dict[str, bytes]:
@@ -98,6 +116,10 @@ def hostile(tmp_path: Path) -> dict[str, bytes]:
         "a reference to elsewhere": b"\x80\x04\x8c\x01xQ.",
         "garbage": b"\x80\x04garbage",
         "a part of one": pickle.dumps(honest())[:-10],
+        "a place in memory that is far away": b"\x80\x02]r\xff\xff\xff\x7f.",
+        "too many parts": b"\x80\x02" + b"]0" * MOST_OPCODES + b"].",
+        "one value in many places": pickle.dumps(honest(metadata={"x": often()})),
+        "a list in itself": pickle.dumps(honest(metadata={"x": endless()})),
         "too much": pickle.dumps(honest(metadata={"x": "y" * MOST_BYTES})),
     }
 

@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.ray_client.http2.byte_queue import SMALL, ByteQu
 from ray_multicluster_scheduler.ray_client.http2.frames import Chunk
 from ray_multicluster_scheduler.ray_client.http2.incoming import FrameReader
 from ray_multicluster_scheduler.ray_client.http2.relay_limits import RelayLimits
-from ray_multicluster_scheduler.ray_client.http2.reset_limit import ResetLimit
+from ray_multicluster_scheduler.ray_client.http2.work_limit import WorkLimit
 
 
 class Reader(FrameReader[int]):
@@ -120,7 +120,7 @@ def test_a_queue_of_single_bytes_holds_few_objects_and_a_small_part_keeps_no_lar
 
 
 def test_resets_are_forgiven_after_a_while() -> None:
-    limit = ResetLimit(3, per_second=1.0)
+    limit = WorkLimit(3, per_second=1.0)
     assert [limit.exceeded(now) for now in (10.0, 10.0, 10.0, 10.0)] == [False, False, False, True]
     assert [limit.exceeded(now) for now in (12.0, 12.0)] == [False, True]
 

@@ -13,8 +13,11 @@ WIDE = AllowList(
 )
 
 
-def refusal(allow_list: AllowList, *headers: tuple[str, str]) -> int | None:
-    scope = {"headers": [(name.encode(), value.encode("latin-1")) for name, value in headers]}
+def refusal(allow_list: AllowList, *headers: tuple[str, str], method: str = "GET") -> int | None:
+    scope = {
+        "method": method,
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
+    }
     found = allow_list.refusal(scope)
     return None if found is None else found[0]
 
@@ -87,3 +90,15 @@ def test_a_page_elsewhere_can_be_allowed() -> None:
     assert refusal(WIDE, host, ("origin", "https://UI.example.org")) is None
     assert refusal(WIDE, host, ("origin", "http://ui.example.org")) == 403
     assert refusal(WIDE, host, ("origin", "https://ui.example.org:444")) == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_a_page_of_another_site_changes_nothing_even_if_it_does_not_say_which_one_it_is(site: str) -> None:
+    ours = ("host", "gate.example.org")
+    assert refusal(WIDE, ours, ("sec-fetch-site", site), method="POST") == 403
+    assert refusal(WIDE, ours, ("sec-fetch-site", site), method="DELETE") == 403
+    assert refusal(WIDE, ours, ("sec-fetch-site", site)) is None  # a link
+    allowed = ("origin", "https://ui.example.org")
+    assert refusal(WIDE, ours, allowed, ("sec-fetch-site", site), method="POST") is None
+    for own in ("same-origin", "none"):
+        assert refusal(WIDE, ours, ("sec-fetch-site", own), method="POST") is None

@@ -6,6 +6,7 @@ import pytest
 import requests
 from fastapi import FastAPI
 from tests.live_server import live
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler import errors
 from ray_multicluster_scheduler.errors import SchedulerError
@@ -63,7 +64,7 @@ def address() -> Iterator[str]:
 def test_every_error_has_one_shape_and_tells_no_secret(
     address: str, path: str, status: int, kind: str
 ) -> None:
-    answer = requests.get(address + path, timeout=60)
+    answer = requests.get(address + path, timeout=PATIENCE_S)
     assert answer.status_code == status
     told = answer.json()
     assert set(told) == {"error"}
@@ -75,6 +76,6 @@ def test_every_error_has_one_shape_and_tells_no_secret(
 
 
 def test_the_details_are_the_data_of_the_error(address: str) -> None:
-    told = requests.get(address + "/ours", timeout=60).json()["error"]
+    told = requests.get(address + "/ours", timeout=PATIENCE_S).json()["error"]
     assert told["details"]["submission_id"] == "tran"
     assert "did you mean 'train'" in told["message"]

@@ -111,3 +111,18 @@ def test_each_request_counts_as_what_it_is(method: str, path: str, kind: str | N
     assert kind_of({"type": "http", "method": method, "path": path}) == kind
     if kind == LOG:
         assert kind_of({"type": "websocket", "path": path}) == LOG
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/api/v1/jobs/x/explain", LIST),
+        ("/api/v1/timeline", LIST),
+        ("/api/v1/jobs/x", LOG),
+        ("/api/v1/jobs/x/events", None),
+        ("/api/v1/jobs/find", LIST),
+    ],
+)
+def test_what_reads_much_counts(path: str, kind: str | None) -> None:
+    assert kind_of({"type": "http", "method": "GET", "path": path}) == kind
+    assert kind_of({"type": "http", "method": "DELETE", "path": "/api/v1/jobs/x"}) == CHANGE

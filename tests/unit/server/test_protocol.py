@@ -8,25 +8,38 @@ import pytest
 from fastapi import FastAPI, Request
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 from tests.live_server import live
+from tests.oracle import PATIENCE_S
+from uvicorn.protocols.utils import ClientDisconnected
 
 from ray_multicluster_scheduler.server import body_limit, protocol
 from ray_multicluster_scheduler.server.body_limit import MOST_DEPTH, LimitedBody, depth
+from ray_multicluster_scheduler.server.request_log import CLIENT_GONE, RequestLog
 
 #: Far less than a test may take, and far more than an answer needs.
 SHORT_S = 1.0
 
 
 @pytest.fixture
-async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_TIMEOUT_S", SHORT_S)
     monkeypatch.setattr(body_limit, "BODY_TIMEOUT_S", SHORT_S)
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
     app = FastAPI()
     app.add_middleware(LimitedBody)
 
     @app.post("/length")
     async def length(request: Request) -> int:
         return len(await request.body())
+
+    @app.post("/none")
+    async def none() -> None:
+        """Take no body."""
 
     with live(app) as address:
         yield int(address.rpartition(":")[2])
@@ -44,6 +57,7 @@ async def answers(port: int, *parts: bytes) -> bytes:
         writer.close()
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_head_that_does_not_come_is_not_waited_for(port: int) -> None:
     assert b" 408 " in await answers(port)
     assert b" 408 " in await answers(port, b"POST /length HT")
@@ -57,6 +71,7 @@ async def test_a_head_that_does_not_stop_is_cut_off(port: int) -> None:
     assert b" 431 " in await answers(port, whole)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_body_that_does_not_come_is_not_waited_for(port: int) -> None:
     head = b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
     assert b" 408 " in await answers(port, head, b"12345")
@@ -68,6 +83,24 @@ async def test_a_body_without_a_length_is_cut_off_where_it_is_too_much(port: int
     assert b" 413 " in await answers(port, head, *[chunk] * 17)
 
 
+@pytest.mark.usefixtures("impatient")
+async def test_the_rest_of_a_body_that_nobody_reads_is_not_waited_for(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /none HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n12345")
+    assert b" 200 " in await reader.readuntil(b"\r\n")  # although the body has not come
+    dripping = asyncio.create_task(_drip(writer))
+    await reader.read()  # until the server closes
+    dripping.cancel()
+    writer.close()
+
+
+async def _drip(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"x")
+        await asyncio.sleep(SHORT_S / 10)
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_connection_serves_one_request_after_the_other(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(3):
@@ -84,3 +117,39 @@ def test_how_deep_json_is_does_not_depend_on_its_texts(levels: int, inside: str,
     for _ in range(levels):
         value = [value] if lists else {inside: value}
     assert (depth(json.dumps(value).encode()) > MOST_DEPTH) == (levels > MOST_DEPTH)
+
+
+async def test_a_client_that_goes_before_its_answer_is_no_problem_of_its_request() -> None:
+    answer = StreamingResponse(_for_ever())  # it listens for the end of the connection, not for a body
+    gone = LimitedBody(answer)
+    scope = {"type": "http", "path": "/", "headers": [], "asgi": {"spec_version": "2.3"}}
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(_: Message) -> None:
+        await asyncio.sleep(0)
+
+    await asyncio.wait_for(gone(scope, receive, send), PATIENCE_S)
+
+
+async def _for_ever() -> AsyncIterator[bytes]:
+    while True:
+        yield b"more"
+        await asyncio.sleep(0)
+
+
+async def test_a_socket_whose_client_has_gone_breaks_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    async def accepting(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(_: Message) -> None:
+        raise ClientDisconnected
+
+    with caplog.at_level("INFO"), pytest.raises(ClientDisconnected):  # which uvicorn knows
+        await RequestLog(accepting)({"type": "websocket", "path": "/", "headers": []}, receive, send)
+    (told,) = caplog.records
+    assert (told.message, vars(told)["status"]) == ("request", CLIENT_GONE)

@@ -1,12 +1,20 @@
 """Where a server may listen."""
 
 import inspect
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from tests.contract.test_ray_api_tls import write_certificate
 
 from ray_multicluster_scheduler.cli.commands import serve
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.server.server_options import ServerOptions, check_may_bind, is_loopback
+from ray_multicluster_scheduler.server.server_options import (
+    ServerOptions,
+    check_certificate,
+    check_may_bind,
+    is_loopback,
+)
 
 SAFE = {"has_tokens": True, "tls": True, "insecure_http": False}
 
@@ -42,3 +50,51 @@ def test_the_command_has_the_same_defaults() -> None:
 )
 def test_the_address_is_one_that_clients_can_use(host: str, address: str) -> None:
     assert ServerOptions(host=host).address(1) == address
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> dict[str, Path]:
+    """Certificates and keys, good and bad, by a short name."""
+    write_certificate(tmp_path / "both.pem")
+    write_certificate(tmp_path / "another.pem")
+    both = (tmp_path / "both.pem").read_bytes()
+    begin = both.index(b"-----BEGIN CERTIFICATE-----")
+    key = serialization.load_pem_private_key(both[:begin], None)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    texts = {
+        "certificate": both[begin:],
+        "key": both[:begin],
+        "encrypted": key.private_bytes(*form, serialization.BestAvailableEncryption(b"s3cret")),
+        "no_pem": b"\x30\x82\x01\x0a",
+        "broken": b"-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n" + both[:begin],
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.pem").write_bytes(text)
+    return {name: tmp_path / f"{name}.pem" for name in (*texts, "both", "another", "missing")}
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "problem"),
+    [
+        ("certificate", None, "name the file with its key as --ssl-keyfile"),
+        ("certificate", "another", "does not belong to the first certificate"),
+        ("certificate", "encrypted", "the key is encrypted"),
+        ("certificate", "no_pem", "--ssl-keyfile .* holds no private key in PEM format"),
+        ("no_pem", "key", "holds no certificate in PEM format"),
+        ("key", "key", "holds no certificate in PEM format"),
+        ("broken", None, "cannot be used: one of them is damaged"),
+        ("missing", None, "No such file"),
+    ],
+)
+def test_files_that_tls_cannot_use_are_refused_in_one_sentence(
+    pem: dict[str, Path], certificate: str, key: str | None, problem: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=problem) as refused:
+        check_certificate(pem[certificate], None if key is None else pem[key])
+    assert "\n" not in str(refused.value)
+    assert str(pem["both"].parent) in str(refused.value)
+
+
+def test_a_certificate_and_its_key_are_taken_in_one_file_or_two(pem: dict[str, Path]) -> None:
+    check_certificate(pem["both"], None)
+    check_certificate(pem["certificate"], pem["key"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from tests.oracle import PATIENCE_S
 from uvicorn.server import ServerState
 
 from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
@@ -52,7 +53,7 @@ async def test_a_websocket_that_has_begun_to_close_does_not_keep_a_server_from_e
     peer = CarefulWebSocket(config=config, server_state=state, app_state={})
     peer.connection_made(transport)
     peer.data_received(UPGRADE)
-    assert (await asyncio.wait_for(transport.sent.get(), 10)).startswith(b"HTTP/1.1 101")
+    assert (await asyncio.wait_for(transport.sent.get(), PATIENCE_S)).startswith(b"HTTP/1.1 101")
     peer.data_received(CLOSE)
     peer.shutdown()
     assert transport.closed

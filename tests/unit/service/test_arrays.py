@@ -58,6 +58,18 @@ def test_each_job_gets_its_index_its_id_and_the_group() -> None:
     ]
 
 
+def test_each_job_finds_its_index_in_its_environment() -> None:
+    variable = "RAY_MULTICLUSTER_ARRAY_INDEX"
+    plain = array_of(JobRequest(entrypoint="run", user="ann"), [3, 5])
+    assert [job.runtime_env for job in plain] == [{"env_vars": {variable: each}} for each in ("3", "5")]
+    own = JobRequest(entrypoint="run", user="ann", runtime_env={"env_vars": ["A=1"], "pip": ["x"]})
+    assert array_of(own, [7])[0].runtime_env == {"env_vars": ["A=1", f"{variable}=7"], "pip": ["x"]}
+    taken = own.replaced(runtime_env={"env_vars": {variable: "0", "A": "1"}})
+    assert array_of(taken, [7])[0].runtime_env == {"env_vars": {variable: "7", "A": "1"}}
+    (unlike,) = array_of(own.replaced(runtime_env={"env_vars": "A=1"}), [7])
+    assert unlike.runtime_env == {"env_vars": "A=1"}  # which is refused with its own words
+
+
 def test_a_group_without_an_id_gets_one_of_its_own() -> None:
     first, second = (array_of(JobRequest(entrypoint="{i}", user="ann"), [0])[0].group for _ in range(2))
     assert first != second

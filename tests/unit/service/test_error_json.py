@@ -9,6 +9,7 @@ from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.service.error_json import error_from, error_json
 
 EXAMPLES = [
+    errors.ConfigError("no"),
     errors.ConfigNotFound(["/a", "/b"]),
     errors.ConfigInvalid("/a/clusters.yaml", ["line 1: no"]),
     errors.InvalidRequest("no"),
@@ -27,6 +28,7 @@ EXAMPLES = [
     errors.JobsFailed("one failed", ["a", "b"]),
     errors.WaitTimeout("late", ["a"], failed=["b"]),
     errors.NoClusterAvailable("none"),
+    errors.NoQueueHere("job-1"),
     errors.HomeLost("a", "gone"),
     errors.ClusterError("a", "no"),
     errors.ClusterUnreachable("a", "no", refused=True),

@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.core import events
 from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, ReadQueue, WriteMoves
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
-from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs, World, cluster_views
+from ray_multicluster_scheduler.core.placement.inputs import Fits, QueuedJobs, World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.state import SchedulerState
@@ -30,7 +30,7 @@ from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.explain import Explainer
-from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.request import JobRequest, checked
 from ray_multicluster_scheduler.store import SqlStore, open_memory_store
 
 S = JobState
@@ -234,7 +234,7 @@ def test_what_explain_says_is_what_the_next_pass_does(
                 assert decision.cluster == job.cluster
                 assert decision == scene.explainer.explain(job_id).decision
                 assert said[job_id].why == f"next on {job.cluster!r}: {decision.sentence}"
-            elif job.state is S.FAILED and "no cluster can take its environment" in job.reason:
+            elif job.state is S.FAILED and job.reason.startswith("no cluster can take its environment"):
                 assert decision is not None, said[job_id]
                 assert decision.cluster is None
             elif job_id in causes:
@@ -243,7 +243,8 @@ def test_what_explain_says_is_what_the_next_pass_does(
                 assert (decision.cluster, told, decision.position) == (None, *causes[job_id])
             else:  # it waits for something else than room, or the pass has ended it
                 assert decision is None, said[job_id]
-                assert said[job_id].waits_for
+                assert said[job_id].why
+                assert said[job_id].waits_for or job.final
 
 
 @THOROUGH
@@ -279,9 +280,10 @@ def test_what_the_dry_run_says_is_where_the_job_goes(
             resource_requirements=dict(asked.requirements),
         )
         try:
-            planned = scene.explainer.plan(request, snapshots=store.load_snapshots())
+            new, spec = checked(request, fits=Fits(scene.config.clusters))
         except InvalidRequest:
             return  # no cluster can take it at all
+        planned = scene.explainer.plan(new, spec, snapshots=store.load_snapshots())
         store.add([("new", asked)], now=NOW)
         said = scene.explainer.explain("new")
         scene.one_pass()

@@ -62,7 +62,7 @@ def test_a_group_is_not_one_job(store: SqlStore) -> None:
 
 
 def test_the_beginning_of_several_ids_means_none_of_them(store: SqlStore) -> None:
-    with pytest.raises(JobNotFound, match=r"did you mean 'sweep-0 or sweep-1'"):
+    with pytest.raises(JobNotFound, match=r"^3 jobs begin with 'sweep-'; write more of the id"):
         find(store, "sweep-")
     with pytest.raises(JobNotFound):
         find(store, "mon")  # too short to be meant

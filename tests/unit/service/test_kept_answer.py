@@ -40,6 +40,22 @@ def test_an_answer_that_was_long_in_coming_is_good_from_then_on() -> None:
     assert [kept(), kept()] == [1, 1]
 
 
+def test_an_answer_that_was_long_in_coming_can_be_good_for_so_many_times_as_long() -> None:
+    clock, asked = Clock(), []
+
+    def ask() -> int:
+        asked.append(clock.passed)
+        clock.passed += 3.0
+        return len(asked)
+
+    kept = KeptAnswer(ask, clock, good_for_s=2.0, times=10.0)
+    assert kept() == 1
+    clock.passed += 29.0
+    assert kept() == 1
+    clock.passed += 1.0
+    assert kept() == 2
+
+
 def test_those_who_ask_at_the_same_time_share_one_answer() -> None:
     begun, go_on, asked = threading.Event(), threading.Event(), []
 

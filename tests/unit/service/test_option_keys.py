@@ -36,6 +36,8 @@ def test_every_option_has_a_key_or_a_place_of_its_own() -> None:
     ("key", "text", "field", "value"),
     [
         ("raymc.cluster", "mac", "preferred_cluster", "mac"),
+        ("raymc.only_cluster", "mac", "only_cluster", "mac"),
+        ("raymc.only_tags", "big, fast", "only_tags", ("big", "fast")),
         ("raymc.cpus", "2", "resource_requirements", {"CPU": 2.0}),
         ("raymc.gpus", "0.5", "resource_requirements", {"GPU": 0.5}),
         ("raymc.memory", "4", "resource_requirements", {"memory": 4.0}),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.ports import Executor
 from ray_multicluster_scheduler.service.shared_log import KEPT_CHARS, MOST_CHARS, SHORT_CHARS, SharedLogs
 
@@ -21,7 +22,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self.opened = self.open = 0
+        self.opened = self.open = self.asked = 0
+        self.status, self.closes = AttemptStatus.RUNNING, False
         self._grown, self._cuts = asyncio.Event(), 0
 
     @property
@@ -34,6 +36,11 @@ class Cluster:
 
     def cut(self) -> None:
         self._cuts += 1
+        self._wake()
+
+    def end(self, status: AttemptStatus) -> None:
+        """Close all connections properly, as Ray does when a job has ended, or its node."""
+        self.status, self.closes = status, True
         self._wake()
 
     def _wake(self) -> None:
@@ -52,10 +59,16 @@ class Cluster:
                 if sent < len(self.pieces):
                     sent += 1
                     yield self.pieces[sent - 1]
+                elif self.closes:
+                    return
                 else:
                     await self._grown.wait()
         finally:
             self.open -= 1
+
+    async def get(self, remote_id: str) -> Sighting:
+        self.asked += 1
+        return Sighting(remote_id=remote_id, status=self.status)
 
 
 class Reader:
@@ -102,6 +115,34 @@ async def test_all_readers_share_a_connection_and_get_all(readers: Any) -> None:
     late = await readers(cluster)
     assert await late.read_to(14) == cluster.log
     assert cluster.opened == 1
+
+
+async def test_the_log_of_a_job_that_has_ended_is_not_read_again_until_the_store_knows(readers: Any) -> None:
+    cluster = Cluster()
+    cluster.grow("one\n")
+    found = [await readers(cluster) for _ in range(50)]
+    waiting = [asyncio.create_task(each.read_to(9)) for each in found]
+    await settled()
+    cluster.grow("two\n")
+    cluster.end(AttemptStatus.SUCCEEDED)
+    await settled()
+    assert [each.text for each in found] == ["one\ntwo\n"] * 50
+    assert not [each for each in waiting if each.done()]  # whoever is told that it broke off connects again
+    late = await readers(cluster)
+    assert await late.read_to(8) == cluster.log
+    assert (cluster.opened, cluster.asked) == (1, 1)
+    for each in waiting:
+        each.cancel()
+
+
+async def test_a_log_that_was_closed_although_its_job_runs_broke_off(readers: Any) -> None:
+    cluster = Cluster()
+    cluster.grow("one\n")
+    reader = await readers(cluster)
+    await reader.read_to(4)
+    cluster.end(AttemptStatus.RUNNING)
+    with pytest.raises(StopAsyncIteration):
+        await reader.read_to(5)
 
 
 async def test_the_connection_goes_with_the_last_reader(readers: Any) -> None:

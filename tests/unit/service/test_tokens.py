@@ -257,7 +257,7 @@ def test_users_are_those_with_a_valid_token_a_quota_or_open_jobs(
 
 def test_bad_arguments_are_refused_by_name(tokens: Tokens, store: SqlStore) -> None:
     admin = administration(tokens, store)
-    with pytest.raises(InvalidRequest, match="there is no role 'boss'; the roles are read, submit"):
+    with pytest.raises(InvalidRequest, match="there is no role 'boss'; the roles are read, read-all, submit"):
         admin.create_token("ann", "boss")
     with pytest.raises(InvalidRequest, match="user must be a text"):
         admin.create_token(" ", "read")

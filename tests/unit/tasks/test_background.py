@@ -4,11 +4,10 @@ import logging
 import threading
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.tasks import background as module
 from ray_multicluster_scheduler.tasks.background import BackgroundThread
-
-PATIENCE_S = 30.0
 
 
 def fails() -> None:

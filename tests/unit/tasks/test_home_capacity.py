@@ -33,8 +33,12 @@ class Hands:
         return self.at
 
 
+def all_are_finished(refs: list[Any]) -> list[Any]:
+    return refs
+
+
 def a_capacity(free: float) -> tuple[Any, Cpus, UnobservedClaims, Hands]:
-    home, unobserved, clock = Cpus(free), UnobservedClaims(), Hands()
+    home, unobserved, clock = Cpus(free), UnobservedClaims(all_are_finished), Hands()
     return HomeCapacity(home, unobserved, clock), home, unobserved, clock  # type: ignore[arg-type]
 
 
@@ -60,10 +64,11 @@ def test_a_full_home_is_asked_again_soon_and_not_for_every_submit() -> None:
     capacity, home, _, clock = a_capacity(free=0.0)
     for _ in range(100):
         assert not capacity.fits({"CPU": 1.0})
+        assert not capacity.fits_now({"CPU": 1.0})
     assert home.asked == 1
     home.free = 1.0
     clock.at += FULL_AGE_S + 0.01
-    assert capacity.fits({"CPU": 1.0})
+    assert capacity.fits_now({"CPU": 1.0})
 
 
 def test_a_new_reading_shows_what_was_placed_a_while_before_it() -> None:
@@ -72,10 +77,55 @@ def test_a_new_reading_shows_what_was_placed_a_while_before_it() -> None:
     unobserved.add("home", UnobservedClaim({"CPU": 4.0}, clock.now()))
     home.free = 0.0
     clock.at += LAG_S + 0.5
-    assert not capacity.fits({"CPU": 1.0})
+    assert not capacity.fits_now({"CPU": 1.0})
     home.free = 4.0
     clock.at += LAG_S
+    assert capacity.fits_now({"CPU": 4.0})
+
+
+def test_however_soon_a_task_has_ended_the_next_one_finds_its_room() -> None:
+    capacity, home, unobserved, clock = a_capacity(free=4.0)
+    for number in range(1000):
+        if not capacity.fits({"CPU": 1.0}):
+            capacity.find_finished()
+            assert capacity.fits_now({"CPU": 1.0})
+        unobserved.add("home", UnobservedClaim({"CPU": 1.0}, clock.now(), number))
+    assert home.asked == 1
+
+
+def test_a_reading_that_still_shows_a_finished_task_does_not_make_home_full() -> None:
+    capacity, home, unobserved, clock = a_capacity(free=4.0)
+    for number in range(100):
+        if not capacity.fits({"CPU": 4.0}):
+            capacity.find_finished()
+            assert capacity.fits_now({"CPU": 4.0})
+        unobserved.add("home", UnobservedClaim({"CPU": 4.0}, clock.now(), number))
+        clock.at += 0.3  # that task ends, and Ray still shows it
+        home.free = 0.0
+
+
+def test_what_others_took_after_a_task_has_ended_is_not_free() -> None:
+    capacity, home, unobserved, clock = a_capacity(free=4.0)
     assert capacity.fits({"CPU": 4.0})
+    unobserved.add("home", UnobservedClaim({"CPU": 4.0}, clock.now(), "ended"))
+    capacity.find_finished()
+    clock.at += LAG_S + 0.1
+    home.free = 0.0
+    capacity.find_finished()
+    assert capacity.fits({"CPU": 4.0})  # by the old reading
+    unobserved.add("home", UnobservedClaim({"CPU": 1.0}, clock.now()))
+    assert not capacity.fits_now({"CPU": 4.0})
+
+
+def test_finished_tasks_leave_no_more_room_than_there_is() -> None:
+    capacity, _, unobserved, clock = a_capacity(free=4.0)
+    assert capacity.fits({"CPU": 4.0})
+    for number in range(4):
+        unobserved.add("home", UnobservedClaim({"CPU": 1.0}, clock.now(), number))
+    capacity.find_finished()
+    unobserved.add("home", UnobservedClaim({"CPU": 3.0}, clock.now()))
+    assert capacity.fits({"CPU": 1.0})
+    assert not capacity.fits_now({"CPU": 2.0})
 
 
 def test_a_home_that_was_never_asked_about_room_still_shows_what_it_has() -> None:

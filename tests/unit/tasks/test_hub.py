@@ -1,9 +1,13 @@
 """How the hub takes batches and answers at once what it can; what takes time is tested on real clusters."""
 
+import asyncio
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
+from ray_multicluster_scheduler.tasks.wire.connection import HubConnection
 from ray_multicluster_scheduler.tasks.wire.hub import Hub, Response
 from ray_multicluster_scheduler.tasks.wire.remote_errors import deserialize_error
 
@@ -53,3 +57,17 @@ def test_why_an_actor_could_not_be_created_is_remembered_until_its_handle_is_gon
     hub.submit(2, [(4, "release", "key")])
     ((_, _, content),) = hub.submit(3, [(5, "call", "key", "method", {}, *arguments)])
     assert "was given up" in str(deserialize_error(content))
+
+
+async def test_a_listener_that_is_cancelled_as_a_response_comes_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    response: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(HubConnection, "_request", lambda *_: response)
+    listening = asyncio.create_task(HubConnection(None).listen())  # type: ignore[arg-type]
+    await asyncio.sleep(0.001)
+    response.set_result([])
+    await asyncio.sleep(0)
+    listening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listening

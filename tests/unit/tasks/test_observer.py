@@ -24,7 +24,6 @@ async def _breaks(_watch: ClusterWatch) -> None:
     raise OverflowError("an answer that nobody expected")
 
 
-@pytest.mark.timeout(60)
 def test_a_look_that_fails_is_told_and_the_next_question_begins_anew(
     observer: ClusterObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +35,6 @@ def test_a_look_that_fails_is_told_and_the_next_question_begins_anew(
     observer.close()
 
 
-@pytest.mark.timeout(60)
 def test_one_that_has_ended_by_itself_can_be_closed(
     observer: ClusterObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

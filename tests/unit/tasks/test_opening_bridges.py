@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.builders import a_cluster, a_snapshot
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
@@ -17,7 +18,6 @@ from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector
 from ray_multicluster_scheduler.tasks.home import Home
 from ray_multicluster_scheduler.tasks.placement import Decision, Versions
 
-PATIENCE_S = 30.0
 CPU = {"CPU": 1.0}
 
 
@@ -104,6 +104,11 @@ class Capacity:
 
     def fits(self, claim: Any) -> bool:
         return "GPU" not in claim
+
+    fits_now = fits
+
+    def find_finished(self) -> None:
+        pass
 
     def snapshot(self) -> Any:
         return a_snapshot("a")

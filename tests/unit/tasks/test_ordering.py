@@ -141,3 +141,28 @@ async def test_a_call_that_is_cancelled_while_it_waits_lets_the_others_go_on() -
     holds.set()
     await asyncio.gather(first, third)
     assert through == [0, 2]
+
+
+async def test_a_call_whose_turn_comes_as_it_is_cancelled_is_cancelled() -> None:
+    order, sent = ActorOrder(), list[str]()
+    await create(order, sent)
+    later = asyncio.create_task(call(order, sent, 1, ordered=True))
+    await asyncio.sleep(0.001)
+    await call(order, sent, 0, ordered=True)
+    await asyncio.sleep(0)  # the waiter is done, the call has not heard of it yet
+    later.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await later
+    assert sent == ["create", "call 0"]
+
+
+async def test_a_release_that_is_cancelled_as_a_call_is_sent_is_cancelled() -> None:
+    order, sent = ActorOrder(), list[str]()
+    await create(order, sent)
+    waiting = asyncio.create_task(release(order, sent, calls=1))
+    await asyncio.sleep(0.001)
+    await call(order, sent, 0, ordered=False)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

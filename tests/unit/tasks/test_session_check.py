@@ -3,12 +3,11 @@
 import threading
 
 import pytest
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.tasks.wire import session_check
 from ray_multicluster_scheduler.tasks.wire.connect_retry import WRONG_TRIES, connect_with_retries
 from ray_multicluster_scheduler.tasks.wire.session_check import WrongCluster, is_loopback, session_gate
-
-PATIENCE_S = 30.0
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:10001", "localhost:10001", "127.0.1.1:5", "[::1]:10001"])

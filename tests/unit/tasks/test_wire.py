@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[3] / "src" / "ray_multicluster_scheduler"
 WIRE = PACKAGE / "tasks" / "wire"
 #: Pickled by value: see `send_by_value` in `tasks/bridges.py`.
-OURS = ("ray_multicluster_scheduler.tasks.wire.", "ray_multicluster_scheduler.errors.")
+OURS = tuple(f"ray_multicluster_scheduler.{each}." for each in ("tasks.wire", "asyncio_tools", "errors"))
 
 
 def imports_of(path: Path) -> set[str]:
@@ -24,10 +24,11 @@ def imports_of(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted(WIRE.glob("*.py")), ids=lambda path: path.name)
-def test_the_wire_imports_only_the_standard_library_ray_itself_and_our_errors(path: Path) -> None:
+def test_the_wire_imports_only_the_standard_library_ray_and_what_is_sent_with_it(path: Path) -> None:
     for name in imports_of(path):
         assert name.split(".")[0] in {*sys.stdlib_module_names, "ray"} or name.startswith(OURS), name
 
 
-def test_our_errors_which_are_sent_with_the_wire_import_only_the_standard_library() -> None:
-    assert {name.split(".")[0] for name in imports_of(PACKAGE / "errors.py")} <= sys.stdlib_module_names
+@pytest.mark.parametrize("module", ["asyncio_tools.py", "errors.py"])
+def test_what_is_sent_with_the_wire_imports_only_the_standard_library(module: str) -> None:
+    assert {name.split(".")[0] for name in imports_of(PACKAGE / module)} <= sys.stdlib_module_names

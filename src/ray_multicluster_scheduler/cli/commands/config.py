@@ -13,11 +13,16 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
+from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.session import open_config
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
-from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
+from ray_multicluster_scheduler.cluster_health.diagnosis import (
+    REMOVE_CHECKOUT,
+    Verdict,
+    other_packages_problem,
+)
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 
@@ -25,7 +30,9 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
 
 
-config_app = typer.Typer(help="Check the configuration, or let a server read it again.", no_args_is_help=True)
+config_app = typer.Typer(
+    cls=CommandGroup, help="Check the configuration, or let a server read it again.", no_args_is_help=True
+)
 
 
 @config_app.command(cls=PlainCommand)
@@ -56,15 +63,19 @@ def check(
 def reload(config: ConfigOption = None) -> None:
     """Let `raymc serve` read its clusters.yaml again; jobs go on, and a wrong file changes nothing.
 
-    With RAY_MULTICLUSTER_ADDRESS or `scheduler.address` set it is that server, which wants the role admin;
-    else those of this file on this machine.
+    Where a variable, `scheduler.address` or `raymc login` names a server it is that one, which wants the
+    role admin; else those of this file on this machine.
     """
-    server = lazy_imports.server_in(os.environ)
+    server = lazy_imports.named_server(os.environ, config)
     found = None if server else open_config(config)
     if found and found.settings.address:
         server = lazy_imports.server_at(found.settings.address, named_by=str(found.path), environ=os.environ)
     if server is not None:
-        told = lazy_imports.HttpService(server, user="").reload_config()
+        service = lazy_imports.HttpService(server, user="")
+        try:
+            told = service.reload_config()
+        finally:
+            service.close()
         changed = [f"{what}: {', '.join(names)}" for what, names in told.items() if names]
         typer.echo(f"{server.url}: {'; '.join(changed) or 'nothing has changed'}")
     elif found is not None:
@@ -94,7 +105,13 @@ def _summary(config: Config) -> dict[str, Any]:
         }
         for spec in config.clusters
     ]
-    return {"ok": True, "path": str(config.path), "clusters": clusters}
+    return {"ok": True, "path": str(config.path), "clusters": clusters, "warnings": _warnings(config)}
+
+
+def _warnings(config: Config) -> dict[str, str]:
+    """Return by cluster what is valid and yet likely to surprise."""
+    found = {spec.name: other_packages_problem(spec) for spec in config.clusters}
+    return {name: problem for name, problem in found.items() if problem is not None}
 
 
 def _show(config: Config) -> None:
@@ -110,6 +127,9 @@ def _show(config: Config) -> None:
         soft_wrap=True,
     )
     console.print(table)
+    for name, problem in _warnings(config).items():
+        mark = sign(Verdict.NOTE, plain=plain_signs(console))
+        console.print(Text.assemble(mark, f" cluster {name!r}: {problem}; {REMOVE_CHECKOUT}"), soft_wrap=True)
 
 
 def _environment(spec: ClusterSpec) -> list[str]:

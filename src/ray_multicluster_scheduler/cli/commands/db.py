@@ -14,9 +14,10 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import say, stdout_console, write_json, write_line
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
+from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, YesOption
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
-from ray_multicluster_scheduler.cli.session import open_config
+from ray_multicluster_scheduler.cli.session import confirm, open_config
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
 from ray_multicluster_scheduler.cli.views.store_progress import copying_display
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE, StorePlace, store_place
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.maintenance.examine_store import StoreReport
 
 db_app = typer.Typer(
-    help="Check, back up, restore and move the store: where jobs and history are kept.", no_args_is_help=True
+    cls=CommandGroup,
+    help="Check, back up, restore and move the store: where jobs and history are kept.",
+    no_args_is_help=True,
 )
 
 StoreOption = Annotated[
@@ -99,7 +102,7 @@ def restore(file: FileArgument, *, config: ConfigOption = None, store: StoreOpti
 
 
 @db_app.command(cls=PlainCommand)
-def copy(
+def move(
     *,
     to: Annotated[
         str,
@@ -109,13 +112,17 @@ def copy(
     ],
     config: ConfigOption = None,
     store: StoreOption = None,
+    yes: YesOption = False,
 ) -> None:
     """Move the store to another database or directory, while jobs run on the clusters.
 
-    Nothing can be submitted meanwhile. Afterwards the old store is written no more; it names the new place.
+    It asks first. Nothing can be submitted meanwhile. Afterwards the old store is used no more: commands
+    on it name the new place. `raymc db backup` makes a copy and leaves the store in use.
     """
     loaded = open_config(config)
     source, target = _place(loaded, store), _place(loaded, to)
+    if not yes:
+        confirm("move the store, after which every program has to be told its new place")
     with copying_display("copying") as progress:
         copied = lazy_imports.move(source, target, progress=progress)
     write_line(f"{copied.place}: {_what(copied)}")
@@ -129,6 +136,19 @@ def copy(
         say(f"Packages are files: copy {source.directory / 'packages'} to {target.directory / 'packages'}.")
     if source.packages == "database" and target.packages is None and loaded.settings.packages is None:
         say("Packages were copied with it: set `packages: database` under `scheduler:` to go on using them.")
+
+
+@db_app.command(
+    cls=PlainCommand,
+    hidden=True,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def copy(_context: typer.Context) -> None:
+    """Say that this command is called `raymc db move`."""
+    raise InvalidRequest(
+        "this command is called `raymc db move`, because the old store is used no more afterwards; "
+        "`raymc db backup FILE` makes a copy and leaves the store in use"
+    )
 
 
 def _place(config: Config, named: str | None) -> StorePlace:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import typer
 
 from ray_multicluster_scheduler.cli.console import write_json
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument, JsonOption
-from ray_multicluster_scheduler.cli.session import check_named_once, find_jobs, opened
+from ray_multicluster_scheduler.cli.options.common import (
+    ConfigOption,
+    GroupOption,
+    IdsArgument,
+    JsonOption,
+    YesOption,
+)
+from ray_multicluster_scheduler.cli.session import check_named_once, confirm, counted, find_jobs, opened
 
 
 def delete(
@@ -14,15 +20,20 @@ def delete(
     *,
     config: ConfigOption = None,
     group: GroupOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Forget jobs that have ended, with their logs, here and on their clusters.
 
-    All of them or none: one that has not ended is to be stopped first. Their submission ids are free again.
+    For more jobs than were named, such as a group, it asks first. All of them or none: one that has not ended
+    is to be stopped first. Their submission ids are free again.
     """
     check_named_once(ids, group)
     with opened(config) as scheduler:
-        found = [job.submission_id for job in find_jobs(scheduler, ids or [], group)]
+        jobs = find_jobs(scheduler, ids or [], group)
+        if not yes and len(jobs) > len(ids or []):
+            confirm(f"delete {counted(jobs)} with their logs, here and on their clusters")
+        found = [job.submission_id for job in jobs]
         scheduler.service.delete(found)
     if as_json:
         write_json({"deleted": found})

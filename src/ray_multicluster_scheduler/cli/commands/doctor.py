@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,44 +12,68 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
-from ray_multicluster_scheduler.cli.session import opened_here
+from ray_multicluster_scheduler.cli.options.units import plain_seconds
+from ray_multicluster_scheduler.cli.session import opened, opened_here
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Verdict
+from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
+from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.config import Config
+    from ray_multicluster_scheduler.service.views import ClusterReport
 
 
-Report = Mapping[str, tuple[Check, ...]]
-
-
-def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def doctor(
+    *,
+    config: ConfigOption = None,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run",
+            help="Also run a short job on each cluster in its real environment, and check what it got: "
+            "conda, Python, Ray, home_dir, PYTHONPATH, this package, clock, free disk.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            parser=plain_seconds,
+            metavar="TIME",
+            help="With --run, how long each job may take, such as 5m; 120 seconds by default. Building its "
+            "environment counts.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check every cluster: address, dashboard, token, versions, environment, ports.
 
     ✓ fine, ✗ a problem with what to do, – worth knowing or not checkable. Exit code 1 if there is any ✗.
     """
-    with opened_here(config) as scheduler:
-        loaded, report = scheduler.config, scheduler.doctor()
-    problems = sum(check.verdict is Verdict.PROBLEM for checks in report.values() for check in checks)
-    if as_json:
-        _write_json(report, problems)
+    if timeout is not None and not run:
+        raise InvalidRequest("--timeout is for the jobs of --run; give both, or leave it out")
+    if timeout is not None and timeout < 1:
+        raise InvalidRequest("--timeout must be one second or more")
+    if run:
+        with opened(config) as scheduler:
+            reports = scheduler.run_doctor(timeout_s=timeout or TRIAL_S)
     else:
-        _print(loaded, report, problems, stdout_console())
+        with opened_here(config) as here:
+            reports = here.doctor()
+    problems = sum(check.verdict is Verdict.PROBLEM for each in reports for check in each.checks)
+    if as_json:
+        clusters = [report.model_dump(mode="json") for report in reports]
+        write_json({"problems": problems, "clusters": clusters})
+    else:
+        _print(reports, problems, stdout_console())
     if problems:
         raise typer.Exit(1)
 
 
-def _write_json(report: Report, problems: int) -> None:
-    clusters = [
-        {"name": name, "checks": [asdict(check) for check in checks]} for name, checks in report.items()
-    ]
-    write_json({"problems": problems, "clusters": clusters})
-
-
-def _print(config: Config, report: Report, problems: int, console: Console) -> None:
-    for name, checks in report.items():
-        console.print(Text.assemble((name, "bold"), "  ", (config.cluster(name).dashboard, "dim")))
-        console.print(_table(checks, plain=plain_signs(console)))
+def _print(reports: Iterable[ClusterReport], problems: int, console: Console) -> None:
+    for report in reports:
+        console.print(Text.assemble((report.name, "bold"), "  ", (report.dashboard, "dim")))
+        console.print(_table(report.checks, plain=plain_signs(console)))
         console.print()
     console.print(
         Text(f"{problems} problem{'s' if problems != 1 else ''} found", style="red")

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.leader_status import find_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JobsArgument, JsonOption
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.decision import decision_view
+from ray_multicluster_scheduler.cli.views.reasons import upper_first
 from ray_multicluster_scheduler.cli.views.render import plain_signs, state_text
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import Explanation
 
 
-def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def explain(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say why a job is where it is, and what would let it start.
 
     For each cluster: the parts of its score, or why not.
     """
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, word)
+        jobs = find_up_to_date(scheduler, words)
         explained = [scheduler.service.explain(job.submission_id) for job in jobs]
         if as_json:
             shown = [story.model_dump(mode="json") for story in explained]
@@ -46,8 +47,8 @@ def explain(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOptio
 def _show_decision(console: Console, explained: Explanation) -> None:
     decision = explained.decision
     if decision is None:
-        waits_for = explained.waits_for
-        console.print(f"It waits for {waits_for}." if waits_for else "It never got a cluster.")
+        never = "It never got a cluster."
+        console.print(f"{upper_first(explained.why)}." if explained.state is JobState.QUEUED else never)
         return
     if decision.cluster is not None:
         verb = "Would be placed" if explained.state is JobState.QUEUED else "Placed"

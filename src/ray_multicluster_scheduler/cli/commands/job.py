@@ -1,4 +1,4 @@
-"""`raymc status`, `info`, `events`: what is known of one job. They read the store and start nothing."""
+"""`raymc status`, `info`, `events`: what is known of jobs. They read the store and start nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.leader_status import find_up_to_date, stale_note
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, IdArgument, JsonOption
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JobsArgument, JsonOption
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.job import events_table, show_job
 from ray_multicluster_scheduler.cli.views.render import state_text
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import JobView, View
 
 
-def status(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def status(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say in one line where a job is.
 
     The exit code is 0 whatever its state: `raymc wait` judges.
     """
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, word)
+        jobs = find_up_to_date(scheduler, words)
         if as_json:
             _write(jobs)
             return
@@ -37,15 +37,17 @@ def status(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption
         for job in jobs:
             named = (f"{job.submission_id} ", "bold") if len(jobs) > 1 else ""
             where = f" on {job.cluster}" if job.cluster else ""
-            words = f"{where} {times.since(job.changed_at)}: {job.message}"
-            console.print(Text.assemble(named, state_text(job.state), words), soft_wrap=True)
+            stopping = " (stopping)" if job.stopping else ""
+            why = job.waits_for or job.message
+            line = f"{stopping}{where} {times.since(job.changed_at)}: {why}"
+            console.print(Text.assemble(named, state_text(job.state), line), soft_wrap=True)
         _footer(console, scheduler, jobs)
 
 
-def info(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def info(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show all that is known of a job; secrets are hidden."""
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, word)
+        jobs = find_up_to_date(scheduler, words)
         details = [scheduler.service.detail(job.submission_id) for job in jobs]
         if as_json:
             _write(details, without={"logs"})  # `raymc logs` has them whole
@@ -58,10 +60,10 @@ def info(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption =
         _footer(console, scheduler, jobs)
 
 
-def events(word: IdArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def events(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List every move of a job: from where to where, when and why."""
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, word)
+        jobs = find_up_to_date(scheduler, words)
         stories = [tuple(lazy_imports.all_events(scheduler.service, job.submission_id)) for job in jobs]
         if as_json:
             _write_all([[move.model_dump(mode="json") for move in moves] for moves in stories])

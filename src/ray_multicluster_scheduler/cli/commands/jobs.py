@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -15,11 +15,10 @@ from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
 from ray_multicluster_scheduler.cli.leader_status import bring_up_to_date, stale_note
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, JsonOption, WatchOption
-from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
-from ray_multicluster_scheduler.cli.options.durations import seconds_of
+from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids, complete_states
+from ray_multicluster_scheduler.cli.options.units import moment
 from ray_multicluster_scheduler.cli.session import check_cluster, opened
-from ray_multicluster_scheduler.cli.views.jobs import jobs_table
-from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.cli.views.jobs import jobs_table, no_job
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
@@ -29,18 +28,30 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 20
 #: How often ages are drawn anew while nothing changes.
 REDRAW_S = 1.0
-_NO_MATCH, _NO_JOB = "No job matches.", "No job was submitted yet."
+_NO_MATCH = "No job matches."
 
 Find = Callable[[], "tuple[JobView, ...]"]
+
+
+def _states(text: str) -> tuple[JobState, ...]:
+    """Read states with commas between them."""
+    found = [part.strip().upper() for part in text.split(",")]
+    if unknown := [part for part in found if part not in JobState.__members__]:
+        known = ", ".join(JobState.__members__).lower()
+        raise typer.BadParameter(f"{unknown[0].lower()!r} is not one of {known}")
+    return tuple(JobState[part] for part in found)
 
 
 def jobs(
     *,
     config: ConfigOption = None,
     state: Annotated[
-        list[JobState] | None,
+        list[Any] | None,
         typer.Option(
-            case_sensitive=False, metavar="STATE", help="In this state: running, failed, ...; repeatable."
+            parser=_states,
+            metavar="STATE",
+            help="In this state: running, failed, ...; several with commas, or repeated.",
+            autocompletion=complete_states,
         ),
     ] = None,
     user: Annotated[str | None, typer.Option(help="Of this user.", metavar="NAME")] = None,
@@ -58,7 +69,12 @@ def jobs(
         str | None, typer.Option(help="With this in the id, name, group or command.", metavar="TEXT")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Accepted within this time: 90s, 30m, 12h, 7d.", metavar="TIME")
+        float | None,
+        typer.Option(
+            parser=moment,
+            help="Accepted within this time (90s, 30m, 12h, 7d, 2w), or since a date: 2026-11-17.",
+            metavar="TIME",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="How many at most; 0 for all.")] = DEFAULT_LIMIT,
     watch: WatchOption = False,
@@ -72,7 +88,7 @@ def jobs(
         if cluster is not None:
             check_cluster(scheduler, cluster)
         query = lazy_imports.JobQuery(
-            states=tuple(state) if state else None,
+            states=tuple(each for states in state for each in states) if state else None,
             user=user,
             cluster=cluster,
             job_id=name,
@@ -80,7 +96,7 @@ def jobs(
             tag=tag,
             parent=parent,
             text=text,
-            since=None if since is None else SystemClock().now() - seconds_of("--since", since),
+            since=since,
         )
 
         def find() -> tuple[JobView, ...]:
@@ -105,9 +121,8 @@ def _write(found: tuple[JobView, ...], *, one_line: bool = False) -> None:
 
 def _view(scheduler: Handle, found: tuple[JobView, ...], limit: int, console: Console) -> RenderableType:
     if not found:
-        return Text(
-            _NO_MATCH if scheduler.service.list_jobs(lazy_imports.JobQuery(limit=1)).jobs else _NO_JOB
-        )
+        there_are = scheduler.service.list_jobs(lazy_imports.JobQuery(limit=1)).jobs
+        return Text(_NO_MATCH if there_are else no_job(scheduler))
     notes = [Text(f"The newest {limit}; --limit shows more.", style="dim")] if len(found) == limit else []
     if (stale := stale_note(scheduler, found)) is not None:
         notes.append(stale)

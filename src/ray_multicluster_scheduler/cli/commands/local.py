@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import say, stdout_console
+from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.config import home_dir
@@ -25,7 +26,9 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.local import HeadSpec, HeadState, Phase, Sandbox
 from ray_multicluster_scheduler.local.sandbox import Report
 
-local_app = typer.Typer(help="Start and stop real Ray clusters on this machine.", no_args_is_help=True)
+local_app = typer.Typer(
+    cls=CommandGroup, help="Start and stop real Ray clusters on this machine.", no_args_is_help=True
+)
 
 DEFAULT_CLUSTERS = 2
 DEFAULT_CPUS = 4

@@ -87,7 +87,8 @@ def pipeline(
     from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan  # noqa: PLC0415 - needs the extra
 
     if source is None:
-        raise InvalidRequest("--input is missing: the file to work on")
+        also = "" if operators else "; --operators too: what to do with it, `raymc pipeline list` shows all"
+        raise InvalidRequest(f"--input is missing: the file to work on{also}")
     _check_report(report)
     parameters = json_object("--params", _text("--params", params))
     plan = make_plan(operators or (), source, output=output, columns=columns, params=parameters)

@@ -1,4 +1,4 @@
-"""`raymc pipeline --cluster`: the same pipeline as a scheduled job, with this package sent along."""
+"""`raymc pipeline --cluster`: the same pipeline as a scheduled job, which carries this package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ray_multicluster_scheduler.errors import PipelineFailed
 from ray_multicluster_scheduler.pipeline.on_cluster import REPORT_LINE
 from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
 from ray_multicluster_scheduler.pipeline.report import Report
-from ray_multicluster_scheduler.pipeline.run import with_own_code
 from ray_multicluster_scheduler.service.request import JobRequest
 
 
@@ -32,7 +31,7 @@ def run_as_job(
         entrypoint=shlex.join(words),
         user=this_user(),
         submission_id=submission_id,
-        runtime_env=with_own_code(env),
+        runtime_env=env,
         preferred_cluster=None if cluster == "auto" else cluster,
     )
     with opened(config) as scheduler, stopping_on_interrupt(scheduler, [submission_id]):

@@ -8,7 +8,7 @@ import typer
 
 from ray_multicluster_scheduler.cli.console import say, write_json, write_line
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
-from ray_multicluster_scheduler.cli.options.durations import seconds
+from ray_multicluster_scheduler.cli.options.units import seconds
 from ray_multicluster_scheduler.cli.session import opened
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ CountOption = Annotated[
         "--keep",
         min=0,
         metavar="N",
-        help="Keep the newest N that have ended; the configuration's keep_jobs without it.",
+        help="Keep N that have ended, the newest of each user; the configuration's keep_jobs without it.",
     ),
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from ray_multicluster_scheduler.cli.commands.submit import hand_over, wait_for
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
-from ray_multicluster_scheduler.cli.options.submit import NoWait, SubmitJson
+from ray_multicluster_scheduler.cli.options.submit import NoWait
 from ray_multicluster_scheduler.cli.session import check_named_once, find_jobs, opened
 from ray_multicluster_scheduler.errors import InvalidRequest
 
@@ -15,7 +19,7 @@ def retry(
     config: ConfigOption = None,
     group: GroupOption = None,
     no_wait: NoWait = False,
-    as_json: SubmitJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --no-wait: JSON for programs.")] = False,
 ) -> None:
     """Run jobs again that have failed or were stopped, as new jobs with the same options.
 

@@ -54,9 +54,7 @@ def serve(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="PLACE", help="Where jobs are kept: a directory, or postgresql://user@host/database."
-        ),
+        typer.Option(metavar="PLACE", help="Where jobs are kept: a directory, or postgresql://user@host/db."),
     ] = None,
     ssl_certfile: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS: the certificate with its chain (PEM).")
@@ -76,6 +74,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="URL", help="A page elsewhere that may call this server from a browser."),
     ] = None,
+    access_log: Annotated[
+        bool | None,
+        typer.Option(
+            "--access-log/--no-access-log",
+            help="One line of the log for each request; by default where the log is no terminal.",
+        ),
+    ] = None,
 ) -> None:
     """Serve Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.
 
@@ -85,7 +90,7 @@ def serve(
     if dashboard:
         check_dashboard()
     if client_port is not None:
-        check_ray("Ray Client programs")
+        check_ray("Ray Client programs", extra="tasks")
     for file in (ssl_certfile, ssl_keyfile):
         if file is not None and not file.is_file():
             raise InvalidRequest(f"there is no file {file}; --ssl-certfile and --ssl-keyfile want PEM files")
@@ -102,6 +107,7 @@ def serve(
         insecure_http=insecure_http,
         allowed_hosts=tuple(allowed_host or ()),
         allowed_origins=tuple(allowed_origin or ()),
+        access_log=access_log,
     )
     environ = os.environ if store is None else {**os.environ, STORE_VARIABLE: store}
     scheduler = lazy_imports.Scheduler.open(config, environ=environ)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.follow_jobs import stop_and_watch
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
-from ray_multicluster_scheduler.cli.session import find_jobs, opened
-from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument, YesOption
+from ray_multicluster_scheduler.cli.session import confirm, counted, find_jobs, opened
 from ray_multicluster_scheduler.client.progress import summary
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, JobState
@@ -31,7 +29,7 @@ def stop(
     config: ConfigOption = None,
     group: GroupOption = None,
     all_mine: Annotated[bool, typer.Option("--all-mine", help="All your jobs that have not ended.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Stop jobs, waiting or running, and wait until they have ended.
 
@@ -46,7 +44,7 @@ def stop(
             typer.echo(f"Nothing to stop: {ended}.")
             return
         if not yes and (all_mine or group is not None or len(jobs) > len(ids or [])):
-            _confirm(pending)
+            confirm(f"stop {counted(pending)}")
         stopped = stop_and_watch(
             scheduler, [job.submission_id for job in pending], reason=f"stopped by {scheduler.user}"
         )
@@ -71,16 +69,3 @@ def _mine(scheduler: Handle) -> list[JobView]:
     states = tuple(state for state in JobState if state not in FINAL)
     query = lazy_imports.JobQuery(states=states, user=scheduler.user)
     return list(lazy_imports.all_jobs(scheduler.service, query, limit=None))
-
-
-def _confirm(pending: list[JobView]) -> None:
-    count = "1 job" if len(pending) == 1 else f"{len(pending)} jobs"
-    found = summary({job.submission_id: job for job in pending})
-    if not sys.stdin.isatty():
-        raise InvalidRequest(f"this would stop {count} ({found}); say --yes where nobody can be asked")
-    try:
-        agreed = typer.confirm(f"Stop {count} ({found})?", err=True)
-    except typer.Abort:  # Ctrl-C, or the end of the input
-        raise typer.Exit(INTERRUPTED) from None
-    if not agreed:
-        raise typer.Exit(1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -23,6 +26,7 @@ from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.job_options import with_job_options
 from ray_multicluster_scheduler.cli.options.request import (
     entrypoint_of,
+    env_of,
     json_object,
     on_unreachable_of,
     resources_of,
@@ -35,7 +39,8 @@ from ray_multicluster_scheduler.cli.views.packing_progress import packing_displa
 from ray_multicluster_scheduler.cli.views.submit import tell_accepted
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config.user import this_job
-from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.environment.env_vars import with_env_vars
+from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 
 if TYPE_CHECKING:
@@ -45,6 +50,9 @@ if TYPE_CHECKING:
 
 #: Writes jobs to the store and returns them.
 Accept = Callable[[], "Sequence[JobView]"]
+T = TypeVar("T")
+#: With `auto`, a script that lies here takes this directory along without a question.
+WORKING_DIR_VARIABLE = "RAY_MULTICLUSTER_WORKING_DIR"
 
 
 @with_job_options
@@ -57,6 +65,8 @@ def submit(
     as_json: option.SubmitJson = False,
     array: option.Array = None,
     cluster: option.Cluster = None,
+    only_cluster: option.OnlyCluster = None,
+    only_tag: option.OnlyTag = None,
     cpus: option.Cpus = None,
     gpus: option.Gpus = None,
     memory: option.Memory = None,
@@ -64,6 +74,7 @@ def submit(
     after: option.After = None,
     on_unreachable: option.OnUnreachable = "wait",
     name: option.Name = None,
+    env: option.Env = None,
     working_dir: option.WorkingDir = None,
     runtime_env: option.RuntimeEnv = None,
     runtime_env_json: option.RuntimeEnvJson = None,
@@ -87,11 +98,15 @@ def submit(
     request = lazy_imports.JobRequest(
         entrypoint=entrypoint_of(command),
         user=lazy_imports.this_user(),
-        runtime_env=runtime_env_of(runtime_env, runtime_env_json, working_dir),
+        runtime_env=with_env_vars(
+            runtime_env_of(runtime_env, runtime_env_json, working_dir), env_of(env or (), os.environ)
+        ),
         job_id=name,
         metadata=json_object("--metadata-json", metadata_json),
         submission_id=submission_id,
         preferred_cluster=cluster,
+        only_cluster=only_cluster,
+        only_tags=only_tag,
         resource_requirements=resources_of(cpus, gpus, memory),
         tags=tag,
         depends_on=after or (),
@@ -107,13 +122,16 @@ def submit(
     requests = _numbered(request, array)
     with opened(config) as scheduler:
         packed = _packed(scheduler, _with_known_names(scheduler, requests))
+
+        def accept() -> Sequence[JobView]:
+            return _with_script(scheduler, packed, command, scheduler.service.submit)
+
         if dry_run:
-            _dry_run(scheduler, packed, as_json=as_json)
+            _with_script(scheduler, packed, command, lambda jobs: _dry_run(scheduler, jobs, as_json=as_json))
         elif no_wait:
-            hand_over(scheduler, lambda: scheduler.service.submit(packed), as_json=as_json)
+            hand_over(scheduler, accept, as_json=as_json)
         else:
-            ids = [str(request.submission_id) for request in packed]
-            wait_for(scheduler, ids, lambda: scheduler.service.submit(packed))
+            wait_for(scheduler, [str(request.submission_id) for request in packed], accept)
 
 
 def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
@@ -136,10 +154,56 @@ def _with_known_names(scheduler: Handle, requests: Sequence[JobRequest]) -> list
 
 
 def _packed(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
-    """Pack local directories once, not once per job of an array."""
+    """Pack local directories once, not once per job of an array, whose variables differ."""
     with packing_display() as progress:
         first = lazy_imports.handed_over(requests[0], scheduler, progress=progress)
-    return [request.replaced(runtime_env=first.runtime_env) for request in requests]
+    if len(requests) == 1:
+        return [first]
+    of_each = ((each, each.runtime_env["env_vars"]) for each in requests)
+    return [each.replaced(runtime_env={**first.runtime_env, "env_vars": own}) for each, own in of_each]
+
+
+def _with_script(
+    scheduler: Handle,
+    requests: Sequence[JobRequest],
+    command: Sequence[str],
+    act: Callable[[Sequence[JobRequest]], T],
+) -> T:
+    """Do something with jobs; if their script lies here alone, do it again with this directory."""
+    try:
+        return act(requests)
+    except InvalidEntrypoint:
+        script = lazy_imports.script_here(requests[0])
+        if script is None:
+            raise
+        _agree_to_send(script, command)
+    along = [each.replaced(runtime_env={**(each.runtime_env or {}), "working_dir": "."}) for each in requests]
+    return act(_packed(scheduler, along))
+
+
+def _agree_to_send(script: str, command: Sequence[str]) -> None:
+    """Ask whether the current directory is sent along, unless that was settled before; may raise."""
+    settled = os.environ.get(WORKING_DIR_VARIABLE)
+    if settled not in (None, "", "auto"):
+        raise InvalidRequest(f"{WORKING_DIR_VARIABLE} may be 'auto' or unset, not {settled!r}")
+    if settled:
+        say(f"{script} lies here: this directory goes along ({WORKING_DIR_VARIABLE}=auto).")
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        try:
+            agreed = typer.confirm(
+                f"{script} lies here and not on the clusters. Send this directory along (--working-dir .)?",
+                default=True,
+                err=True,
+            )
+        except typer.Abort:  # Ctrl-C, or the end of the input
+            raise typer.Exit(INTERRUPTED) from None
+        if agreed:
+            return
+    raise InvalidEntrypoint(
+        f"{script!r} lies here and not on the clusters; to send this directory along: "
+        f"raymc submit --working-dir . -- {shlex.join(command)}"
+    )
 
 
 def _dry_run(scheduler: Handle, requests: Sequence[JobRequest], *, as_json: bool) -> None:

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import say, stdout_console, write_json, write_line
+from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
-from ray_multicluster_scheduler.cli.options.durations import seconds
 from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
+from ray_multicluster_scheduler.cli.options.units import seconds
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.times import Times, iso
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 NEVER = "never"
 
-token_app = typer.Typer(help="Make, list and revoke the tokens of the server's users.", no_args_is_help=True)
+token_app = typer.Typer(
+    cls=CommandGroup, help="Make, list and revoke the tokens of the server's users.", no_args_is_help=True
+)
 
 
 def _expiry(text: str) -> float:
@@ -36,8 +39,8 @@ RoleOption = Annotated[
     typer.Option(
         "--role",
         metavar="ROLE",
-        help="read: look; submit: also submit and stop one's own jobs; operate: everybody's jobs, drain; "
-        "admin: also tokens and the configuration.",
+        help="read: look at one's own jobs; read-all: at everybody's; submit: read, submit, stop one's own; "
+        "operate: everybody's, drain; admin: also tokens and the configuration.",
     ),
 ]
 ExpiresOption = Annotated[

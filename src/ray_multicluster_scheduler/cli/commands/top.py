@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import termios
+import time
 import tty
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from ray_multicluster_scheduler.cli.leader_status import leader_name
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.session import opened
 from ray_multicluster_scheduler.cli.views.clusters import overview
-from ray_multicluster_scheduler.cli.views.jobs import jobs_table
+from ray_multicluster_scheduler.cli.views.jobs import jobs_table, no_job
 from ray_multicluster_scheduler.cli.views.render import STATE_STYLES
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 REDRAW_S = 1.0
+REASONS_S = 2.0
 #: No screen has room for more.
 MOST_JOBS = 200
 _OPEN = frozenset(JobState) - FINAL
@@ -62,15 +64,17 @@ class JobsOnScreen:
 
     service: Service
     newest: int = -1
+    look_again_at: float = 0.0
     #: How many are open, by state.
     open: Mapping[JobState, int] = field(default_factory=dict)
     #: What runs, then what waits, the next one first, then what has ended; the newest of those.
     shown: tuple[JobView, ...] = ()
 
     def refresh(self) -> None:
-        """Ask again, if something has happened."""
-        newest = self.service.news(0, timeout_s=0)
-        if newest != self.newest:
+        """Ask again, if something has happened, or if jobs wait: their reasons change without an event."""
+        newest, now = self.service.news(0, timeout_s=0), time.monotonic()
+        if newest != self.newest or (JobState.QUEUED in self.open and now >= self.look_again_at):
+            self.look_again_at = now + REASONS_S
             self.open = self.service.counts(_OPEN)
             self.shown = (*self._of(LIVE), *self.service.queue(limit=MOST_JOBS), *self._of(FINAL))
             self.newest = newest
@@ -131,7 +135,7 @@ def _screen(scheduler: Handle, look: ClusterLook, jobs: JobsOnScreen, console: C
     )
     room = console.height - len(console.render_lines(upper)) - _TABLE_FRAME
     shown = jobs.shown[: max(1, room)]
-    lower = jobs_table(shown, console) if shown else Text("\nNo job was submitted yet.")
+    lower = jobs_table(shown, console) if shown else Text(f"\n{no_job(scheduler)}")
     return Group(upper, lower)
 
 

@@ -9,6 +9,7 @@ import typer
 from ray_multicluster_scheduler.cli.console import say
 from ray_multicluster_scheduler.cli.follow_jobs import tell_ends, watch_all
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, IdsArgument
+from ray_multicluster_scheduler.cli.options.units import plain_seconds
 from ray_multicluster_scheduler.cli.session import check_named_once, find_jobs, opened
 from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.errors import WaitTimeout
@@ -21,7 +22,12 @@ def wait(
     group: GroupOption = None,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Longest wait; the jobs go on."),
+        typer.Option(
+            "--timeout",
+            parser=plain_seconds,
+            metavar="TIME",
+            help="Longest wait, such as 90s or 2h; the jobs go on. A plain number is in seconds.",
+        ),
     ] = None,
 ) -> None:
     """Wait until jobs have ended, and schedule if nobody else does.

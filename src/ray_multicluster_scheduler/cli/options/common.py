@@ -19,6 +19,7 @@ ConfigOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; an unknown value is null.")]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Stay and refresh until Ctrl-C.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 GroupOption = Annotated[
     str | None,
     typer.Option(
@@ -26,9 +27,10 @@ GroupOption = Annotated[
     ),
 ]
 _WHICH = "submission id or its beginning, name, or group"
-IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help=f"Which job: {_WHICH}.", autocompletion=complete_ids)
+JobsArgument = Annotated[
+    list[str], typer.Argument(metavar="ID", help=f"Which jobs: {_WHICH}.", autocompletion=complete_ids)
 ]
+#: The same for a command that has another way to name jobs, such as --group.
 IdsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help=f"Which jobs: {_WHICH}.", autocompletion=complete_ids),

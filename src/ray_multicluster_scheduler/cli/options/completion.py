@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.config.find import find_config, state_dir
+from ray_multicluster_scheduler.config.find import CONFIG_VARIABLE, find_config, login_path, state_dir
 from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
 from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.api import Service
@@ -51,9 +52,17 @@ def complete_clusters(ctx: typer.Context, incomplete: str) -> list[tuple[str, st
     return _matching(((name, "cluster") for name in _cluster_names(ctx)), incomplete)
 
 
+def complete_states(incomplete: str) -> list[str]:
+    """Offer the states of jobs; after a comma too."""
+    before, comma, word = incomplete.rpartition(",")
+    return [
+        f"{before}{comma}{name}" for name in map(str.lower, JobState.__members__) if name.startswith(word)
+    ]
+
+
 def _newest(ctx: typer.Context) -> list[tuple[str, str, str | None]]:
     path = _config_path(ctx)
-    if _is_remote(path):
+    if _is_remote(ctx, path):
         return _ask(ctx, _newest_of)
     if path is None:
         return []
@@ -67,8 +76,9 @@ def _newest_of(service: Service) -> list[tuple[str, str, str | None]]:
     return [(job.submission_id, job.state.value, job.group) for job in jobs]
 
 
-def _is_remote(path: Path | None) -> bool:
-    if os.environ.get(ADDRESS_VAR):
+def _is_remote(ctx: typer.Context, path: Path | None) -> bool:
+    named = ctx.params.get("config") or os.environ.get(CONFIG_VARIABLE)
+    if os.environ.get(ADDRESS_VAR) or (not named and login_path(os.environ).is_file()):
         return True
     try:
         return path is not None and _NAMES_A_SERVER.search(path.read_text("utf-8")) is not None
@@ -98,7 +108,7 @@ def _ask(ctx: typer.Context, question: Callable[[Service], list[T]]) -> list[T]:
 def _cluster_names(ctx: typer.Context) -> list[str]:
     """Return the names in either form of `clusters:`: the keys of a mapping, or the `name` of each item."""
     path = _config_path(ctx)
-    if _is_remote(path):
+    if _is_remote(ctx, path):
         return _ask(ctx, lambda service: [cluster.name for cluster in service.clusters()])
     import yaml  # noqa: PLC0415 - a completion of something else does without it
 

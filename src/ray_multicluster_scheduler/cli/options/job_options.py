@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from ray_multicluster_scheduler.cli.options.submit import OURS
+from ray_multicluster_scheduler.cli.options.units import plain_seconds
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -17,6 +18,8 @@ Command = TypeVar("Command", bound=Callable[..., None])
 SPELLED_OUT = frozenset(
     {
         "preferred_cluster",
+        "only_cluster",
+        "only_tags",
         "tags",
         "depends_on",
         "on_unreachable",
@@ -49,15 +52,16 @@ def derived_options() -> list[JobOption]:
 
 
 def _parameter(option: JobOption) -> inspect.Parameter:
-    kind, metavar = option.kind, None
+    kind, metavar, about, parser = option.kind, None, option.about, None
     if kind == tuple[str, ...]:
         kind, metavar = list[str] | None, "WORD"
     elif kind == str | None:
         metavar = "TEXT"
     elif option.name.endswith("_s"):
-        metavar = "SECONDS"
+        metavar, parser = "TIME", plain_seconds
+        about = f"{about.removesuffix('.')}, such as 90s, 10m or 1h; a plain number is in seconds."
     flag = f"--{option.word.replace('_', '-')}"
-    shown = typer.Option(flag, help=option.about, rich_help_panel=OURS, metavar=metavar)
+    shown = typer.Option(flag, help=about, rich_help_panel=OURS, metavar=metavar, parser=parser)
     default = None if isinstance(option.default, tuple) else option.default
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
@@ -11,12 +12,14 @@ from typer.core import TyperCommand
 
 from ray_multicluster_scheduler.cli.options.examples import EXAMPLES
 
+_MAY_BE_SECRET = frozenset({"--env", "-e", "--runtime-env-json", "--metadata-json"})
 _SEVERAL = ("--operators", "--columns")
 #: What the validator says, and what is meant.
 _PLAIN_WORDS = (
     (r"Input should be a valid integer.*", "a whole number is wanted, such as 4"),
     (r"Input should be a valid number.*", "a number is wanted, such as 4 or 0.5"),
     (r"Input should be greater than or equal to (\S+)", r"it must be \1 or more"),
+    (r"Input should be less than or equal to (\S+)", r"it must be \1 or less"),
     (r"Value error, (.*)", r"\1"),
 )
 #: How the type of a value is called, where an option says nothing better.
@@ -29,15 +32,13 @@ class PlainCommand(TyperCommand):
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
         for param in self.params:
-            _hide_type(param)
-        if name in EXAMPLES:
-            self.epilog = f"\b\nExamples:\n{EXAMPLES[name]}"  # \b: the lines stay as they are
+            hide_type(param)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return `--help`, shown without a type."""
         option = super().get_help_option(ctx)
         if option is not None:
-            _hide_type(option)
+            hide_type(option)
         return option
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -51,7 +52,7 @@ class PlainCommand(TyperCommand):
         return rest
 
 
-def _hide_type(param: Any) -> None:
+def hide_type(param: Any) -> None:
     """Show `NUMBER` or nothing where Typer shows `<int range>`, `<bool>` and `<list[str]>`."""
     shown = param.metavar
     if param.param_type_name == "argument" or getattr(param, "is_flag", False):
@@ -59,6 +60,13 @@ def _hide_type(param: Any) -> None:
     elif shown is None:
         shown = _KINDS.get(param.bare_type().split("[")[0].split(" ")[0], "WORD")
     param.display_type_rich = lambda ctx: shown  # noqa: ARG005 - Typer calls it with one
+    param._get_number_range_help_str = lambda: None  # a wide column for what an error says as well
+
+
+def show_examples(command: Any, words: str) -> None:
+    """Put the examples of a command, named by all its words, below its help."""
+    if words in EXAMPLES:
+        command.epilog = f"\b\nExamples:\n{EXAMPLES[words]}"  # \b: the lines stay as they are
 
 
 class CommandAfterDashes(PlainCommand):
@@ -84,9 +92,21 @@ class CommandAfterDashes(PlainCommand):
             if word in with_value:
                 next(words, None)
             elif not word.startswith("-") and "--" not in args:
-                mended = [*args[:position], "--", *args[position:]]
+                mended = [*_without_secrets(args[:position]), "--", *args[position:]]
                 return f"`--` is missing before the command: raymc submit {shlex.join(mended)}"
         return "the command is missing; it comes last, after `--`: raymc submit -- python /data/train.py"
+
+
+def _without_secrets(words: Sequence[str]) -> Iterator[str]:
+    """Yield options without the values that may be secrets."""
+    option = ""
+    for word in words:
+        name, has_value, _ = word.partition("=")
+        if option in _MAY_BE_SECRET:
+            yield "..."
+        else:
+            yield f"{name}=..." if has_value and name in _MAY_BE_SECRET else word
+        option = word
 
 
 class SeveralWords(PlainCommand):

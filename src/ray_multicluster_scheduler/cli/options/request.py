@@ -10,7 +10,9 @@ from typing import Any
 
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
+from ray_multicluster_scheduler.model.resources import BYTES_FROM, GIB
 from ray_multicluster_scheduler.packages.requirement_files import read_yaml
+from ray_multicluster_scheduler.text.units import seconds_of
 
 
 def entrypoint_of(words: Sequence[str]) -> str:
@@ -43,24 +45,39 @@ def runtime_env_of(file: Path | None, text: str | None, working_dir: str | None)
     return env if working_dir is None else {**(env or {}), "working_dir": working_dir}
 
 
+def env_of(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Read `--env NAME=VALUE` and `--env NAME`; an error repeats no word, as it may be a secret."""
+    found = {}
+    for number, word in enumerate(words, start=1):
+        name, has_value, value = word.partition("=")
+        if not name or (not has_value and name not in environ):
+            raise InvalidRequest(
+                f"--env number {number} is not of the form NAME=VALUE, and no variable here has that name"
+            )
+        found[name] = value if has_value else environ[name]
+    return found
+
+
 def resources_of(cpus: float | None, gpus: float | None, memory_gib: float | None) -> dict[str, float] | None:
     """Return what the whole job claims; None if no option says so."""
+    if memory_gib is not None and memory_gib >= BYTES_FROM:
+        memory_gib *= GIB  # from here on a request counts bytes
     given = {"CPU": cpus, "GPU": gpus, "memory": memory_gib}
     return {name: amount for name, amount in given.items() if amount is not None} or None
 
 
 def on_unreachable_of(word: str) -> OnUnreachable:
-    """Read `wait`, `fail` or a number of seconds."""
+    """Read `wait`, `fail` or a length of time; a plain number is in seconds."""
     if word == "wait":
         return "wait"
     if word == "fail":
         return "fail"
     try:
-        return float(word)
+        return seconds_of(word, plain=True)
     except ValueError:
         raise InvalidRequest(
-            f"--on-unreachable wants wait, fail or the seconds after which the job is started elsewhere, "
-            f"not {word!r}"
+            "--on-unreachable wants wait, fail or the time after which the job is started elsewhere, such as "
+            f"10m, not {word!r}"
         ) from None
 
 

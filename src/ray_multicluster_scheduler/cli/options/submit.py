@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids
+from ray_multicluster_scheduler.cli.options.units import gib, whole_bytes
 
 _RAY, OURS = "As in ray job submit", "Scheduling"
 
@@ -25,13 +26,15 @@ NoWait = Annotated[
     bool, typer.Option("--no-wait", help="Return once it is accepted; stdout gets the id, or the group's.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show where it would go and with what; nothing is sent.")
+    bool,
+    typer.Option("--dry-run", help="Show where it would go and with what, or the refusal; nothing is sent."),
 ]
 Array = Annotated[
     str | None,
     typer.Option(
         metavar="INDICES",
-        help="One job per index: 0-199, 0-9,20 or 0-100:10. {i} in the command is the index.",
+        help="One job per index: 0-199, 0-9,20 or 0-100:10. {i} in the command is the index, and so is "
+        "RAY_MULTICLUSTER_ARRAY_INDEX in its environment.",
     ),
 ]
 SubmitJson = Annotated[bool, typer.Option("--json", help="With --no-wait or --dry-run: JSON for programs.")]
@@ -44,9 +47,23 @@ Cluster = Annotated[
         autocompletion=complete_clusters,
     ),
 ]
+OnlyCluster = Annotated[
+    str | None,
+    _ours("Runs on this cluster or not at all.", metavar="NAME", autocompletion=complete_clusters),
+]
+OnlyTag = Annotated[
+    list[str] | None, _ours("Runs only on clusters with this tag; repeatable.", metavar="WORD")
+]
 Cpus = Annotated[float | None, _ours("CPUs of the whole job; without any claim it counts as one CPU.")]
 Gpus = Annotated[float | None, _ours("GPUs of the whole job.")]
-Memory = Annotated[float | None, _ours("Memory of the whole job.", metavar="GIB")]
+Memory = Annotated[
+    float | None,
+    _ours(
+        "Memory of the whole job, such as 512MiB or 4GB; a plain number is in GiB.",
+        metavar="SIZE",
+        parser=gib,
+    ),
+]
 Tag = Annotated[list[str] | None, _ours("Favours clusters with this tag; repeatable.", metavar="WORD")]
 After = Annotated[
     list[str] | None,
@@ -55,18 +72,31 @@ After = Annotated[
 OnUnreachable = Annotated[
     str,
     _ours(
-        "When its cluster falls silent: wait, fail, or start it elsewhere after so many seconds.",
-        metavar="wait|fail|SECONDS",
+        "When its cluster falls silent: wait, fail, or start it elsewhere after this time.",
+        metavar="wait|fail|TIME",
     ),
 ]
 Name = Annotated[str | None, _ours("Your own name for the job.", metavar="TEXT")]
 
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        "-e",
+        metavar="NAME=VALUE",
+        help="Environment variable of the job; NAME alone takes its value from here. Repeatable.",
+        rich_help_panel=OURS,
+    ),
+]
 WorkingDir = Annotated[str | None, _rays("Directory (or URI) that the command runs in.", metavar="DIR")]
 RuntimeEnv = Annotated[Path | None, _rays("YAML file with the runtime_env.", metavar="FILE")]
 RuntimeEnvJson = Annotated[str | None, _rays("The runtime_env itself.", metavar="JSON")]
 EntrypointCpus = Annotated[float | None, _rays("CPUs of the driver alone.")]
 EntrypointGpus = Annotated[float | None, _rays("GPUs of the driver alone.")]
-EntrypointMemory = Annotated[int | None, _rays("Memory of the driver alone.", metavar="BYTES")]
+EntrypointMemory = Annotated[
+    int | None,
+    _rays("Memory of the driver alone; a plain number is in bytes.", metavar="SIZE", parser=whole_bytes),
+]
 EntrypointResources = Annotated[str | None, _rays("Custom resources of the driver alone.", metavar="JSON")]
 EntrypointLabels = Annotated[
     str | None, _rays("Labels of the nodes that the driver may run on.", metavar="JSON")

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import DecisionView, EnvironmentView, PlanView, ScoreView
 
 _PARTS = part_names()
+_LEGEND = (
+    "The highest score wins, however small it is: fit x weight x health + tags + warm + gpu. "
+    "fit: how well the job fits into what is free there; warm: this environment was set up there before."
+)
 
 
 def decision_view(decision: DecisionView, *, plain: bool) -> Iterator[RenderableType]:
     """Yield the table of candidates, the best first, and a line for each refusal."""
     if decision.scores:
         yield _score_table(decision.scores, decision.cluster)
+        yield Text(_LEGEND, style="dim")
     for name, refusal in sorted(decision.refusals.items()):
         yield Text.assemble(sign(Verdict.PROBLEM, plain=plain), (f" {name}: ", "bold"), refusal.sentence)
 
@@ -54,15 +59,15 @@ def _rank(candidate: tuple[str, ScoreView]) -> tuple[bool, float, str]:
 
 
 def show_plan(plan: PlanView, requests: Sequence[JobRequest]) -> None:
-    """Print the candidates, the verdict, and per cluster the command and the environment."""
+    """Print the verdict, the candidates, and per cluster the command and the environment."""
     console = stdout_console()
     if len(requests) > 1:
         console.print(f"An array of {len(requests)} jobs; shown is its first, {requests[0].submission_id}.")
-    for part in decision_view(plan.decision, plain=plain_signs(console)):
-        console.print(part)
     console.print(_verdict(plan))
     for sentence in plan.suggestions:
         console.print(f"  - {sentence}")
+    for part in decision_view(plan.decision, plain=plain_signs(console)):
+        console.print(part)
     for name, sent in plan.environments.items():
         _show_environment(console, name, sent)
     console.print("\nA dry run: nothing was submitted.", style="dim")

@@ -49,6 +49,7 @@ def _facts(job: JobDetail, times: Times) -> Table:
         ("name", job.own_name),
         ("state", Text.assemble(state_text(job.state), f" {times.since(job.changed_at)}")),
         ("why", job.message),
+        ("waits", job.waits_for),
         ("cluster", job.cluster),
         ("command", Text(job.entrypoint, style="cyan")),
         ("environment", env if job.runtime_env else None),

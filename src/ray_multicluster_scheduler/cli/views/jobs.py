@@ -14,15 +14,41 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.views.render import NONE, state_text
 from ray_multicluster_scheduler.cli.views.times import Times
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.text.visible import one_line
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.client.current import Handle
     from ray_multicluster_scheduler.service.views import JobView
 
-#: With less room than this for the command, ids that we made are shortened; with far less it is left out.
+#: With less room than this for the command, names are shortened; with far less it is left out.
 _SHORT_COMMAND, _SHORTEST_COMMAND = 24, 8
+#: With this much room the reasons get a column of their own; with less, a word in place of the cluster.
+_ROOM_FOR_WHY = 60
 #: A name is no story.
 _LONGEST_NAME, _SHORT_NAME = 20, 12
+_NOT_WELL = frozenset({JobState.FAILED, JobState.STOPPED, JobState.LOST, JobState.UNREACHABLE})
+#: The reasons to wait (`core/placement/wait_reasons.py`) in a word or two.
+IN_SHORT = {
+    "TURN": "next",
+    "DEPENDENCIES": "needs others",
+    "RETRY_DELAY": "tries again",
+    "NO_CLUSTER": "no cluster",
+    "UNSEEN": "first look",
+    "PACED": "next",
+    "NO_ROOM": "no room",
+    "DRIVER_CAP": "job limit",
+    "RESERVED": "reserved",
+    "THROTTLED": "held back",
+    "UNKNOWN_RESOURCES": "size unknown",
+    "UNHEALTHY": "unreachable",
+    "DRAINED": "drained",
+    "AVOIDED": "avoided",
+    "ENVIRONMENT": "environment",
+    "VERSION": "Ray version",
+    "TOO_LARGE": "too large",
+    "EXCLUDED": "excluded",
+}
 #: What the box puts left and right of a table.
 _EDGES = 3
 #: An id that we made, and the part of it that is enough to name the job.
@@ -30,11 +56,24 @@ _GENERATED_ID = re.compile(r"(sub_[0-9a-f]{12})[0-9a-f]{20}")
 
 
 def jobs_table(jobs: Sequence[JobView], console: Console) -> Table:
-    """Return one line per job that fits the screen: only names and commands are cut, ids can be copied."""
+    """Return one line per job that fits the screen: only names and commands are cut, ids can be copied.
+
+    On a screen an id that Python made is as short as one of the command line; its beginning names the job.
+    """
     columns = _columns(jobs, Times.of(console))
     room = console.width - _taken(columns)
+    whys = [_why(job) for job in jobs]
+    is_wide = room >= _ROOM_FOR_WHY
+    if not is_wide:
+        for job, state, cluster in zip(jobs, columns["state"], columns["cluster"], strict=True):
+            if job.state is JobState.QUEUED and job.wait_reason in IN_SHORT:
+                cluster.plain = f"({IN_SHORT[job.wait_reason]})"  # it has no cluster, and this is why
+            elif job.state is JobState.FAILED and not job.attempt:
+                cluster.plain = "(never sent)"
+            elif job.state is JobState.FAILED and job.exit_code:
+                state.append(f" (exit {job.exit_code})", style="dim")
+        room = console.width - _taken(columns)
     if room < _SHORT_COMMAND and console.is_terminal:
-        columns["id"] = [Text(short_id(job.submission_id)) for job in jobs]
         for heading in columns.keys() & {"name", "group", "user"}:
             for cell in columns[heading]:
                 cell.truncate(_SHORT_NAME, overflow="ellipsis")
@@ -44,7 +83,10 @@ def jobs_table(jobs: Sequence[JobView], console: Console) -> Table:
         table.add_column(heading, no_wrap=True, overflow="fold" if heading == "id" else "ellipsis")
     if room >= _SHORTEST_COMMAND:
         columns["command"] = [Text(one_line(job.entrypoint)) for job in jobs]
-        table.add_column("command", ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_column("command", ratio=2, no_wrap=True, overflow="ellipsis")
+    if is_wide and (any(whys) or not console.is_terminal):
+        columns["why"] = [Text(one_line(why)) for why in whys]
+        table.add_column("why", ratio=3, no_wrap=True, overflow="ellipsis")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
     return table
@@ -58,8 +100,9 @@ def short_id(submission_id: str) -> str:
 
 def _columns(jobs: Sequence[JobView], times: Times) -> dict[str, list[Text]]:
     """Return the cells of all columns but the last; some are there only when there is something to tell."""
-    columns = {"id": [Text(job.submission_id) for job in jobs]}
     all_of_them = times.for_programs  # a program counts on its columns
+    ids = [job.submission_id if all_of_them else short_id(job.submission_id) for job in jobs]
+    columns = {"id": list(map(Text, ids))}
     if all_of_them or any(job.own_name for job in jobs):
         columns["name"] = [_word(job.own_name, times) for job in jobs]
     # The ids of an array begin with its group.
@@ -94,7 +137,22 @@ def _state(job: JobView) -> Text:
     return text
 
 
+def _why(job: JobView) -> str:
+    """Say why a job waits, or why it has not succeeded; nothing of one that goes its way."""
+    if job.state is JobState.QUEUED:
+        return job.waits_for or job.message
+    return job.message if job.state in _NOT_WELL else ""
+
+
 def _taken(columns: Mapping[str, Sequence[Text]]) -> int:
     """Return how wide these columns are, each with a blank, and the edges of the table."""
     widest = (max(cell_len(cell.plain) for cell in (Text(name), *cells)) for name, cells in columns.items())
     return sum(width + 1 for width in widest) + _EDGES
+
+
+def no_job(scheduler: Handle) -> str:
+    """Say that the caller sees no job: those of others may be hidden."""
+    me = scheduler.service.me()
+    if me.role in {"read", "submit"}:
+        return f"No job is yours ({me.user}); the role {me.role!r} does not see those of others."
+    return "No job was submitted yet."

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
@@ -45,11 +46,18 @@ class WaitingReason:
         return self.of(open_jobs[0])
 
 
+def upper_first(sentence: str) -> str:
+    """Begin a sentence with a capital letter; the rest stays as it is."""
+    return sentence[:1].upper() + sentence[1:]
+
+
 def why_it_waits(explained: Explanation) -> str:
     """Put what `explain` says of a queued job into one line."""
     decision = explained.decision
     if decision is None:
-        return f"waits for {explained.waits_for or 'the scheduler'}"
+        return explained.why
     if decision.cluster is not None:
         return f"{decision.cluster} has room and takes it next"
-    return "; ".join(f"{name}: {refusal.sentence}" for name, refusal in decision.refusals.items())
+    told = {name: each for name, each in decision.refusals.items() if each.cause is not Cause.EXCLUDED}
+    only = "its only cluster " if len(told) == 1 < len(decision.refusals) else ""
+    return "; ".join(f"{only}{name}: {each.sentence}" for name, each in (told or decision.refusals).items())

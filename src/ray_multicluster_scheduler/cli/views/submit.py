@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import say, write_json, write_line
 from ray_multicluster_scheduler.cli.leader_status import NOT_SENT, leader_name
-from ray_multicluster_scheduler.cli.views.reasons import why_it_waits
+from ray_multicluster_scheduler.cli.views.reasons import upper_first, why_it_waits
 from ray_multicluster_scheduler.model.states import JobState
 
 if TYPE_CHECKING:
@@ -39,32 +39,48 @@ def tell_accepted(
 
 
 def _what_was_done(scheduler: Handle, jobs: Sequence[JobView], group: str | None) -> list[Text]:
-    sent = [job for job in jobs if job.state not in NOT_SENT]
+    ended = [job for job in jobs if job.final and not job.attempt]
+    sent = [job for job in jobs if job.state not in NOT_SENT and job not in ended]
     waiting = [job for job in jobs if job.state in NOT_SENT]
     one = len(jobs) == 1
     lines = []
+    if ended:
+        count = "It was" if one else f"{len(ended)} of {len(jobs)} were"
+        lines.append(Text(f"{count} never sent: {ended[0].message}", style="red"))
     if sent:
         places = Counter(job.cluster or job.state.value for job in sent)
-        where = str(sent[0].cluster) if one else ", ".join(f"{n} to {place}" for place, n in places.items())
-        lines.append(Text(f"Sent to {where}." if one else f"{len(sent)} of {len(jobs)} were sent: {where}."))
+        where = ", ".join(f"{n} to {place}" for place, n in places.items())
+        lines.append(Text(_sent(sent[0]) if one else f"{len(sent)} of {len(jobs)} were sent: {where}."))
     if waiting:
         queued = [job for job in waiting if job.state is JobState.QUEUED]
         if under_way := len(waiting) - len(queued):
             lines.append(Text("It is being sent." if one else f"{under_way} are being sent.", style="yellow"))
+        will_start = True
         if queued:
-            why = ("It waits: " if one else f"{len(queued)} wait: ") + _why(scheduler, queued[0])
+            why, will_start = _why(scheduler, queued, one=one)
             lines.append(Text(why, style="yellow"))
         target = f"--group {group}" if group else jobs[0].submission_id
         it = "it" if one else "them"
-        lines.append(
-            Text(f"No scheduler is running: `raymc wait {target}`, or any raymc that waits, sends {it}.")
-        )
+        if will_start:
+            start = f"`raymc wait {target}`, `raymc top` or `raymc serve` starts {it}"
+            lines.append(Text(f"No scheduler is running: {start}."))
     return lines
 
 
-def _why(scheduler: Handle, first: JobView) -> str:
-    """Say why the first waiting job waits; there may be room for it, but nobody sends it any more."""
-    explained = scheduler.service.explain(first.submission_id)
-    if explained.decision is not None and explained.decision.cluster is not None:
-        return f"{first.submission_id} is the next, for {explained.decision.cluster}"
-    return why_it_waits(explained)
+def _sent(job: JobView) -> str:
+    ended = f" It has ended there: {job.state.value}: {job.message}." if job.final else ""
+    return f"Sent to {job.cluster}.{ended}"
+
+
+def _why(scheduler: Handle, queued: Sequence[JobView], *, one: bool) -> tuple[str, bool]:
+    """Say why the first waiting job waits, and whether it will start once somebody schedules."""
+    first = queued[0].submission_id
+    explained = scheduler.service.explain(first)
+    they = "It waits" if one else f"{len(queued)} wait"
+    if explained.decision is None:
+        if explained.waits_for is None:
+            return f"{upper_first(explained.why)}.", False
+        return f"{they} for {explained.waits_for}.", True
+    if explained.decision.cluster is not None:
+        return f"{they}: {first} is the next, for {explained.decision.cluster}", True
+    return f"{they}: {why_it_waits(explained)}", True

@@ -3,8 +3,8 @@
 One `Track` per cluster is carried from probe to probe. All rules are here; time, chance and the network
 come in as values. A cluster is healthy exactly while its breaker is closed:
 
-- CLOSED: trusted. A single silent probe changes nothing (the next one may answer); `limit` of them in a row,
-  or one certain sign (connection refused, wrong token, head node dead), open the breaker.
+- CLOSED: trusted. After a silent probe, new jobs go elsewhere if they can (core/placement/checks.py); `limit`
+  of them in a row, or one certain sign (connection refused, wrong token, head node dead), open the breaker.
 - OPEN: not trusted, and tried ever more rarely, so that a dead cluster costs little.
 - HALF_OPEN: it answered again. It is trusted after `SUCCESSES_TO_CLOSE` good probes in a row, so that a
   flapping cluster does not attract work at every flicker.

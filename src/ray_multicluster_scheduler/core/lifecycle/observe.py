@@ -34,6 +34,8 @@ class Observation:
     silence: str = ""
     #: How long dashboard and head address have both refused connections without interruption.
     refused_s: float = 0.0
+    #: Both were open before, in the head's session of this attempt: only then is their refusal evidence.
+    refusal_counts: bool = False
     #: A second read of this id had the same result.
     confirmed: bool = False
     #: When an earlier look last found it PENDING, so not running; None if none did.
@@ -79,6 +81,8 @@ NOTHING_NEW = Conclusion(act=Act.KEEP)
 #: Ray reports when a job was submitted, not when its program began. A program that was never observed running
 #: began after the last look that found it PENDING. If that look is older than this, the start is unknown.
 UNSEEN_RUN_S = 2.0
+#: Connections are refused by a port that was closed before, or by a tunnel that has ended.
+NO_WITNESS = " (refused connections are none here: `raymc doctor` says why, and how to change it)"
 #: A message may contain a whole traceback; the log is stored separately.
 MAX_REASON = 2000
 
@@ -93,7 +97,7 @@ def interpret(job: Job, observation: Observation, *, rules: ObserveRules, now: f
 
 
 def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Conclusion:
-    if observation.refused_s >= rules.lost_after_refused_s:
+    if observation.refusal_counts and observation.refused_s >= rules.lost_after_refused_s:
         return _lost(
             f"cluster {job.cluster!r} is down: its dashboard and its head address have both refused "
             f"connections for {observation.refused_s:.0f} s "
@@ -123,7 +127,8 @@ def _silent(job: Job, observation: Observation, *, rules: ObserveRules) -> Concl
         act=Act.MOVE,
         state=JobState.UNREACHABLE,
         reason=f"{no_word} ({observation.silence}); "
-        "the job may well be running, so it is not started elsewhere without evidence",
+        "the job may well be running, so it is not started elsewhere without evidence"
+        + ("" if observation.refusal_counts or not observation.refused_s else NO_WITNESS),
     )
 
 

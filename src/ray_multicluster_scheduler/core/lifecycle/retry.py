@@ -19,6 +19,8 @@ _ELSEWHERE = frozenset(
         FailureKind.SILENT,
     }
 )
+#: Whose budget a retry is taken from, where it is the job's own.
+_OF_THE_JOB = "max_retries"
 _NOWHERE_ELSE = "not tried again, because no other cluster can take this environment"
 _SESSION = "its program has to connect again"
 #: The program of a session still waits after these: its session has not begun.
@@ -47,7 +49,7 @@ class RetryDecision:
     infra_failures: int
     user_failures: int
     avoid: tuple[str, ...]
-    #: The decision in words, for the event.
+    #: The decision in words, for the event; empty where there is nothing to tell.
     sentence: str
 
 
@@ -68,7 +70,7 @@ def decide_retry(
     user_failures = job.user_failures + users_own
     infra_failures = job.infra_failures + (not users_own)
     used, budget, whose = (
-        (user_failures, job.spec.max_retries, "max_retries")
+        (user_failures, job.spec.max_retries, _OF_THE_JOB)
         if users_own
         else (infra_failures, rules.max_infra_retries, "max_infra_retries")
     )
@@ -100,4 +102,8 @@ def _sentence(kind: FailureKind, *, again: bool, used: int, budget: int, whose: 
         return f"tried again{where} in {delay:.1f} s (retry {used} of {budget}, {whose})"
     if kind in _NEVER_AGAIN:
         return "not tried again, because it may have done its work"
-    return f"not tried again ({whose} is {budget})"
+    if budget:
+        return f"no retry left ({budget} of {budget})"
+    return (
+        "" if whose == _OF_THE_JOB else f"not tried again ({whose} is 0)"
+    )  # that nobody asked for one is no news

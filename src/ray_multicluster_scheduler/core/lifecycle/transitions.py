@@ -62,6 +62,11 @@ def placed(
     )
 
 
+def waited_too_long(job: Job) -> str:
+    """Say that a job has waited in the queue for longer than it may."""
+    return f"waited in the queue longer than its queue_timeout_s of {job.spec.queue_timeout_s:g} s"
+
+
 def ended_in_queue(job: Job, reason: str) -> Transition:
     """Return the end of a job that can never start. It does not apply to a job that has left the queue."""
     stops = stop_step(job, Presence.QUEUED).action is StopAction.END
@@ -86,7 +91,7 @@ def after_failure(
     """Return the transitions after a failed attempt: back to the queue, or to the end of the job."""
     assert conclusion.failure is not None
     lost = conclusion.failure is FailureKind.LOST
-    reason = f"{conclusion.reason}; {retry.sentence}"
+    reason = f"{conclusion.reason}; {retry.sentence}" if retry.sentence else conclusion.reason
     changes = {**conclusion.changes, **_counters(retry)}
     if lost and (end := stopped(job, Presence.GONE, evidence=conclusion.reason)) is not None:
         return (end,)

@@ -19,16 +19,43 @@ from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.environment import RayNeeds
+from ray_multicluster_scheduler.model.execution import EXECUTORS
 from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
 
+_RAY_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
 
-def is_healthy(health: Health, problem: str | None) -> Refusal | None:
-    """A cluster that was never probed is not healthy."""
-    if health is Health.HEALTHY:
+
+def is_allowed(
+    only_cluster: str | None, only_tags: tuple[str, ...], name: str, cluster_tags: tuple[str, ...]
+) -> Refusal | None:
+    """A job may name the one cluster, or the tags of the clusters, that it runs on."""
+    if only_cluster is not None and name != only_cluster:
+        return Refusal(cause=Cause.EXCLUDED, sentence=f"the job may run on {only_cluster!r} only")
+    if lacking := [tag for tag in only_tags if tag not in cluster_tags]:
+        tags = ", ".join(map(repr, lacking))
+        sentence = f"it lacks the tag{'s' if len(lacking) > 1 else ''} {tags} that the job insists on"
+        return Refusal(cause=Cause.EXCLUDED, sentence=sentence)
+    return None
+
+
+def is_healthy(health: Health, problem: str | None, *, takes_silent: bool) -> Refusal | None:
+    """A cluster that was never probed is not healthy. For a silent one see `with_last_resorts`."""
+    if health is Health.HEALTHY and (problem is None or takes_silent):
         return None
+    if health is Health.HEALTHY:
+        sentence = f"its last probe failed ({problem}), and a cluster that answers could hold the job"
+        return Refusal(cause=Cause.UNHEALTHY, sentence=sentence)
     if health is Health.UNKNOWN:
         return Refusal(cause=Cause.UNSEEN, sentence="it has not been looked at yet")
     return Refusal(cause=Cause.UNHEALTHY, sentence=problem or "it is not healthy")
+
+
+def has_executor(executor: str) -> Refusal | None:
+    """A job that a newer version has accepted may need what this one does not have."""
+    if executor in EXECUTORS:
+        return None
+    sentence = f"the job needs the executor {executor!r}, which this version of the scheduler does not have"
+    return Refusal(cause=Cause.VERSION, sentence=sentence)
 
 
 def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:
@@ -41,7 +68,7 @@ def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:
 
 def has_supported_version(ray_version: str | None, rules: PlanRules) -> Refusal | None:
     """An unknown version, or one that cannot be parsed, is no reason to refuse."""
-    parts = re.match(r"(\d+)\.(\d+)", ray_version or "")
+    parts = _RAY_VERSION.match(ray_version or "")
     if parts is None or (int(parts[1]), int(parts[2])) >= rules.min_ray_version:
         return None
     oldest = ".".join(map(str, rules.min_ray_version))
@@ -83,7 +110,7 @@ def can_set_up_environment(env_key: str, failing: Mapping[str, str]) -> Refusal 
 
 
 def is_not_avoided(avoid: tuple[str, ...], name: str) -> Refusal | None:
-    """A cluster that failed the job gets it again only if no other one could hold it: see `heed_avoid`."""
+    """A cluster that failed the job gets it again only if no other could hold it (`with_last_resorts`)."""
     if name not in avoid:
         return None
     return Refusal(
@@ -183,6 +210,8 @@ ENVIRONMENT_CHECKS: tuple[Check, ...] = (
 #: The first objection in this order is reported. Lasting reasons come before temporary ones. The pace of
 #: starts is last: as a reason it means that there is no other one.
 CHECKS: tuple[Check, ...] = (
+    Rule(has_executor),
+    Rule(is_allowed),
     Rule(is_healthy),
     Rule(is_not_drained),
     Rule(has_supported_version),
@@ -222,12 +251,17 @@ def objection(
     return None
 
 
-def heed_avoid(job: QueuedJob, rooms: Iterable[Room], rules: PlanRules) -> QueuedJob:
-    """Drop the clusters to avoid from the job if no other cluster could hold it."""
-    if not job.avoid:
-        return job
-    lasting, others = lasting_checks(), (room for room in rooms if room.name not in job.avoid)
-    return replace(job, avoid=()) if all(objection(job, r, rules, lasting) for r in others) else job
+def with_last_resorts(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> QueuedJob:
+    """Allow a job clusters that it should not go to, if no other one could hold it.
+
+    First those whose last probe failed, then those that failed this job before.
+    """
+    lasting = lasting_checks()
+    if any(room.view.is_silent for room in rooms):
+        job = replace(job, takes_silent=all(objection(job, room, rules, lasting) for room in rooms))
+    if job.avoid and all(objection(job, room, rules, lasting) for room in rooms):
+        job = replace(job, avoid=())
+    return job
 
 
 def being_started(room: Room) -> str:

@@ -9,6 +9,7 @@ from ray_multicluster_scheduler.core.placement.checks import (
     ENVIRONMENT_CHECKS,
     can_ever_hold,
     has_supported_version,
+    is_allowed,
     objection,
 )
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
@@ -25,6 +26,7 @@ def has_failed_everywhere(job: QueuedJob, rooms: Sequence[Room], rules: PlanRule
     The evidence must come from the clusters: a failed setup, or an unsuitable version of Ray. A job that only
     the configuration excludes waits for a new configuration.
     """
+    rooms = [room for room in rooms if _is_open_to(job, room.view)]
     if not any(_has_shown(job, room.view) for room in rooms):
         return None
     refusals = {room.name: _for_good(job, room, rules) for room in rooms}
@@ -45,6 +47,10 @@ def unworkable_lines(
     rooms = open_rooms(views) if asked else ()
     reasons = [(line, has_failed_everywhere(line.sample, rooms, rules)) for line in asked]
     return [(line, reason) for line, reason in reasons if reason is not None]
+
+
+def _is_open_to(job: QueuedJob, view: ClusterView) -> bool:
+    return is_allowed(job.only_cluster, job.only_tags, view.name, view.cluster_tags) is None
 
 
 def _has_shown(job: QueuedJob, view: ClusterView) -> bool:

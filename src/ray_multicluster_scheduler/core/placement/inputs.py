@@ -5,11 +5,12 @@ The engine, `explain` and the dry run all use this module, so their inputs are t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.placement.checks import is_allowed
 from ray_multicluster_scheduler.environment.compose import compose
 from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR
 from ray_multicluster_scheduler.environment.failed_setups import setup_digest, still_failing
@@ -57,9 +58,18 @@ class Fits:
         self._unfit: dict[str, tuple[tuple[str, str], ...]] = {}
 
     @property
-    def clusters(self) -> int:
-        """The number of clusters."""
-        return len(self._specs)
+    def clusters(self) -> Sequence[ClusterSpec]:
+        """The clusters of the configuration."""
+        return self._specs
+
+    def allowed(self, spec: JobSpec) -> Set[str]:
+        """Return the clusters that a job's `only_cluster` and `only_tags` leave."""
+        return {each.name for each in self._specs if may_run_on(spec, each)}
+
+    @property
+    def without_working_dir(self) -> Set[str]:
+        """The clusters in which the relative path of a job without a working_dir starts nowhere."""
+        return {spec.name for spec in self._specs if not spec.runtime_env.get("working_dir")}
 
     def unfit(self, spec: JobSpec) -> tuple[tuple[str, str], ...]:
         """Return the clusters on which a job's environment cannot be composed, with reasons."""
@@ -96,13 +106,21 @@ class QueuedJobs:
             claim=job.spec.claim,
             tags=job.spec.tags,
             preferred_cluster=job.spec.preferred_cluster,
+            only_cluster=job.spec.only_cluster,
+            only_tags=job.spec.only_tags,
             avoid=job.avoid,
             unfit=self._fits.unfit(job.spec),
             env_key=key,
             ray_needs=self._ray_needs[key],
+            executor=job.spec.executor,
             client_ray=job.spec.client_ray,
             client_python=job.spec.client_python,
         )
+
+
+def may_run_on(spec: JobSpec, cluster: ClusterSpec) -> bool:
+    """Tell whether a job's `only_cluster` and `only_tags` leave it a cluster."""
+    return is_allowed(spec.only_cluster, spec.only_tags, cluster.name, cluster.tags) is None
 
 
 def unfit_clusters(spec: JobSpec, specs: Sequence[ClusterSpec]) -> tuple[tuple[str, str], ...]:

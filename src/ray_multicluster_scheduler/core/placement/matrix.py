@@ -184,8 +184,9 @@ class Matrix:
         job_keys = tuple(map(rule.job_key, self._kinds))
         cluster_keys = tuple(map(rule.cluster_key, self._rooms))
         about = self._rules, job_keys, cluster_keys
-        if rule.last_said is not None and rule.last_said[0] == about:
-            saved: Floats = rule.last_said[1]
+        last_said = rule.last_said  # read once: a pass on another thread may replace it at any time
+        if last_said is not None and last_said[0] == about:
+            saved: Floats = last_said[1]
             return saved
         jobs, row_of = _distinct(self._kinds, job_keys)
         rooms, column_of = _distinct(self._rooms, cluster_keys)

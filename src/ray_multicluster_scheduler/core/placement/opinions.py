@@ -48,6 +48,8 @@ class Opinion:
 
 def why(job: QueuedJob, room: Room, candidates: int, refusals: Mapping[str, Refusal]) -> str:
     """Say in one sentence why a job was placed on a cluster."""
+    if room.name == job.only_cluster:
+        return "it is the job's only cluster"
     if room.name == job.preferred_cluster:
         return "it is the preferred cluster"
     reason = f"best score of {candidates} candidates" if candidates > 1 else "only candidate"

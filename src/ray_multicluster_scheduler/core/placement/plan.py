@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
-from ray_multicluster_scheduler.core.placement.checks import heed_avoid, objection
+from ray_multicluster_scheduler.core.placement.checks import objection, with_last_resorts
 from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
 from ray_multicluster_scheduler.core.placement.opinions import Opinion, why
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
@@ -105,7 +105,7 @@ class PlanningPass:
         for line in lines:
             row = rows.setdefault(line.kind, len(self._kinds))
             if row == len(self._kinds):
-                self._kinds.append(heed_avoid(line.sample, self.rooms, self._rules))
+                self._kinds.append(with_last_resorts(line.sample, self.rooms, self._rules))
             self._levels.setdefault(line.sample.priority, []).append((line, row))
         self._matrix = _matrix()(self._kinds, self.rooms, self._rules)
         self._opinions: dict[int, Opinion] = {}

@@ -116,6 +116,10 @@ class JobQueue:
                     del self._needs[waiting]
                     self._line_up(self._aside.pop(waiting))
 
+    def needs(self, submission_id: str) -> list[str]:
+        """Return the open dependencies of a job, in order."""
+        return sorted(self._needs.get(submission_id, ()))
+
     def is_needed(self, submission_id: str) -> bool:
         """Tell whether a job in the queue depends on this one."""
         return submission_id in self._needed_by

@@ -52,7 +52,8 @@ class Rule(Generic[Answer]):
         self._cluster_values = attrgetter(*self.cluster) if self.cluster else lambda _view: None
         #: Returns a value that is equal for jobs with equal inputs of this rule.
         self.job_key = job_key(self.job)
-        #: Results of the last pass: most passes have the same jobs and clusters again.
+        #: Inputs and results of the last pass: most passes have the same jobs and clusters again. All threads
+        #: share it, so it is replaced as a whole and never modified.
         self.last_said: tuple[Hashable, Any] | None = None
 
     def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:

@@ -1,4 +1,4 @@
-"""Why jobs wait, in numbers: the count for each reason, and since when the oldest of them waits.
+"""Why jobs wait: for each reason how many, since when the oldest of them waits, and the reason in words.
 
 Every cluster gives a job a reason. The job counts for the reason that will end first: if one cluster has no
 room now and another is too small, it waits for room. So a reason that needs an operator (`TOO_LARGE`,
@@ -7,12 +7,12 @@ room now and another is too small, it waits for room. So a reason that needs an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.core.placement.plan import decisions
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_key, queue_of
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.resources import Resources
 
@@ -31,6 +31,7 @@ GOES_BY_FIRST: tuple[Cause, ...] = (
     Cause.ENVIRONMENT,
     Cause.VERSION,
     Cause.TOO_LARGE,
+    Cause.EXCLUDED,
 )
 #: A cluster can take the job in the next pass.
 TURN = "TURN"
@@ -41,6 +42,8 @@ RETRY_DELAY = "RETRY_DELAY"
 NO_CLUSTER = "NO_CLUSTER"
 #: All possible reasons.
 REASONS = (TURN, DEPENDENCIES, RETRY_DELAY, NO_CLUSTER, *(cause.value for cause in GOES_BY_FIRST))
+#: The sentence about a job names this many clusters at most: it is for a row of a table.
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,8 @@ class Wait:
     reason: str
     jobs: int
     oldest: float
+    #: The reason in a sentence, for each line of jobs (`line_key`) that wait for a cluster.
+    lines: Mapping[Hashable, str] = field(default_factory=dict, hash=False)
 
 
 def in_numbers(queue: JobQueue, *, now: float) -> Queue:
@@ -92,19 +97,31 @@ def waits(
     asked = {kind.sample.submission_id: kind for kind in queue.kinds}
     oldest = [replace(kind.sample, waiting_since=kind.oldest) for kind in queue.kinds]
     found: dict[str, Wait] = {}
+    sentences: dict[str, dict[Hashable, str]] = {}
     lines = queue_of(oldest).lines(now=now)
     for decided in decisions(lines, views, now=now, rules=rules, in_use=in_use):
         kind = asked[decided.submission_id]
-        reason = TURN if isinstance(decided, Placement) else _first_to_go(decided)
+        reason, sentence = why(decided)
         _count(found, reason, kind.jobs, kind.oldest)
+        sentences.setdefault(reason, {})[line_key(kind.sample)] = sentence
     _count_all(found, DEPENDENCIES, queue.needing)
     _count_all(found, RETRY_DELAY, queue.later)
-    return tuple(found.values())
+    return tuple(replace(wait, lines=sentences.get(reason, {})) for reason, wait in found.items())
 
 
-def _first_to_go(waiting: Waiting) -> str:
-    causes = {refusal.cause for refusal in waiting.refusals.values()}
-    return next((cause.value for cause in GOES_BY_FIRST if cause in causes), NO_CLUSTER)
+def why(decided: Placement | Waiting) -> tuple[str, str]:
+    """Return the reason why a job waits, and the same in a sentence that names the nearest clusters."""
+    if isinstance(decided, Placement):
+        return TURN, f"{decided.cluster} has room and takes it next"
+    told = {name: each for name, each in decided.refusals.items() if each.cause is not Cause.EXCLUDED}
+    refusals = sorted((told or decided.refusals).items(), key=lambda item: GOES_BY_FIRST.index(item[1].cause))
+    if not refusals:
+        return NO_CLUSTER, "no cluster is configured"
+    only = "its only cluster " if len(told) == 1 < len(decided.refusals) else ""
+    named = "; ".join(f"{only}{name}: {refusal.sentence}" for name, refusal in refusals[:MOST_NAMED])
+    others = len(refusals) - MOST_NAMED
+    more = f"; {others} more cannot take it either" if others > 0 else ""
+    return refusals[0][1].cause.value, named + more
 
 
 def _count_all(found: dict[str, Wait], reason: str, jobs: Iterable[QueuedJob]) -> None:

@@ -145,7 +145,7 @@ def _undrain(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
 
 
 def _recover(job: QueuedJob, room: Room, _ahead: int) -> list[Suggestion]:
-    view = replace(room.view, snapshot=replace(room.view.snapshot, health=Health.HEALTHY))
+    view = replace(room.view, snapshot=replace(room.view.snapshot, health=Health.HEALTHY, problem=None))
     sentence = f"bring {room.name!r} back: `raymc doctor` says what is wrong with it"
     return [Suggestion(remedy=Remedy.RECOVER, sentence=sentence, job=job, view=view)]
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.cluster_section import ClusterSection
+from ray_multicluster_scheduler.dashboard.parts.cluster_table import ClusterTable
 from ray_multicluster_scheduler.dashboard.parts.cluster_words import as_yaml, change_text
 from ray_multicluster_scheduler.dashboard.parts.drain_dialog import DrainDialog
 from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import ClusterView
 
-#: The sections come after the browser has looked for what the address names.
-_GO_TO_SECTION = "document.getElementsByName(decodeURIComponent(location.hash.slice(1)))[0]?.scrollIntoView()"
+_GO_TO_OPENED = "document.querySelector('.cluster-section')?.closest('tbody').scrollIntoView()"
 
 
 async def build(page: Page) -> None:
     """Build the page, and keep it up to date."""
     clusters = _Clusters(page)
     await page.follow(clusters.refresh)
-    ui.run_javascript(_GO_TO_SECTION)
+    if "cluster" in page.query:
+        ui.run_javascript(_GO_TO_OPENED)
 
 
 class _Clusters:
@@ -28,11 +28,11 @@ class _Clusters:
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._sections: dict[str, ClusterSection] = {}
         self._dialog = DrainDialog(page, self.refresh) if page.visitor.may(Role.OPERATE) else None
         self._empty = ui.label(page.t("clusters.empty"))
-        self._list = ui.element("div").classes("cluster-list")
-        self._configuration = _Configuration(page) if page.visitor.may(Role.OPERATE) else None
+        with ui.card() as self._card:
+            self._table = ClusterTable(page, self._ask_to_drain, opened=page.query.get("cluster"))
+        self._configuration = _Configuration(page) if page.visitor.may(Role.READ_ALL) else None
         if page.visitor.may(Role.ADMIN):
             button = ui.button(page.t("clusters.reload"), color=None, on_click=self._reload)
             button.props("outline no-caps icon=refresh data-test=reload").classes("cluster-button")
@@ -41,14 +41,8 @@ class _Clusters:
         """Read what there is, and change what has changed."""
         clusters = await self._page.read("clusters", lambda service: service.clusters())
         self._empty.set_visibility(not clusters)
-        for gone in self._sections.keys() - {each.name for each in clusters}:
-            self._sections.pop(gone).delete()
-        for cluster in clusters:
-            if cluster.name not in self._sections:
-                with self._list:
-                    section = ClusterSection(self._page, cluster.name, self._ask_to_drain)
-                    self._sections[cluster.name] = section
-            self._sections[cluster.name].show(cluster)
+        self._card.set_visibility(bool(clusters))
+        self._table.show(clusters)
 
     def _ask_to_drain(self, cluster: ClusterView) -> None:
         if self._dialog is not None:
@@ -80,7 +74,7 @@ class _Configuration:
         """Show the configuration as it is now, if it is to be seen."""
         if not self._expansion.value:
             return
-        loaded = await self._page.act(Role.OPERATE, lambda service: service.configuration(), done="")
+        loaded = await self._page.act(Role.READ_ALL, lambda service: service.configuration(), done="")
         if loaded is None:
             return
         self._path.set_text(self._page.t("clusters.loaded_from", path=loaded.path))

@@ -70,7 +70,7 @@ class _Jobs:
         self._busy.props["aria-label"] = page.t("jobs.loading")
         self._busy.set_visibility(False)
         may = page.visitor.may
-        self._table = JobTable(page, may_pick=may(Role.SUBMIT), with_user=may(Role.OPERATE))
+        self._table = JobTable(page, may_pick=may(Role.SUBMIT), with_user=page.visitor.caller.only is None)
         self._table.on("open", self._open).on("close", self._close)
         self._table.on("turn", self._turn).on("address", self._moved).on("bulk", self._act)
         self._none = self._no_match()
@@ -187,7 +187,7 @@ class _Jobs:
     def _first_steps(self) -> ui.element:
         page = self._page
         with ui.card().props("data-test=no-jobs") as card:
-            key = "jobs.none_yet" if page.visitor.may(Role.OPERATE) else "jobs.none_own"
+            key = "jobs.none_yet" if page.visitor.caller.only is None else "jobs.none_own"
             heading(page.t(key))
             if page.visitor.may(Role.SUBMIT):
                 ui.label(page.t("jobs.first_command"))

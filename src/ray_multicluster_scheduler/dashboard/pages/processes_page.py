@@ -12,11 +12,11 @@ from ray_multicluster_scheduler.service.caller import Role
 
 
 async def build(page: Page) -> None:
-    """Build the page. Everybody sees their own sessions; what runs besides is for operators."""
+    """Build the page. Everybody sees their own sessions; what runs besides is for those who see all."""
     with ui.card():
         heading(page.t("processes.sessions"))
         sessions = SessionTable(page)
-    if page.visitor.may(Role.OPERATE):
+    if page.visitor.may(Role.READ_ALL):
         with ui.card():
             heading(page.t("processes.processes"))
             ui.label(page.t("processes.about")).classes("quiet")

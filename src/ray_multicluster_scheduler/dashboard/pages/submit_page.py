@@ -91,10 +91,10 @@ class _SubmitForm:
 
     def _build_form(self, texts: Texts) -> None:
         page = self._page
-        self._whole = ui.label().classes("notice notice-bad").props("role=alert data-test=problem")
         self._inputs.add(MAIN, texts)
         self._section("submit.environment", OF_THE_ENVIRONMENT, texts, "submit.no_directories")
         self._section("submit.more", (*MORE, *OF_THE_DRIVER), texts)
+        self._whole = ui.label().classes("notice notice-bad").props("role=alert data-test=problem")
         with ui.element("div").classes("line"):
             self._send = ui.button(page.t("submit.send"), icon="send", on_click=self._submit)
             self._send.props("no-caps unelevated data-test=send")
@@ -117,9 +117,9 @@ class _SubmitForm:
             self._plan = PlanPanel(page)
         with ui.card() as self._code:
             heading(page.t("submit.as_command"))
-            self._command = CopyBlock(page, page.t("submit.as_command"))
+            self._command = CopyBlock(page, page.t("submit.as_command"), wrap=True)
             heading(page.t("submit.as_python"))
-            self._python = CopyBlock(page, page.t("submit.as_python"))
+            self._python = CopyBlock(page, page.t("submit.as_python"), wrap=True)
 
     def _show_problems(self, problems: Mapping[str, Problem]) -> None:
         """Show each problem at its field. That the command is missing is no news in an empty form."""
@@ -167,8 +167,7 @@ class _SubmitForm:
             self._page.log_in()
         except InvalidRequest as problem:
             if filled is self._filled:
-                self._show_problems({field_of(problem): problem})
-                self._plan.say(self._page.t("submit.plan_refused"))
+                self._show_refusal(problem)
         except SchedulerError as problem:
             self._plan.say(str(problem))
         else:
@@ -186,16 +185,31 @@ class _SubmitForm:
             return
         self._sending = True
         self._send.props("loading disable")
-        accepted = await self._page.act(
-            Role.SUBMIT, lambda service: service.submit(_numbered(request, indices, self._id)), done=""
-        )
-        if accepted is None:
-            self._sending = False
-            self._send.props(remove="loading disable")
-        elif indices is None:
-            ui.navigate.to(job_address(accepted[0].submission_id))
+        try:
+            jobs = _numbered(request, indices, self._id)
+            accepted = await self._page.ask(lambda service: service.submit(jobs), role=Role.SUBMIT)
+        except NotAuthenticated:
+            self._page.log_in()
+        except SchedulerError as problem:
+            if self._pause is not None:
+                self._pause.cancel()
+            self._inputs.focus(self._show_refusal(problem))
         else:
-            ui.navigate.to(address(JobQuery(group=accepted[0].group)))
+            self._page.live.forget_answers()
+            if indices is None:
+                ui.navigate.to(job_address(accepted[0].submission_id))
+            else:
+                ui.navigate.to(address(JobQuery(group=accepted[0].group)))
+            return
+        self._sending = False
+        self._send.props(remove="loading disable")
+
+    def _show_refusal(self, problem: SchedulerError) -> str:
+        """Show why the service refuses what the form says; returns the field that is to blame."""
+        field = field_of(problem, self._inputs.texts())
+        self._show_problems({field: problem})
+        self._plan.refuse(self._page.t("submit.plan_refused"))
+        return field
 
 
 def _numbered(request: JobRequest, indices: Sequence[int] | None, form_id: str) -> list[JobRequest]:

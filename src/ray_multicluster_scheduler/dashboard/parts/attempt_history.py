@@ -24,11 +24,12 @@ class AttemptsTable(PlainTable):
         self._page = page
         self.props("data-test=job-attempts").classes("by-word")
 
-    def show_attempts(self, attempts: Sequence[AttemptView]) -> None:
-        """Show these, the last one first."""
-        self.show([self._row(each) for each in reversed(attempts)])
+    def show_attempts(self, attempts: Sequence[AttemptView], *, said: str) -> None:
+        """Show these, the last one first. A reason that the page says already is left out."""
+        self.show([self._row(each, said) for each in reversed(attempts)])
 
-    def _row(self, each: AttemptView) -> Row:
+    def _row(self, each: AttemptView, said: str) -> Row:
+        reason = "–" if each.reason == said else each.reason
         outcome = each.outcome and self._page.words.known(f"outcomes.{each.outcome}", each.outcome)
         cells = (
             str(each.number),
@@ -37,9 +38,9 @@ class AttemptsTable(PlainTable):
             partial(When, each.started_at, style="clock") if each.started_at else "–",
             partial(Lasting, each.started_at, each.ended_at) if each.started_at else "–",
             outcome or self._page.t("job.lives"),
-            partial(_lines, each.reason),
+            partial(_lines, reason),
         )
-        return (each.number, each.started_at, each.ended_at, each.outcome, each.reason), cells
+        return (each.number, each.started_at, each.ended_at, each.outcome, reason), cells
 
 
 class Environment(ui.element):

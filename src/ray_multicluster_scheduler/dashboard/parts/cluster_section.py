@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.cluster_health.diagnosis import Check
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When, health_word
+from ray_multicluster_scheduler.dashboard.parts.chips import When
 from ray_multicluster_scheduler.dashboard.parts.cluster_words import labels_text, web_address
 from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
-from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable
+from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
 from ray_multicluster_scheduler.dashboard.parts.resource_text import resources_text
 from ray_multicluster_scheduler.dashboard.parts.wide_table import WideTable
 from ray_multicluster_scheduler.service.caller import Role
@@ -26,26 +27,28 @@ OnDrain = Callable[[ClusterView], None]
 NODES = 20
 
 
-class ClusterSection(ui.card):
-    """One section of the page."""
+class ClusterSection(ui.element):
+    """All about one cluster."""
 
     def __init__(self, page: Page, name: str, on_drain: OnDrain) -> None:
-        super().__init__()
+        super().__init__("div")
+        self.classes("stack cluster-section")
         self._page = page
         self._cluster: ClusterView | None = None
         self.props["data-test"] = f"cluster-{name}"
         with self:
-            ui.link_target(name).classes("cluster-anchor")
-            with ui.element("div").classes("line spread"):
-                heading(name)
-                with ui.element("div").classes("line cluster-actions"):
-                    self._health = StateChip(page)
-                    self._drain = self._drain_button(on_drain)
+            with ui.element("div").classes("line cluster-actions"):
+                if page.visitor.may(Role.SUBMIT):
+                    self._doctor_button(name)
+                self._drain = self._drain_button(on_drain)
             self._problem = _Note()
             self._drained = _Note()
             self._throttle = _Note()
             self._facts = _Facts(page)
             self._links(name)
+            columns = [page.t(f"clusters.doctor_{column}") for column in ("check", "verdict", "says")]
+            self._checks = PlainTable(columns)
+            self._checks.props("data-test=checks").set_visibility(False)
             heading(page.t("clusters.nodes"), level=3)
             self._nodes_unknown = ui.label(page.t("clusters.nodes_unknown")).classes("quiet")
             self._nodes = _nodes_table(page)
@@ -53,6 +56,24 @@ class ClusterSection(ui.card):
             self._pending_unknown = ui.label(page.t("clusters.pending_unknown")).classes("quiet")
             headings = [page.t("clusters.resources"), page.t("clusters.times")]
             self._pending = PlainTable(headings, empty=page.t("clusters.pending_empty"))
+
+    def _doctor_button(self, name: str) -> None:
+        page = self._page
+
+        async def run() -> None:
+            button.props("loading disable")
+            try:
+                reports = await page.act(Role.SUBMIT, lambda service: service.run_doctor([name]), done="")
+            finally:
+                button.props(remove="loading disable")
+            if reports is None or self.is_deleted:  # refused, or the visitor has left
+                return
+            for report in reports:
+                self._checks.show([_check_row(page, check) for check in report.checks])
+
+        button = ui.button(page.t("clusters.doctor"), color=None, on_click=run)
+        button.props("outline dense no-caps data-test=doctor").classes("cluster-button")
+        button.tooltip(page.t("clusters.doctor_about"))
 
     def _drain_button(self, on_drain: OnDrain) -> ui.button | None:
         if not self._page.visitor.may(Role.OPERATE):
@@ -73,7 +94,6 @@ class ClusterSection(ui.card):
     def show(self, cluster: ClusterView) -> None:
         """Show how the cluster is now."""
         self._cluster, page = cluster, self._page
-        self._health.show(health_word(cluster.health, drained=cluster.drained))
         if self._drain is not None:
             self._drain.set_text(page.t("clusters.undrain" if cluster.drained else "clusters.drain"))
         self._problem.show(cluster.problem or "", cluster.observed_at)
@@ -170,6 +190,13 @@ class _Facts(ui.element):
         latency = f"{1000 * (cluster.latency_s or 0.0):.0f}"
         never = page.t("clusters.never") if cluster.observed_at is None else ""
         self._latency.set_text(page.t("clusters.latency", ms=latency) if answered else never)
+
+
+def _check_row(page: Page, check: Check) -> Row:
+    """Show one line of the doctor; its sentences are those of `raymc doctor`."""
+    verdict = page.t(f"clusters.verdict_{check.verdict.value}")
+    says = f"{check.says}\n→ {check.advice}" if check.advice else check.says
+    return check, (check.name, verdict, lambda: ui.label(says).classes("lines"))
 
 
 def _nodes_table(page: Page) -> WideTable:

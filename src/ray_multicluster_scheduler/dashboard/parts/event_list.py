@@ -24,20 +24,22 @@ class JobEvents(ui.element):
         self._page = page
         self._id = submission_id
         self._last = 0
-        self._rows: list[ui.element] = []
+        self._rows: list[tuple[ui.element, ui.label]] = []
         with self:
             self._list = ui.element("ol").classes("moves").props("data-test=job-events")
             self._more = ui.label(page.t("job.events_more", shown=SHOWN)).classes("quiet")
         self._more.set_visibility(False)
 
-    async def refresh(self) -> None:
-        """Read what is new, and put it on top."""
+    async def refresh(self, *, said: str) -> None:
+        """Read what is new, and put it on top. The newest reason is left out if the page says it already."""
         while True:
             fresh = await self._read(self._last)
             for event in fresh:
                 self._add(event)
             if len(fresh) < EVENTS:
-                return
+                break
+        for _, reason in self._rows[-len(fresh) - 1 :]:
+            reason.set_visibility(reason is not self._rows[-1][1] or reason.text != said)
 
     async def _read(self, after: int) -> Sequence[EventView]:
         name = self._id
@@ -58,9 +60,9 @@ class JobEvents(ui.element):
                     StateChip(page).show(event.new.value)
                 if event.cluster is not None:
                     ui.label(event.cluster)
-            ui.label(event.reason).classes("lines")
+            reason = ui.label(event.reason).classes("lines")
         row.move(self._list, 0)
-        self._rows.append(row)
+        self._rows.append((row, reason))
         if len(self._rows) > SHOWN:
-            self._rows.pop(0).delete()
+            self._rows.pop(0)[0].delete()
             self._more.set_visibility(True)

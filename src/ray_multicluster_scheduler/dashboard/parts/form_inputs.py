@@ -45,6 +45,11 @@ class FormInputs:
                 problem = problems.get(name)
                 element.error = None if problem is None else said(self._page, problem)
 
+    def focus(self, name: str) -> None:
+        """Lead the visitor to a field, if there is one of this name."""
+        if element := self._inputs.get(name):
+            element.run_method("focus")
+
     def _build(self, field: FormField, text: str) -> Input:
         label, about = self._page.t(f"submit.{field.name}"), self._page.t(f"submit.about_{field.name}")
         if field.kind == "tick":
@@ -62,10 +67,15 @@ class FormInputs:
             element = ui.input(label, value=text, on_change=self._changed)
         element.without_auto_validation()
         element.props["hint"] = about
-        element.props(f"outlined dense hide-bottom-space debounce={PAUSE_MS} data-test={field.name}")
+        # The explanation is there for who is at the field: under each of them it would double the form.
+        element.props(
+            f"outlined dense hide-bottom-space hide-hint debounce={PAUSE_MS} data-test={field.name}"
+        )
         element.classes(_WIDTHS.get(field.kind, ""))
         if field.kind == "number":
             element.props("inputmode=decimal autocomplete=off")
+        if field.name == "entrypoint":
+            element.props('input-style="min-height: 4.5em"')
         if field.name in _MONO:
             element.classes("q-field--mono")
         return element

@@ -12,6 +12,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.dashboard.parts.form_text import write_number
 from ray_multicluster_scheduler.dashboard.parts.job_form import AMOUNTS, NOT_IN_THE_FORM
+from ray_multicluster_scheduler.environment.env_vars import ARRAY_INDEX_VAR, with_env_vars
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption
 from ray_multicluster_scheduler.service.arrays import PLACEHOLDER
 from ray_multicluster_scheduler.service.option_keys import PREFIX
@@ -21,7 +22,9 @@ from ray_multicluster_scheduler.service.request import JobRequest
 LINE = 80
 #: `raymc submit` has no option for these; the metadata carries them.
 _AS_METADATA = ("group",)
-_FLAGS = {"tags": "--tag"}
+_FLAGS = {"tags": "--tag", "only_tags": "--only-tag"}
+#: What a shell obeys within double quotes.
+_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in '\\"$`'})
 #: The command first, then what a job is, then its options.
 _OPTIONS = {option.name for option in JOB_OPTIONS}
 _ARGUMENTS = sorted(
@@ -57,10 +60,26 @@ submission_ids = submit_jobs(
 
 def as_command(request: JobRequest, array: str | None = None) -> str:
     """Return the `raymc submit` that asks for this job."""
-    words = [" ".join(map(shlex.quote, pair)) for pair in _options(request, array)]
-    parts = ["raymc submit", *words, f"-- {shlex.quote(request.entrypoint)}"]
+    words = [" ".join(map(_quoted, pair)) for pair in _options(request, array)]
+    parts = ["raymc submit", *words, f"-- {_command(request.entrypoint)}"]
     line = " ".join(parts)
     return line if len(line) <= LINE else " \\\n  ".join(parts)
+
+
+def _command(entrypoint: str) -> str:
+    """Return a command as it stands if the command line puts it together again, else as one word."""
+    try:
+        words = shlex.split(entrypoint)
+    except ValueError:  # a quote is missing
+        words = []
+    return entrypoint if len(words) > 1 and shlex.join(words) == entrypoint else _quoted(entrypoint)
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a shell as a person would: the other quotes where it holds single ones."""
+    if "'" not in word or "!" in word:  # an interactive shell takes ! for its history, in double quotes too
+        return shlex.quote(word)
+    return '"' + word.translate(_ESCAPED) + '"'
 
 
 def as_python(request: JobRequest, indices: Sequence[int] | None = None) -> str:
@@ -69,8 +88,9 @@ def as_python(request: JobRequest, indices: Sequence[int] | None = None) -> str:
     if indices is None:
         lines = [f"    {name}={_literal(value, 4)}," for name, value in arguments.items()]
         return _PROGRAM.format(arguments="\n".join(lines))
+    arguments["runtime_env"] = with_env_vars(request.runtime_env, {ARRAY_INDEX_VAR: PLACEHOLDER})
     lines = [
-        f"            {name}={_literal(value, 12)}"
+        f"            {name}={_numbered(_literal(value, 12))}"
         + (f'.replace("{PLACEHOLDER}", str(i)),' if _is_numbered(name, value) else ",")
         for name, value in arguments.items()
     ]
@@ -134,6 +154,12 @@ def _literal(value: Any, indent: int) -> str:
     if isinstance(value, str):
         return repr(value)
     return textwrap.indent(pformat(value, width=100 - indent, sort_dicts=False), " " * indent).lstrip()
+
+
+def _numbered(literal: str) -> str:
+    """Put the index into the variable that tells it, in an environment that was written as a literal."""
+    in_mapping, in_list = f"{ARRAY_INDEX_VAR!r}: {PLACEHOLDER!r}", f"'{ARRAY_INDEX_VAR}={PLACEHOLDER}'"
+    return literal.replace(in_mapping, f"{ARRAY_INDEX_VAR!r}: str(i)").replace(in_list, f"f{in_list}")
 
 
 def _is_numbered(name: str, value: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.confirm import confirmed
-from ray_multicluster_scheduler.dashboard.parts.job_rows import RETRIED
+from ray_multicluster_scheduler.dashboard.parts.job_rows import RETRIED, title_of
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.caller import Role
@@ -83,7 +83,7 @@ async def act_on(page: Page, picked: Picked) -> bool:
 async def _confirmed(page: Page, action: str, jobs: Sequence[JobView]) -> bool:
     number = len(jobs)
     question = page.t(f"jobs.{action}_one" if number == 1 else f"jobs.{action}_many", n=number)
-    names = [job.own_name or job.submission_id for job in jobs[:NAMED]]
+    names = [title_of(job) for job in jobs[:NAMED]]
     if number > NAMED:
         names.append(page.t("jobs.and_more", n=number - NAMED))
     do, colour = page.t(f"jobs.{action}", n=number), "negative" if action == "stop" else "primary"

@@ -63,7 +63,9 @@ class JobFacts(ui.element):
         self._put_link("cluster", job.cluster, cluster_address(job.cluster or ""))
         self._put_times(job)
         self._put("exit_code", "" if job.exit_code is None else str(job.exit_code))
-        self._put("error_type", job.error_type or "")
+        kind = job.error_type or ""
+        self._put("error_type", page.words.known(f"error_types.{kind}", kind))
+        self._texts["error_type"].props["title"] = kind
         self._put("claim", resources_text(page.words, job.resource_requirements) or page.t("common.none"))
         self._put("priority", str(job.priority))
         self._put_link("group", job.group, address(JobQuery(group=job.group)))

@@ -16,8 +16,8 @@ from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
     changed,
     is_filtered,
 )
+from ray_multicluster_scheduler.dashboard.parts.time_range import Range, TimeRange
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.query import JobQuery
 
 #: How long somebody pauses who has finished a word.
@@ -37,6 +37,7 @@ class JobFilters(ui.element):
     def __init__(self, page: Page, clusters: Sequence[str], *, changed: Changed) -> None:
         super().__init__("div")
         self.classes("jobs-filters").props("role=search")
+        self._page = page
         self._changed = changed
         self._query = JobQuery()
         self._clusters = list(clusters)
@@ -54,8 +55,9 @@ class JobFilters(ui.element):
             self._cluster = ui.select(
                 self._clusters, label=page.t("common.cluster"), clearable=True, on_change=self._look
             ).props("dense outlined data-test=filter-cluster")
+            self._times = TimeRange(page, self._choose_times)
             for name in TYPED:
-                if name != "user" or page.visitor.may(Role.OPERATE):
+                if name != "user" or page.visitor.caller.only is None:
                     self._add_typed(page, name)
             self._linked = {name: self._add_linked(page, name) for name in LINKED}
             self._clear = ui.button(icon="filter_alt_off", on_click=self.show_all)
@@ -70,6 +72,7 @@ class JobFilters(ui.element):
             self._clusters.append(query.cluster)
             self._cluster.set_options(self._clusters)
         self._cluster.set_value(query.cluster)
+        self._times.show(query.changed_since, query.changed_until)
         for name, field in self._typed.items():
             text = getattr(query, name) or ""
             if str(field.value or "").strip() != text:  # who types a space means to go on
@@ -77,12 +80,17 @@ class JobFilters(ui.element):
         for name, button in self._linked.items():
             value = getattr(query, name)
             button.set_visibility(value is not None)
-            button.set_text(f"{button.props['data-name']}: {value}")
+            text = self._page.words.known(f"reasons.{value}", str(value))
+            button.set_text(f"{button.props['data-name']}: {text if name == 'wait_reason' else value}")
         self._clear.set_visibility(is_filtered(query))
 
     async def show_all(self) -> None:
         """Take all filters away."""
         await self._changed(JobQuery(limit=ROWS, heads_only=True))
+
+    async def _choose_times(self, chosen: Range) -> None:
+        since, until = chosen
+        await self._changed(changed(self._query, changed_since=since, changed_until=until))
 
     def _add_typed(self, page: Page, name: str) -> None:
         label = page.t("common.user") if name == "user" else page.t(f"jobs.filter_{name}")

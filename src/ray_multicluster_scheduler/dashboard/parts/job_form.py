@@ -16,10 +16,13 @@ from ray_multicluster_scheduler.dashboard.parts.form_text import TextProblem
 from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.environment.redact import is_redacted
 from ray_multicluster_scheduler.errors import (
+    DependencyProblem,
     InvalidEntrypoint,
     InvalidRequest,
     InvalidResources,
     InvalidRuntimeEnv,
+    NeverFits,
+    SchedulerError,
 )
 from ray_multicluster_scheduler.model.job import own_name
 from ray_multicluster_scheduler.model.resources import GIB
@@ -29,7 +32,7 @@ from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import JobView
 
 #: What is wrong, in words of the catalogue or of the service.
-Problem = TextProblem | InvalidRequest
+Problem = TextProblem | SchedulerError
 #: Where a problem is shown that no field is to blame for.
 WHOLE = ""
 #: The form has fields for parts of these arguments.
@@ -40,6 +43,7 @@ _KINDS = (
     (InvalidEntrypoint, "entrypoint"),
     (InvalidRuntimeEnv, "runtime_env"),
     (InvalidResources, "resources"),
+    (DependencyProblem, "depends_on"),
 )
 #: Their texts are the number alone.
 _NUMBERS = (
@@ -97,6 +101,8 @@ MORE = (
     FormField(name="array", read=text.read_line),
     FormField(name="max_retries", read=text.read_number, kind="number"),
     FormField(name="depends_on", read=text.read_words),
+    FormField(name="only_cluster", read=text.read_line, kind="cluster"),
+    FormField(name="only_tags", read=text.read_words),
     FormField(name="timeout_s", read=text.read_number, kind="number"),
     FormField(name="on_unreachable", read=_word_or_seconds),
     FormField(name="queue_timeout_s", read=text.read_number, kind="number"),
@@ -149,8 +155,11 @@ def read_form(texts: Texts, *, user: str) -> Filled:
     return _together(values, user)
 
 
-def field_of(problem: InvalidRequest) -> str:
+def field_of(problem: SchedulerError, texts: Texts) -> str:
     """Return the field that a refusal of the service is about, as far as its kind says so."""
+    if isinstance(problem, NeverFits):
+        asked = [name for name in (*AMOUNTS, "resources") if texts.get(name, "").strip()]
+        return asked[0] if len(asked) == 1 else WHOLE
     return next((field for kind, field in _KINDS if isinstance(problem, kind)), WHOLE)
 
 
@@ -165,6 +174,8 @@ def texts_of(job: JobView) -> dict[str, str]:
         "memory": text.write_number(claim.pop("memory") / GIB if "memory" in claim else None),
         "resources": text.write_amounts(claim),
         "preferred_cluster": job.preferred_cluster or "",
+        "only_cluster": job.only_cluster or "",
+        "only_tags": text.write_words(job.only_tags),
         "tags": text.write_words(job.tags),
         "priority": str(job.priority or ""),
         "depends_on": text.write_words(job.depends_on),

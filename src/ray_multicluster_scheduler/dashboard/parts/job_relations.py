@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ray_multicluster_scheduler.dashboard.parts.colours import QUIET, STATE_COLOURS
+from ray_multicluster_scheduler.dashboard.parts.job_rows import title_of
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import JobView
@@ -64,7 +65,7 @@ def limited(kinds: Mapping[str, Mapping[str, JobView | None]], *, more: bool = F
 
 def shown_name(submission_id: str, job: JobView | None) -> str:
     """Return what a job is called in a list."""
-    return submission_id if job is None else job.own_name or submission_id
+    return submission_id if job is None else title_of(job)
 
 
 def chart(job: JobView, relations: Relations) -> dict[str, Any]:

@@ -61,7 +61,7 @@ export default {
                 <span v-if="line.row.members" class="jobs-chips">
                   <span v-for="(n, state) in line.row.members" :key="state" :class="'state state-' + state">{{ n }} {{ states[state] }}</span>
                 </span>
-                <span v-else class="clip" :title="line.row.message">{{ line.row.message }}</span>
+                <span v-else class="two-lines" :title="line.row.about">{{ why(line.row) }}</span>
               </td>
             </tr>
             <tr v-else role="row" class="jobs-inner">
@@ -82,7 +82,7 @@ export default {
   `,
   props: {
     rows: Array, members: Object, place: String, newer: Boolean, older: Boolean,
-    words: Object, states: Object, mayPick: Boolean, withUser: Boolean,
+    words: Object, states: Object, reasons: Object, mayPick: Boolean, withUser: Boolean,
   },
   emits: ["open", "close", "bulk", "turn", "address"],
   data() {
@@ -123,7 +123,10 @@ export default {
       }
     },
   },
-  mounted() { window.addEventListener("popstate", this.moved); },
+  mounted() {
+    window.addEventListener("popstate", this.moved);
+    this.keep();
+  },
   beforeUnmount() { window.removeEventListener("popstate", this.moved); },
   methods: {
     say(word, n) { return fill(this.words[word], n); },
@@ -132,6 +135,11 @@ export default {
     target(row) {
       const id = encodeURIComponent(row.id);
       return row.members ? "/jobs?head=" + id : "/jobs/" + id;
+    },
+    why(row) {
+      if (row.exit !== null) return this.say("exit_code", row.exit);
+      const reason = this.reasons[row.reason];
+      return reason && row.message ? reason + ": " + row.message : reason || row.message;
     },
     pickable(row) { return row.stop + row.retry > 0; },
     inPicked(line) { return Boolean(line.head) && "group " + line.head in this.picked; },
@@ -160,7 +168,12 @@ export default {
     go(address, replace) {
       if (replace) history.replaceState(history.state, "", address);
       else history.pushState({}, "", address);
+      this.keep();
     },
-    moved() { this.$emit("address", location.search); },
+    moved() {
+      this.keep();
+      this.$emit("address", location.search);
+    },
+    keep() { sessionStorage.setItem("raymc-list", location.search); },
   },
 };

@@ -7,6 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
 from ray_multicluster_scheduler.dashboard.parts.job_rows import Row, Rows
@@ -15,6 +16,7 @@ from ray_multicluster_scheduler.model.states import JobState
 _WORDS = (
     "name", "submitted", "waited", "ran", "message", "attempt", "stopping", "jobs", "open", "close", "pick",
     "pick_all", "picked", "stop", "retry", "unpick", "all_of", "loading", "newest", "newer", "older", "pages",
+    "exit_code",
 )  # fmt: skip
 _COMMON = ("state", "cluster", "user")
 
@@ -28,6 +30,7 @@ class JobTable(ui.element, component="job_table.js"):
         words |= {word: page.t(f"common.{word}") for word in _COMMON}
         self._props["words"] = words
         self._props["states"] = {state.value: state_text(page, state.value) for state in JobState}
+        self._props["reasons"] = {reason: page.t(f"reasons.{reason}") for reason in REASONS}
         self._props["mayPick"] = may_pick
         self._props["withUser"] = with_user
         self._shown: tuple[object, ...] = ()

@@ -26,8 +26,15 @@ class JobWhy(ui.element):
             self._scores = Scores(page)
             self._refusals = Refusals(page)
 
-    def show(self, told: Explanation) -> None:
-        """Show an explanation."""
+    @property
+    def empty(self) -> bool:
+        """Tell whether there is nothing to see."""
+        shown = self._shown
+        return shown is None or not (self._sentence.visible or shown.suggestions or shown.decision)
+
+    def show(self, told: Explanation, *, said: str) -> None:
+        """Show an explanation; its sentence is left out if the page says it already."""
+        self._sentence.set_visibility(told.why != said)
         if told == self._shown:
             return
         self._shown = told

@@ -10,6 +10,8 @@ from ray_multicluster_scheduler.dashboard.parts.environment_table import Environ
 from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.service.views import EnvironmentView, PlanView
 
+_VERDICTS = "plan-goes plan-stays plan-refused"
+
 
 class PlanPanel(ui.element):
     """The answer of a dry run. It stays while a new one is under way."""
@@ -27,8 +29,13 @@ class PlanPanel(ui.element):
         """Say why there is no answer."""
         self._shown = None
         self._verdict.set_text(text)
-        self._verdict.classes(remove="plan-goes plan-stays")
+        self._verdict.classes(remove=_VERDICTS)
         self._answer.clear()
+
+    def refuse(self, text: str) -> None:
+        """Say that the job would not be accepted."""
+        self.say(text)
+        self._verdict.classes(add="plan-refused")
 
     def wait(self) -> None:
         """Say that an answer is on its way, unless an earlier one is shown."""
@@ -41,9 +48,7 @@ class PlanPanel(ui.element):
             return
         self._shown = plan
         self._verdict.set_text(verdict(self._page, plan))
-        self._verdict.classes(
-            add="plan-stays" if plan.cluster is None else "plan-goes", remove="plan-goes plan-stays"
-        )
+        self._verdict.classes(add="plan-stays" if plan.cluster is None else "plan-goes", remove=_VERDICTS)
         self._answer.clear()
         with self._answer:
             self._suggestions(plan)

@@ -43,7 +43,7 @@ class ProcessTable(ui.element):
         """Ask all clusters."""
         self._button.props("loading disable")
         try:
-            found = await self._page.ask(lambda service: service.processes(), role=Role.OPERATE)
+            found = await self._page.ask(lambda service: service.processes(), role=Role.READ_ALL)
         except NotAuthenticated:
             self._page.log_in()
         except SchedulerError as problem:
@@ -74,11 +74,14 @@ class ProcessTable(ui.element):
         page = self._page
         headings = {name: page.t(f"processes.{name}") for name in COLUMNS}
         label = page.t("processes.processes")
-        table = WideTable(headings, label=label, page_rows=PAGE_ROWS, kinds={"age": "lasting"})
+        table = WideTable(
+            headings, label=label, page_rows=PAGE_ROWS, kinds={"age": "lasting", "state": "state"}
+        )
         for column in table.columns:
             column["sortable"] = True
         table.props("data-test=processes").classes("process-table")
         table.props["no-data-label"] = page.t("processes.nothing")
+        table.add_slot("no-data", '<span class="quiet">{{ props.message }}</span>')  # it is no warning
         table.set_visibility(False)
         return table
 
@@ -101,8 +104,16 @@ class ProcessTable(ui.element):
 
     def _row(self, number: int, each: ProcessView) -> dict[str, Any]:
         kind = self._page.words.known(f"processes.kind_{each.kind}", each.kind)
-        fields = each.model_dump(include={"cluster", "state", "pid", "what", "why"})
-        return {**fields, "key": number, "kind": kind, "age": each.started_at}
+        fields = each.model_dump(include={"cluster", "pid", "what", "why"})
+        state = self._page.words.known(f"states.{each.state}", each.state.replace("_", " ").lower())
+        return {
+            **fields,
+            "key": number,
+            "kind": kind,
+            "age": each.started_at,
+            "state": state,
+            "word": each.state,
+        }
 
 
 def matching(items: Sequence[ProcessView], *, cluster: str, kind: str) -> list[ProcessView]:

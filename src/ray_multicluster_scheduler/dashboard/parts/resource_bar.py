@@ -51,15 +51,17 @@ def shares(cluster: ClusterView) -> tuple[Share, ...]:
 
 
 class ResourceBar(ui.element):
-    """One bar with its numbers."""
+    """One bar with its numbers; `short`: in a column that says what it is of."""
 
-    def __init__(self, page: Page, name: str) -> None:
+    def __init__(self, page: Page, name: str, *, short: bool = False) -> None:
         super().__init__("div")
         self._page = page
         self._name = name
+        self._short = short
         with self:
             with ui.element("div").classes("line spread"):
-                ui.label(page.t(f"resources.{name}_bar"))
+                if not short:
+                    ui.label(page.t(f"resources.{name}_bar"))
                 self._numbers = ui.label().classes("quiet")
             with ui.element("div").classes("bar").props("role=img") as self._bar:
                 self._used = ui.element("div").classes("bar-used")
@@ -74,9 +76,10 @@ class ResourceBar(ui.element):
             reserved=number(name, share.reserved),
             free=number(name, share.free),
         )
-        if self._numbers.text != numbers:
-            self._numbers.set_text(numbers)
-            self._bar.props["aria-label"] = numbers
+        if self._bar.props.get("aria-label") != numbers:
+            taken = f"{number(name, share.used + share.reserved)} / {number(name, share.total)}"
+            self._numbers.set_text(taken if self._short else numbers)
+            self._bar.props["aria-label"] = self._bar.props["title"] = numbers
             self._bar.update()
             self._used.style(f"width: {100 * share.used / share.total:.1f}%")
             self._reserved.style(f"width: {100 * share.reserved / share.total:.1f}%")

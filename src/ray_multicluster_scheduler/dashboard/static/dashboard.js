@@ -2,9 +2,10 @@
 // <time data-at="SECONDS" data-style="ago|clock|moment|hour"> and <time data-from="SECONDS" data-to="SECONDS">.
 const language = document.documentElement.lang || "en";
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
-const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const moment = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
-const hour = new Intl.DateTimeFormat(language, { year: "numeric", month: "short", day: "numeric", hour: "numeric" });
+const hourCycle = "h23"; // one clock on all pages, as on the timeline
+const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle });
+const moment = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium", hourCycle });
+const hour = new Intl.DateTimeFormat(language, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", hourCycle });
 const WRITTEN = { clock, moment, hour };
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
@@ -47,6 +48,12 @@ const options = { subtree: true, childList: true, attributeFilter: ["data-at", "
 new MutationObserver(writeAll).observe(document.body, options);
 setInterval(writeAll, 1000);
 writeAll();
+
+// The way back from a job leads to the list as it was, with its filters (`parts/job_table.js` keeps its address).
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a.back-to-list");
+  if (link) link.search = sessionStorage.getItem("raymc-list") || "";
+});
 
 // A button in a .copy-block copies the text beside it. Without https a browser has no clipboard: then the
 // text is selected and copied the old way.

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.ray_client.http2.http2_errors import (
 )
 from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
 from ray_multicluster_scheduler.ray_client.http2.listener import Handler, Listener, listen
-from ray_multicluster_scheduler.ray_client.http2.relay_limits import RelayLimits
+from ray_multicluster_scheduler.ray_client.http2.relay_limits import RelayLimits, StrangerLimits
 from ray_multicluster_scheduler.ray_client.http2.splicing import splice
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Listener",
     "RelayError",
     "RelayLimits",
+    "StrangerLimits",
     "Stream",
     "StreamReset",
     "TooManyStreams",

@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
 from ray_multicluster_scheduler.ray_client.http2.incoming import FrameReader
 from ray_multicluster_scheduler.ray_client.http2.outgoing import Outgoing, Turn
 from ray_multicluster_scheduler.ray_client.http2.relay_limits import RelayLimits
-from ray_multicluster_scheduler.ray_client.http2.reset_limit import ResetLimit
+from ray_multicluster_scheduler.ray_client.http2.work_limit import WorkLimit
 
 #: Whether frames of a kind belong to a stream (None: or to the connection), and their length, if it is fixed.
 RULES: dict[int, tuple[bool | None, int | None]] = {
@@ -54,12 +54,16 @@ class ControlFrames(FrameReader[Stream]):
         self.most_streams = LARGEST_WINDOW
         #: What came, what may come, and what is to be allowed again.
         self.received = 0
-        self.allowed = limits.connection_window_bytes
+        strangers = limits.strangers if is_server else None
+        #: Nobody has shown on this connection who it is.
+        self.is_stranger = strangers is not None
+        self.allowed = limits.connection_window_bytes if strangers is None else strangers.window_bytes
         self._owed = 0
-        self._step = limits.connection_window_bytes // 8
+        self._step = self.allowed // 8
         self._decoder = HeaderDecoder(limits.header_bytes)
         self._blocks = HeaderBlocks(most_bytes=limits.header_bytes, most_frames=limits.continuation_frames)
-        self._resets = ResetLimit(limits.resets, limits.resets_per_second)
+        self._resets = WorkLimit(limits.resets, limits.resets_per_second)
+        self._resizes = WorkLimit(limits.resized_windows, limits.resized_windows_per_second)
         self._greeted = False
         self._handlers = {
             frames.HEADERS: self._headers,
@@ -118,8 +122,18 @@ class ControlFrames(FrameReader[Stream]):
             values[frames.MAX_CONCURRENT_STREAMS] = limits.streams
         else:
             values[frames.ENABLE_PUSH] = 0
-        window = frames.window_update(0, limits.connection_window_bytes - frames.DEFAULT_WINDOW)
+        window = frames.window_update(0, self.allowed - frames.DEFAULT_WINDOW)
         return (b"" if self.is_server else frames.PREFACE) + frames.settings(values) + window
+
+    def trust(self) -> None:
+        """Take the peer for known: it may send more at once, and stay."""
+        if self.is_stranger:
+            self.is_stranger = False
+            assert self.limits.strangers is not None
+            more = self.limits.connection_window_bytes - self.limits.strangers.window_bytes
+            self._step = self.limits.connection_window_bytes // 8
+            self.allowed += more
+            self.out.control(frames.window_update(0, more))
 
     def credit(self, size: int) -> None:
         """Let the peer send as many bytes again, on any stream."""
@@ -245,6 +259,7 @@ class ControlFrames(FrameReader[Stream]):
         # gRPC counts on a larger window only after this answer: it goes before the data that need the window.
         self.out.control(frames.SETTINGS_ACK)
         if self.out.first_window != before:
+            self._count_resized(1 + len(self.streams))
             self._resize_windows(self.out.first_window - before)
         if not self._greeted:
             self._greeted = True
@@ -269,6 +284,10 @@ class ControlFrames(FrameReader[Stream]):
             if stream.window + change > LARGEST_WINDOW:
                 raise ProtocolError(FLOW_CONTROL_ERROR, "a window that is too large")
             stream.window_increased(change)
+
+    def _count_resized(self, windows: int) -> None:
+        if self.is_server and self._resizes.exceeded(asyncio.get_running_loop().time(), windows):
+            raise ProtocolError(frames.ENHANCE_YOUR_CALM, "too many changes of the windows of streams")
 
     def _count_reset(self) -> None:
         if self.is_server and self._resets.exceeded(asyncio.get_running_loop().time()):

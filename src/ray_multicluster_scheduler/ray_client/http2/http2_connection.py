@@ -51,6 +51,8 @@ class Connection(ControlFrames, asyncio.Protocol):
         self._preface = frames.PREFACE if accept is not None else b""
         self._next_id = 1
         self._going = False
+        #: Since when there is this connection, and since when it has had a call, by the clock of the loop.
+        self.since = self.used_at = loop.time()
         #: Handlers of streams of this connection that still run.
         self.handlers = 0
         #: Host and port of the other end.
@@ -67,6 +69,11 @@ class Connection(ControlFrames, asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether `open` may work."""
         return self.lost is None and not self._going and not self.peer_going and self._transport is not None
+
+    @property
+    def _most_own_streams(self) -> int:
+        strangers = self.limits.strangers if self.is_stranger else None
+        return self.limits.streams if strangers is None else min(self.limits.streams, strangers.streams)
 
     @property
     def buffered(self) -> int:
@@ -189,7 +196,7 @@ class Connection(ControlFrames, asyncio.Protocol):
         if stream_id % 2 == 0 or self._accept is None:
             raise ProtocolError(frames.PROTOCOL_ERROR, f"a stream with the id {stream_id}")
         self.last_id = stream_id
-        if self._going or max(len(self.streams), self.handlers) >= self.limits.streams:
+        if self._going or max(len(self.streams), self.handlers) >= self._most_own_streams:
             self.break_stream(stream_id, frames.REFUSED_STREAM)
             return
         if not is_request(headers):
@@ -203,6 +210,7 @@ class Connection(ControlFrames, asyncio.Protocol):
     def forget(self, stream: StreamFlow) -> None:
         """Drop a stream that is over."""
         self.streams.pop(stream.id, None)
+        self.used_at = self._loop.time()
         if self._going or self.peer_going:
             self.close_if_done()
 

@@ -41,6 +41,7 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._look: asyncio.TimerHandle | None = None
 
     @property
     def port(self) -> int:
@@ -69,6 +70,7 @@ class Listener:
         keep_freed_memory()
         timeout = self._limits.handshake_timeout_s if ssl is not None else None
         where: dict[str, Any] = {"host": host, "port": port} if sock is None else {"sock": sock}
+        self._look_at_idle_ones()
         self._server = await asyncio.get_running_loop().create_server(
             self._connection, **where, ssl=ssl, ssl_handshake_timeout=timeout, backlog=1024
         )
@@ -77,6 +79,8 @@ class Listener:
         """Accept nothing new, let calls under way end for a while, then end the rest as UNAVAILABLE."""
         if self._server is not None:
             self._server.close()
+        if self._look is not None:
+            self._look.cancel()
         for connection in list(self._connections):
             connection.go_away()
         await self._gone(grace_s)
@@ -98,11 +102,46 @@ class Listener:
         return Connection(self._limits, self._accept, self._welcome)
 
     def _welcome(self, connection: Connection) -> bool:
+        self._make_room(connection.peer[0])
         if len(self._connections) >= self._limits.connections:
             return False
         self._connections.add(connection)
         connection.closed.add_done_callback(lambda _: self._connections.discard(connection))
         return True
+
+    def _make_room(self, address: str) -> None:
+        """Close the oldest connection on which nobody has shown who it is, where these are too many."""
+        limits = self._limits.strangers
+        if limits is None:
+            return
+        strangers: dict[str, list[Connection]] = {}
+        for connection in self._connections:
+            if connection.is_stranger:
+                strangers.setdefault(connection.peer[0], []).append(connection)
+        crowd = strangers.get(address, [])
+        if len(crowd) < limits.connections_per_address:
+            is_full = len(self._connections) >= self._limits.connections
+            if not is_full and sum(map(len, strangers.values())) < limits.connections:
+                return
+            crowd = max(strangers.values(), key=len, default=[])
+        if crowd:
+            oldest = min(crowd, key=lambda connection: connection.since)
+            self._connections.discard(oldest)
+            oldest.abort()
+
+    def _look_at_idle_ones(self) -> None:
+        """Close connections on which nobody shows who it is, and those without a call for long."""
+        limits = self._limits.strangers
+        if limits is None:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in list(self._connections):
+            if connection.is_stranger and now - connection.since > limits.known_within_s:
+                connection.close("nobody has shown on this connection who it is")
+            elif not connection.streams and now - connection.used_at > limits.idle_s:
+                connection.go_away()
+        self._look = loop.call_later(min(limits.known_within_s, limits.idle_s) / 10, self._look_at_idle_ones)
 
     def _accept(self, stream: Stream) -> None:
         if self._at_once is not None and self._is_done_at_once(stream, self._at_once):

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, RootModel
 from pydantic_core import CoreSchema
 
+from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
+    ClusterReport,
     ClusterView,
     EventView,
     JobView,
@@ -103,6 +105,14 @@ class Drain(Body):
     reason: str = ""
 
 
+class RunDoctor(Body):
+    """Where a short job is to run, and how long it may take."""
+
+    #: Null: on all clusters.
+    clusters: list[str] | None = None
+    timeout_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = TRIAL_S
+
+
 class JobList(View):
     """Jobs, in the order that was asked for."""
 
@@ -143,6 +153,12 @@ class ClusterList(View):
     """Every configured cluster."""
 
     clusters: tuple[ClusterView, ...]
+
+
+class Reports(View):
+    """What was found out about clusters."""
+
+    clusters: tuple[ClusterReport, ...]
 
 
 class WaitList(View):

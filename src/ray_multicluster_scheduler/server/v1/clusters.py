@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
@@ -16,7 +17,9 @@ from ray_multicluster_scheduler.service.views import CallerView, LeaderView, Pro
 
 router = APIRouter(prefix="/api/v1", tags=["clusters"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
+Submitting = Annotated[LocalService, Depends(allowed(Role.SUBMIT))]
 Operating = Annotated[LocalService, Depends(allowed(Role.OPERATE))]
+ReadingAll = Annotated[LocalService, Depends(allowed(Role.READ_ALL))]
 
 
 @router.get("/clusters", summary="Every cluster, with what was last seen of it")
@@ -42,9 +45,19 @@ def wait_reasons(service: Reading) -> bodies.WaitList:
 
 
 @router.get("/processes", summary="What runs inside the clusters")
-async def processes(service: Operating, connection: HTTPConnection) -> ProcessList:
+async def processes(service: ReadingAll, connection: HTTPConnection) -> ProcessList:
     """Ask every cluster for its jobs, actors, tasks, bridges and sessions, ours or not."""
     return await in_cluster_thread(connection, service.processes)
+
+
+@router.post("/doctor", summary="Check clusters with a short job on each")
+async def run_doctor(
+    service: Submitting, connection: HTTPConnection, given: bodies.RunDoctor | None = None
+) -> bodies.Reports:
+    """Examine clusters as `raymc doctor --run` does; the answer comes when all of the jobs have ended."""
+    asked = given or bodies.RunDoctor()
+    run = partial(service.run_doctor, asked.clusters, timeout_s=asked.timeout_s)
+    return bodies.Reports(clusters=await in_cluster_thread(connection, run))
 
 
 @router.get("/leader", summary="Who schedules now")

@@ -14,12 +14,12 @@ from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.views import ConfigView
 
 router = APIRouter(prefix="/api/v1", tags=["server"])
-Operating = Annotated[LocalService, Depends(allowed(Role.OPERATE))]
+ReadingAll = Annotated[LocalService, Depends(allowed(Role.READ_ALL))]
 Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
 
 
 @router.get("/config", summary="The configuration as it was loaded")
-def configuration(service: Operating) -> ConfigView:
+def configuration(service: ReadingAll) -> ConfigView:
     """Return what clusters.yaml says, with defaults filled in and secrets hidden."""
     return service.configuration()
 

@@ -39,6 +39,13 @@ def list_jobs(
     since: Annotated[
         float | None, Query(allow_inf_nan=False, description="Accepted at or after this time (epoch).")
     ] = None,
+    changed_since: Annotated[
+        float | None, Query(allow_inf_nan=False, description="In its state since this time (epoch) or later.")
+    ] = None,
+    changed_until: Annotated[
+        float | None, Query(allow_inf_nan=False, description="In its state since before this time (epoch).")
+    ] = None,
+    wait_reason: Annotated[str | None, Query(description="Waits in the queue for this reason.")] = None,
     text: Annotated[str | None, Query(description="A part of the id, the name or the command.")] = None,
     heads_only: Annotated[
         bool, Query(description="One job for each array, group or chain of dependencies: the first of it.")
@@ -61,6 +68,9 @@ def list_jobs(
             tag=tag,
             parent=parent,
             since=since,
+            changed_since=changed_since,
+            changed_until=changed_until,
+            wait_reason=wait_reason,
             text=text,
             heads_only=heads_only,
             head=head,
@@ -153,9 +163,16 @@ def timeline(
 
 
 @router.get("/counts", summary="Count jobs by state")
-def counts(service: Reading, state: States = None) -> bodies.Counts:
+def counts(
+    service: Reading,
+    state: States = None,
+    changed_since: Annotated[
+        float | None, Query(allow_inf_nan=False, description="In its state since this time (epoch) or later.")
+    ] = None,
+) -> bodies.Counts:
     """Return how many jobs are in each of these states; without any, in every state."""
-    return bodies.Counts(counts=service.counts(list(JobState) if state is None else state))
+    states = list(JobState) if state is None else state
+    return bodies.Counts(counts=service.counts(states, changed_since=changed_since))
 
 
 @router.get("/queue", summary="What waits, the next one first")

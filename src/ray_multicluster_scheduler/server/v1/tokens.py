@@ -23,7 +23,7 @@ class NewToken(Body):
     """Whose token it is to be."""
 
     user: Annotated[str, Field(description="Whose token it is.")]
-    role: Annotated[str, Field(description="read, submit, operate or admin.")]
+    role: Annotated[str, Field(description="read, read-all, submit, operate or admin.")]
     expires_s: Annotated[float | None, Field(description="For how long it is valid; null: for ever.")] = None
 
 

@@ -108,19 +108,17 @@ def _write_audit_entries(tx: Connection, calls: Sequence[Call], accepted: Sequen
     write_audit(tx, entries)
 
 
+def check_call(tx: Connection, call: Call) -> None:
+    """Raise the refusal of a call, if it would be refused. Nothing is written."""
+    _checked(tx, call.split())
+
+
 def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
     """Write the new jobs; return one job for each request, in order.
 
     All checks come before the first row is written.
     """
-    new, ids = _split_off_new(tx, requests)
-    _check_ids(tx, new)
-    _check_secrets(new)
-    aliases = {new_id: old_id for (new_id, *_), old_id in zip(requests, ids, strict=True) if new_id != old_id}
-    if aliases:
-        new = {each: (_with_known_ids(spec, aliases), now, terms) for each, (spec, now, terms) in new.items()}
-    needed = _check_dependencies(tx, new)
-    _check_quotas(tx, new)
+    new, ids, needed = _checked(tx, requests)
     heads = heads_of(
         tx,
         {submission_id: spec for submission_id, (spec, *_) in new.items()},
@@ -130,6 +128,19 @@ def _add(tx: Connection, requests: Sequence[_Request]) -> tuple[Job, ...]:
     known_ids = [submission_id for submission_id in ids if submission_id not in new]
     jobs_by_id = {**get_many(tx, known_ids), **_with_seq(tx, new, heads)}
     return tuple(jobs_by_id[submission_id] for submission_id in ids)
+
+
+def _checked(tx: Connection, requests: Sequence[_Request]) -> tuple[_New, list[str], dict[str, _Existing]]:
+    """Return the new jobs, for every request the id of its job, and the dependencies that existed before."""
+    new, ids = _split_off_new(tx, requests)
+    _check_ids(tx, new)
+    _check_secrets(new)
+    aliases = {new_id: old_id for (new_id, *_), old_id in zip(requests, ids, strict=True) if new_id != old_id}
+    if aliases:
+        new = {each: (_with_known_ids(spec, aliases), now, terms) for each, (spec, now, terms) in new.items()}
+    needed = _check_dependencies(tx, new)
+    _check_quotas(tx, new)
+    return new, ids, needed
 
 
 def _with_seq(tx: Connection, new: _New, heads: Mapping[str, str]) -> dict[str, Job]:

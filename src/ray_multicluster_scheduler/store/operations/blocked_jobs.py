@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, bindparam, func, select
 
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, stop_step
+from ray_multicluster_scheduler.core.lifecycle.transitions import waited_too_long
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.operations.job_reads import (
@@ -38,7 +39,7 @@ def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     """Return these jobs, oldest first. A stop request is named before a failed dependency."""
     blocked_by_id: dict[str, tuple[Job, str]] = {}
     for job in read_jobs(tx, _OVERDUE, now=now):
-        blocked_by_id[job.submission_id] = job, _overdue(job)
+        blocked_by_id[job.submission_id] = job, waited_too_long(job)
     dependents = read_jobs(tx, _WITH_FAILED_DEPENDENCY)
     causes = _causes(tx, dependents)
     for job in dependents:
@@ -46,10 +47,6 @@ def blocked(tx: Connection, *, now: float) -> tuple[tuple[Job, str], ...]:
     for job in read_jobs(tx, _STOPPING):
         blocked_by_id[job.submission_id] = job, stop_step(job, Presence.QUEUED).reason
     return tuple(sorted(blocked_by_id.values(), key=lambda pair: pair[0].seq))
-
-
-def _overdue(job: Job) -> str:
-    return f"waited in the queue longer than its queue_timeout_s of {job.spec.queue_timeout_s:g} s"
 
 
 def _causes(tx: Connection, dependents: Iterable[Job]) -> dict[str, Job]:

@@ -1,4 +1,4 @@
-"""Remove the secrets of ended jobs from their rows: from environments, and from texts that quote secrets."""
+"""Remove the secrets of ended jobs from their rows: from environments, texts and logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Table, bindparam, select, update
 
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.store.schema.prepared import Prepared, chunks
-from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs
+from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs, logs
 
 Row = Mapping[Any, Any]
 
@@ -18,6 +18,9 @@ _WRITE_ATTEMPTS = Prepared(
     update(attempts).where(
         attempts.c.submission_id == bindparam("of_job"), attempts.c.number == bindparam("of_number")
     )
+)
+_WRITE_LOGS = Prepared(
+    update(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))
 )
 _WRITE_EVENTS = Prepared(update(events).where(events.c.id == bindparam("of_event")))
 
@@ -71,6 +74,11 @@ def _rewrite(tx: Connection, job: Row, attempt_rows: Sequence[Row], event_rows: 
             for attempt in attempt_rows
         ],
     )
+    for log in _rows(tx, logs, [job["submission_id"]]):
+        if (text := clean(log["text"])) != log["text"]:
+            _WRITE_LOGS.run(
+                tx, [{"of_job": job["submission_id"], "of_attempt": log["attempt"], "text": text}]
+            )
     _WRITE_EVENTS.run(
         tx, [{"of_event": event["id"], "reason": clean(event["reason"])} for event in event_rows]
     )

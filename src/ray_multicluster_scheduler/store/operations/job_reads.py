@@ -48,10 +48,18 @@ _PROGRESS = ForIds(
 )
 _EXISTING_IDS = ForIds(lambda ids: select(jobs.c.submission_id).where(jobs.c.submission_id.in_(ids)))
 
+_EXISTING_GROUPS = ForIds(lambda names: select(jobs.c.group).where(jobs.c.group.in_(names)).distinct())
+
 
 def read_jobs(tx: Connection, statement: Select[Any], **values: Any) -> tuple[Job, ...]:
     """Run a SELECT of whole jobs."""
     return tuple([job_from(row) for row in tx.execute(statement, values).all()])
+
+
+def taken(tx: Connection, words: Sequence[str]) -> frozenset[str]:
+    """Return those of these words that are the id or the group of a job."""
+    found = (*_EXISTING_IDS.rows(tx, words), *_EXISTING_GROUPS.rows(tx, words))
+    return frozenset(word for (word,) in found)
 
 
 def get(tx: Connection, submission_id: str) -> Job:
@@ -96,6 +104,7 @@ def list_jobs(
     equal: Mapping[str, str | None],
     tag: str | None,
     since: float | None,
+    changed: tuple[float | None, float | None],
     before: int | None,
     text: str | None,
     heads_only: bool,
@@ -106,6 +115,10 @@ def list_jobs(
     if heads_only:  # the group of a head is indexed by itself
         equal = {**equal, "group": None, "head_group": equal.get("group")}
     statement = _matching(equal, tag, since, before, text).limit(limit)
+    if changed[0] is not None:
+        statement = statement.where(jobs.c.changed_at >= changed[0])
+    if changed[1] is not None:
+        statement = statement.where(jobs.c.changed_at < changed[1])
     if heads_only:
         statement = statement.where(jobs.c.head.is_(None))
     if states is None and head is None:
@@ -172,7 +185,13 @@ def ids_beginning(tx: Connection, prefix: str, *, limit: int) -> tuple[str, ...]
     return tuple(submission_id for (submission_id,) in rows)
 
 
-def counts(tx: Connection, states: Collection[JobState], *, user: str | None = None) -> dict[JobState, int]:
+def counts(
+    tx: Connection,
+    states: Collection[JobState],
+    *,
+    user: str | None = None,
+    changed_since: float | None = None,
+) -> dict[JobState, int]:
     """Return how many jobs are in each of these states: of all users, or of one."""
     statement = (
         select(jobs.c.state, func.count())
@@ -181,6 +200,8 @@ def counts(tx: Connection, states: Collection[JobState], *, user: str | None = N
     )
     if user is not None:
         statement = statement.where(jobs.c.user == user)
+    if changed_since is not None:
+        statement = statement.where(jobs.c.changed_at >= changed_since)
     return {JobState(state): count for state, count in tx.execute(statement)}
 
 

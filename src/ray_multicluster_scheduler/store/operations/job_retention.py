@@ -1,14 +1,32 @@
-"""Remove history in small steps: secrets of ended jobs first, then logs, then whole jobs, oldest first."""
+"""Remove history in small steps: secrets of ended jobs first, then logs, then whole jobs, oldest first.
+
+Where there are too many jobs, or they take too much space, those users give up history who hold the most.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, delete, exists, func, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    cast,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy import LargeBinary as Bytes
 
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound
-from ray_multicluster_scheduler.model.retention import Keep, Pruned
+from ray_multicluster_scheduler.model.retention import Keep, Pruned, fair_cuts
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.operations.audit_trail import prune_audit
 from ray_multicluster_scheduler.store.operations.forget_secrets import forget_secrets
@@ -48,20 +66,14 @@ _ENDS = ForIds(
 )
 
 
-def prune(
-    tx: Connection, keep: Keep, *, now: float, limit: int, used_bytes: Callable[[Connection], int]
-) -> Pruned:
-    """Take one step: remove one kind of data of about `limit` jobs.
-
-    `used_bytes` returns how many bytes of the database hold data.
-    """
+def prune(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
+    """Take one step by the rules about age and number: remove one kind of data of about `limit` jobs."""
     steps: tuple[Callable[[], Pruned], ...] = (
         lambda: _prune_secrets(tx, until=now - keep.secrets_s, limit=limit),
         lambda: _prune_logs(tx, until=now - keep.logs_s, limit=limit),
         lambda: _prune_audit(tx, keep, now=now, limit=limit),
-        lambda: _prune_jobs(tx, until=now - keep.jobs_s, limit=limit),
-        lambda: _prune_jobs(tx, until=now, limit=min(limit, _beyond(tx, keep.jobs))),
-        lambda: _prune_to_size(tx, now=now, limit=limit) if used_bytes(tx) > keep.size_bytes else Pruned(),
+        lambda: _prune_jobs(tx, _may_go_until(now - keep.jobs_s), limit=limit),
+        lambda: _prune_to_number(tx, keep.jobs, now=now, limit=limit),
     )
     for step in steps:
         if (pruned := step()).more:
@@ -90,13 +102,17 @@ def delete_jobs(tx: Connection, submission_ids: Sequence[str]) -> None:
 
 def prunable(tx: Connection, keep: Keep, *, now: float) -> Pruned:
     """Count what the rules about age and number would remove."""
-    may_go = (_IS_FINAL, ~_IS_NEEDED)
-    old = select(func.count()).select_from(jobs).where(jobs.c.ended_at <= now - keep.jobs_s, *may_go)
-    count = max(tx.scalar(old) or 0, _beyond(tx, keep.jobs))
-    ends = select(jobs.c.ended_at).where(jobs.c.ended_at <= now, *may_go).order_by(jobs.c.ended_at)
-    last = tx.scalar(ends.limit(1).offset(count - 1)) if count else None
-    ended = select(jobs.c.submission_id).where(jobs.c.ended_at <= max(now - keep.logs_s, last or 0.0))
+    until = now - keep.jobs_s
+    old = tx.scalar(select(func.count()).select_from(jobs).where(*_may_go_until(until))) or 0
+    cuts = fair_cuts(_ended_by_user(tx, after=until), max(0, _beyond(tx, keep.jobs) - old))
+    going = [jobs.c.ended_at <= max(now - keep.logs_s, until)]
+    for user, count in cuts.items():
+        mine = (*_may_go_until(now), jobs.c.ended_at > until, _is_of(user))
+        oldest = select(jobs.c.ended_at).where(*mine).order_by(jobs.c.ended_at).limit(1).offset(count - 1)
+        going.append(_is_of(user) & (jobs.c.ended_at <= oldest.scalar_subquery()))
+    ended = select(jobs.c.submission_id).where(or_(*going))
     texts = tx.scalar(select(func.count()).select_from(logs).where(logs.c.submission_id.in_(ended))) or 0
+    count = old + sum(cuts.values())
     return Pruned(jobs=count, logs=texts, more=count + texts > 0)
 
 
@@ -139,15 +155,45 @@ def _by_end(
     return act(ids)
 
 
-def _prune_jobs(tx: Connection, *, until: float, limit: int) -> Pruned:
+def _may_go_until(until: float) -> tuple[ColumnElement[bool], ...]:
+    return jobs.c.ended_at <= until, _IS_FINAL, ~_IS_NEEDED
+
+
+def _is_of(user: str) -> ColumnElement[bool]:
+    """Tell whether a job is this user's. Not by the index of users: jobs are wanted in the order of ends."""
+    return func.coalesce(jobs.c.user, "") == user
+
+
+def _prune_jobs(tx: Connection, may_go: Sequence[ColumnElement[bool]], *, limit: int) -> Pruned:
     oldest = (
-        select(jobs.c.submission_id)
-        .where(jobs.c.ended_at <= until, _IS_FINAL, ~_IS_NEEDED, _STANDS_FOR_FEW)
-        .order_by(jobs.c.ended_at)
-        .limit(limit)
+        select(jobs.c.submission_id).where(*may_go, _STANDS_FOR_FEW).order_by(jobs.c.ended_at).limit(limit)
     )
     ids = tx.scalars(oldest).all() if limit > 0 else ()
     return Pruned(jobs=len(ids), logs=_remove(tx, ids), more=bool(ids))
+
+
+def _prune_to_number(tx: Connection, most: int, *, now: float, limit: int) -> Pruned:
+    beyond = _beyond(tx, most)
+    if not beyond:
+        return Pruned()
+    jobs_gone = logs_gone = 0
+    for user, count in fair_cuts(_ended_by_user(tx), beyond).items():
+        step = _prune_jobs(tx, (*_may_go_until(now), _is_of(user)), limit=min(count, limit - jobs_gone))
+        jobs_gone, logs_gone = jobs_gone + step.jobs, logs_gone + step.logs
+    return Pruned(jobs=jobs_gone, logs=logs_gone, more=jobs_gone > 0)
+
+
+def _ended_by_user(tx: Connection, *, after: float | None = None) -> dict[str, int]:
+    """Return how many ended jobs each user has. Without `after`, indexes suffice to count them."""
+
+    def count(*where: ColumnElement[bool]) -> dict[str, int]:
+        counted = select(jobs.c.user, func.count()).where(*where).group_by(jobs.c.user)
+        return {row[0]: row[1] for row in tx.execute(counted)}
+
+    if after is not None:
+        return count(jobs.c.ended_at > after)
+    still_open = count(jobs.c.ended_at.is_(None))
+    return {user: number - still_open.get(user, 0) for user, number in count().items()}
 
 
 def _remove(tx: Connection, ids: Sequence[str]) -> int:
@@ -159,11 +205,6 @@ def _remove(tx: Connection, ids: Sequence[str]) -> int:
     return texts
 
 
-def _prune_to_size(tx: Connection, *, now: float, limit: int) -> Pruned:
-    logs_first = _prune_logs(tx, until=now, limit=limit)
-    return logs_first if logs_first.more else _prune_jobs(tx, until=now, limit=limit)
-
-
 def _beyond(tx: Connection, most: int) -> int:
     """Return by how many the ended jobs exceed `most`."""
     oldest, newest = tx.execute(select(func.min(jobs.c.seq), func.max(jobs.c.seq))).one()
@@ -171,3 +212,74 @@ def _beyond(tx: Connection, most: int) -> int:
         return 0
     ended = tx.scalar(select(func.count()).select_from(jobs).where(jobs.c.ended_at > 0)) or 0
     return max(0, ended - most)
+
+
+# -- size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oversize:
+    """Jobs whose logs, and jobs that as a whole, have to go because the store is too large."""
+
+    logs: Sequence[str] = ()
+    jobs: Sequence[str] = ()
+
+
+def _length(column: Column[Any]) -> ColumnElement[int]:
+    return func.coalesce(func.length(cast(column, Bytes)), 0)
+
+
+#: What the small rows of a job take, such as its events.
+_SMALL_ROWS_BYTES = 2000
+_ATTEMPT_BYTES = _length(attempts.c.runtime_env) + _length(attempts.c.entrypoint)
+_LOG_BYTES = func.coalesce(
+    select(func.sum(_length(logs.c.text)))
+    .where(logs.c.submission_id == jobs.c.submission_id)
+    .scalar_subquery(),
+    0,
+)
+_ROW_BYTES = (
+    _SMALL_ROWS_BYTES
+    + _length(jobs.c.spec)
+    + func.coalesce(
+        select(func.sum(_ATTEMPT_BYTES))
+        .where(attempts.c.submission_id == jobs.c.submission_id)
+        .scalar_subquery(),
+        0,
+    )
+)
+
+
+def find_oversize(tx: Connection, *, excess: int, now: float, limit: int) -> Oversize:
+    """Choose what has to go for the store to lose so many bytes: of `limit` jobs at most.
+
+    Each user who holds the most gives up logs first, then jobs, oldest first. It reads all jobs: not while
+    other writers wait.
+    """
+    held = select(jobs.c.user, func.sum(_ROW_BYTES + _LOG_BYTES)).group_by(jobs.c.user)
+    found = Oversize()
+    for user, cut in fair_cuts({row[0]: row[1] for row in tx.execute(held)}, excess).items():
+        mine = (*_may_go_until(now), _is_of(user))
+        left = limit - len(found.logs) - len(found.jobs)
+        texts = _oldest(tx, _LOG_BYTES, (*mine, _LOG_BYTES > 0), cut=cut, limit=left)
+        rows = [] if texts else _oldest(tx, _ROW_BYTES, (*mine, _STANDS_FOR_FEW), cut=cut, limit=left)
+        found = Oversize(logs=(*found.logs, *texts), jobs=(*found.jobs, *rows))
+    return found
+
+
+def _oldest(
+    tx: Connection, size: ColumnElement[int], where: Sequence[ColumnElement[bool]], *, cut: int, limit: int
+) -> list[str]:
+    """Return the oldest jobs that take so many bytes together, the one included that goes beyond that."""
+    oldest = select(jobs.c.submission_id, size).where(*where).order_by(jobs.c.ended_at).limit(limit)
+    rows = tx.execute(oldest).all() if limit > 0 else ()
+    before = accumulate((taken for _, taken in rows), initial=0)
+    return [submission_id for (submission_id, _), so_far in zip(rows, before, strict=False) if so_far < cut]
+
+
+def remove_oversize(tx: Connection, found: Oversize) -> Pruned:
+    """Remove what was chosen, except jobs that another one needs by now."""
+    needed = {name for name, _, is_needed in _ENDS.rows(tx, found.jobs) if is_needed}
+    ids = [name for name in found.jobs if name not in needed]
+    texts = _DELETE_LOGS.run(tx, found.logs) + _remove(tx, ids)
+    return Pruned(jobs=len(ids), logs=texts, more=bool(ids) or texts > 0)

@@ -31,7 +31,7 @@ _OPEN_NEEDS = ForIds(
 )
 
 
-def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...]:
+def runnable(tx: Connection, *, now: float, user: str | None, limit: int | None) -> tuple[Job, ...]:
     """Return jobs to plan: the highest priority first, then the oldest."""
     return read_jobs(
         tx,
@@ -41,6 +41,7 @@ def runnable(tx: Connection, *, now: float, limit: int | None) -> tuple[Job, ...
             jobs.c.target == Target.FINISHED.value,
             jobs.c.not_before <= now,
             ~exists().where(dependencies.c.submission_id == jobs.c.submission_id),
+            *([] if user is None else [jobs.c.user == user]),
         )
         .order_by(jobs.c.priority.desc(), jobs.c.seq)
         .limit(limit),

@@ -5,6 +5,8 @@ The password is never part of what is shown. It may come from a file, so that it
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,8 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ray_multicluster_scheduler.errors import StoreError
+
+log = logging.getLogger(__name__)
 
 DEFAULT_SCHEMA = "raymc"
 #: Names that need no quotes, so that they can stand in any statement.
@@ -93,6 +97,9 @@ def postgres_address(text: str, *, password_file: Path | None = None) -> Postgre
 
 def _read(path: Path) -> str:
     try:
+        status = path.stat()
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+            log.warning("others may read the password of the job store in %s: chmod 600 %s", path, path)
         return path.read_text().rstrip("\n")
     except OSError as problem:
         raise StoreError(

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic_core
 from sqlalchemy import RowMapping
 
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node, Witness
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Target
 from ray_multicluster_scheduler.model.states import JobState
@@ -27,7 +27,7 @@ ACCEPTED = "accepted"
 #: The records that are stored as JSON, with the fields that they have in this version.
 _FIELD_NAMES: Mapping[type[Any], frozenset[str]] = {
     record: frozenset(field.name for field in fields(record))
-    for record in (JobSpec, ClusterSnapshot, Node, FailedSetup)
+    for record in (JobSpec, ClusterSnapshot, Node, FailedSetup, Witness)
 }
 #: The columns that are the same for all new jobs: the defaults of the record.
 _NEW = {
@@ -196,9 +196,17 @@ def snapshot_from(data: Mapping[str, Any]) -> ClusterSnapshot:
             "health": Health(data["health"]),
             "pending": None if pending is None else tuple((shape, count) for shape, count in pending),
             "nodes": None if nodes is None else tuple(Node(**_known_fields(Node, node)) for node in nodes),
+            "witness": _witness_from(data.get("witness")),
             "failed_setups": {
                 key: FailedSetup(**_known_fields(FailedSetup, failed))
                 for key, failed in data.get("failed_setups", {}).items()
             },
         }
     )
+
+
+def _witness_from(data: Mapping[str, Any] | None) -> Witness | None:
+    if data is None:
+        return None
+    values = _known_fields(Witness, data)
+    return Witness(**{**values, "addresses": tuple(values["addresses"])})

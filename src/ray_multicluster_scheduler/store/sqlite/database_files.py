@@ -47,9 +47,9 @@ def make_private_file(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def opening(directory: Path) -> Iterator[None]:
+def opening(directory: Path, *, timeout_s: float | None = None) -> Iterator[None]:
     """Let only one process at a time open or close the store, so that two cannot both create it."""
-    lock = FileLock(directory / _OPENING_LOCK)
+    lock = FileLock(directory / _OPENING_LOCK, timeout_s=timeout_s)
     try:
         yield
     finally:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import weakref
 from pathlib import Path
+
+#: `flock` itself knows no time limit.
+_RETRY_S = 0.01
 
 
 class FileLock:
     """A lock that this process holds until `release`, or until it ends. Forked children do not hold it."""
 
-    def __init__(self, path: Path, *, shared: bool = False) -> None:
-        """Wait for the lock. The file is made if it is missing. Raises OSError."""
+    def __init__(self, path: Path, *, shared: bool = False, timeout_s: float | None = None) -> None:
+        """Wait for the lock. The file is made if it is missing. Raises OSError, or TimeoutError."""
         self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         _HELD.add(self)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            _lock(self._file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout_s)
         except BaseException:
             self.release()
             raise
@@ -26,6 +30,22 @@ class FileLock:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
+
+
+def _lock(file: int, operation: int, timeout_s: float | None) -> None:
+    if timeout_s is None:
+        fcntl.flock(file, operation)
+        return
+    ends_at = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(file, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends_at:
+                raise TimeoutError(f"another process has held the lock for {timeout_s:g} s") from None
+            time.sleep(_RETRY_S)
+        else:
+            return
 
 
 def is_held(path: Path, *, shared: bool = False) -> bool | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import Protocol
 
 from ray_multicluster_scheduler.store.sqlite import database_files
 
-#: How long a fork waits for the transactions of other threads. Most take milliseconds.
+#: How long a fork waits for processes that open a store, and then for the transactions of other threads.
+#: Most take milliseconds.
 _FORK_WAIT_S = 10.0
 
 
@@ -66,9 +68,15 @@ class _Forks:
         # write-ahead log is closed, no process may open the store: it would take the log for removed.
         with self._changed:
             directories = set(self._databases.values())
+        ends_at = time.monotonic() + _FORK_WAIT_S
         for directory in directories:
-            with contextlib.suppress(OSError):
-                self._open_locks.enter_context(database_files.opening(directory))
+            left_s = max(0.0, ends_at - time.monotonic())
+            try:
+                self._open_locks.enter_context(database_files.opening(directory, timeout_s=left_s))
+            except TimeoutError:
+                return  # a process hangs while it opens the store, perhaps suspended: the log must stay open
+            except OSError:  # the directory is gone
+                continue
         with self._changed:
             self._forking = True
             if not self._changed.wait_for(lambda: self._transactions == 0, timeout=_FORK_WAIT_S):

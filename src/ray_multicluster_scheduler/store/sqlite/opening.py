@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -111,7 +112,9 @@ def open_memory_store() -> SqlStore:
         create_tables(tx)
         store_identity.create_identity(tx)
     notifier = SocketNotifier(None, _changes_of(database), fallback_poll_s=FALLBACK_POLL_S)
-    return SqlStore(database, notifier, HolderLocks(None))
+    store = SqlStore(database, notifier, HolderLocks(None))
+    weakref.finalize(store, database.close).atexit = False
+    return store
 
 
 def _changes_of(database: SqliteDatabase) -> Callable[[], int]:

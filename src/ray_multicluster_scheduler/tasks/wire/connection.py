@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import ray
 from ray.util import client as ray_client
 from ray.util.client.worker import grpc  # not a dependency of ours, but Ray Client has it
 
+from ray_multicluster_scheduler.asyncio_tools import within
 from ray_multicluster_scheduler.tasks.wire.auth import Secret, auth_metadata
 from ray_multicluster_scheduler.tasks.wire.connect_retry import NOT_CONNECTED, connect_with_retries
 from ray_multicluster_scheduler.tasks.wire.hub import THREADS, Hub, Response
@@ -31,7 +33,8 @@ LISTENERS = 2
 TRANSFER_THREADS = 3
 
 
-class ConnectionSpec(NamedTuple):
+@dataclass(frozen=True, kw_only=True)  # Ray 2.9 cannot pickle a NamedTuple of a module that is sent along
+class ConnectionSpec:
     """The cluster to connect to, and how."""
 
     #: Part of the hub's name: the hub of a killed bridge lives on for a while, so names must differ.
@@ -84,9 +87,7 @@ class HubConnection:
 
     async def listen(self) -> list[Response]:
         """Return the next responses; raise the error that ended the connection."""
-        return await asyncio.wait_for(
-            self._request(lambda: self._hub.next_responses.remote(HEARTBEAT_S)), SILENCE_S
-        )
+        return await within(SILENCE_S, self._request(lambda: self._hub.next_responses.remote(HEARTBEAT_S)))
 
     async def put(self, value: Any) -> Any:
         """Put a value on the other cluster and return its ref. If this fails, the request was never sent."""

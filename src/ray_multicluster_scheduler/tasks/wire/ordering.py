@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 from ray.exceptions import RayActorError
 
+from ray_multicluster_scheduler.asyncio_tools import wait_for
+
 #: A release does not wait longer for a missing call: it was cancelled before it arrived.
 LATE_S = 30.0
 #: Later calls do not wait longer for a missing call.
@@ -47,12 +49,10 @@ class CallerOrder:
     async def _wait(self, mine: asyncio.Event) -> None:
         """Wait for a change; skip the next call if it does not arrive in time."""
         mine.clear()
-        try:
-            await asyncio.wait_for(mine.wait(), None if self._next in self._arrived else self._gap_s)
-        except asyncio.TimeoutError:
-            if self._next not in self._arrived:
-                self._next = min(self._arrived)
-                self._wake_next()
+        woken = await wait_for(mine, None if self._next in self._arrived else self._gap_s)
+        if not woken and self._next not in self._arrived:
+            self._next = min(self._arrived)
+            self._wake_next()
 
     def _wake_next(self) -> None:
         """Wake the next call; if it has not arrived, wake all, which then wait for it for `gap_s`."""
@@ -110,11 +110,7 @@ class ActorOrder:
         await self.wait_until_created()
         while self._departed < calls:
             self._changed.clear()
-            try:
-                await asyncio.wait_for(
-                    self._changed.wait(), self._late_s if self._departed == self._arrived else None
-                )
-            except asyncio.TimeoutError:
-                if self._departed == self._arrived:
-                    return False
+            late_s = self._late_s if self._departed == self._arrived else None
+            if not await wait_for(self._changed, late_s) and self._departed == self._arrived:
+                return False
         return True

@@ -43,9 +43,12 @@ def test_json_of_another_kind_is_named(text: str) -> None:
 def test_what_was_not_said_is_not_claimed() -> None:
     assert resources_of(None, None, None) is None
     assert resources_of(2, None, 0.5) == {"CPU": 2, "memory": 0.5}
+    assert resources_of(None, None, 2.0**21) == {"memory": 2.0**51}  # in bytes, which this is taken for
 
 
-@pytest.mark.parametrize(("word", "meaning"), [("wait", "wait"), ("fail", "fail"), ("90", 90.0)])
+@pytest.mark.parametrize(
+    ("word", "meaning"), [("wait", "wait"), ("fail", "fail"), ("90", 90.0), ("5m", 300.0)]
+)
 def test_on_unreachable_is_a_word_or_a_number(word: str, meaning: object) -> None:
     assert on_unreachable_of(word) == meaning
 

@@ -102,8 +102,14 @@ def test_a_job_is_started_elsewhere_only_after_the_time_the_user_gave(seconds: f
 
 @pytest.mark.parametrize(("refused_s", "lost"), [(89, False), (91, True)])
 def test_refusing_for_longer_than_a_job_outlives_its_head_is_evidence(refused_s: float, lost: bool) -> None:
-    conclusion = concluded(a_running(), **silent(refused_s, refused_s=refused_s))
+    conclusion = concluded(a_running(), **silent(refused_s, refused_s=refused_s, refusal_counts=True))
     assert (conclusion.failure is FailureKind.LOST) == lost
+
+
+def test_refusing_is_no_evidence_where_the_head_was_not_seen_to_listen_before() -> None:
+    conclusion = concluded(a_running(), **silent(3600, refused_s=3600))
+    assert (conclusion.act, conclusion.state) == (Act.MOVE, JobState.UNREACHABLE)
+    assert "refused connections are none here: `raymc doctor` says why" in conclusion.reason
 
 
 def test_running_is_not_believed_when_the_drivers_node_is_dead() -> None:
@@ -198,6 +204,7 @@ observations = st.builds(
     dead_nodes=st.sampled_from([frozenset(), frozenset({"node-1"})]),
     silent_s=st.floats(0, 1000),
     refused_s=st.floats(0, 1000),
+    refusal_counts=st.booleans(),
     confirmed=st.booleans(),
     stopping_s=st.none() | st.floats(0, 1000),
 )
@@ -228,6 +235,7 @@ def test_without_an_answer_nothing_succeeds_and_nothing_is_lost_but_by_refusal(
         assert conclusion.state is not JobState.SUCCEEDED
         if conclusion.failure is not None and conclusion.act is not Act.REPLACE:
             assert observation.refused_s >= RULES.lost_after_refused_s
+            assert observation.refusal_counts
 
 
 @given(jobs, observations)

@@ -25,6 +25,21 @@ def test_a_users_failure_is_not_retried_unless_asked_for() -> None:
     assert decide_retry(asked, FailureKind.USER, rules=RULES, jitter=0).again
 
 
+@pytest.mark.parametrize(
+    ("kind", "retries", "failures", "said"),
+    [
+        (FailureKind.USER, 0, 0, ""),
+        (FailureKind.USER, 2, 2, "no retry left (2 of 2)"),
+        (FailureKind.LOST, 0, 3, "no retry left (3 of 3)"),
+    ],
+)
+def test_the_end_of_all_retries_is_said_with_their_number(
+    kind: FailureKind, retries: int, failures: int, said: str
+) -> None:
+    job = a_failed_attempt(spec=a_spec(max_retries=retries), user_failures=failures, infra_failures=failures)
+    assert decide_retry(job, kind, rules=RULES, jitter=0).sentence == said
+
+
 @pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind is not FailureKind.REFUSED])
 def test_a_session_is_never_begun_again_without_its_program(kind: FailureKind) -> None:
     session = a_failed_attempt(spec=a_spec(executor=RAY_CLIENT, max_retries=5))

@@ -161,6 +161,47 @@ def test_an_avoided_cluster_is_used_when_nothing_else_could_hold_the_job(other: 
     assert where(planned([a_queued(avoid=("a",))], [a_view("a"), other])) == {"job-1": "a"}
 
 
+SILENT = {"problem": "no answer within 5 s"}
+
+
+@pytest.mark.parametrize("preferred", [None, "good", "silent"])
+def test_a_cluster_whose_last_probe_failed_gets_no_job_that_another_can_take_now(
+    preferred: str | None,
+) -> None:
+    silent = a_view("silent", {"CPU": 99.0}, spec={"prefer": True}, seen=SILENT)
+    decided = planned([a_queued(preferred_cluster=preferred)], [a_view("good"), silent])
+    assert where(decided) == {"job-1": "good"}
+    assert decided.placements[0].refusals["silent"].sentence == (
+        "its last probe failed (no answer within 5 s), and a cluster that answers could hold the job"
+    )
+
+
+def test_a_job_rather_waits_a_moment_for_a_cluster_that_answers_than_goes_to_a_silent_one() -> None:
+    paced = a_view("good", allowance=0, starting=4, last_start_at=NOW - 60)
+    (waiting,) = planned([a_queued(preferred_cluster="good")], [paced, a_view("silent", seen=SILENT)]).waiting
+    causes = {name: refusal.cause for name, refusal in waiting.refusals.items()}
+    assert causes == {"good": Cause.PACED, "silent": Cause.UNHEALTHY}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_view("b", {"CPU": 0.5}),
+        a_view("b", drained=True),
+        a_view("b", seen={"health": Health.UNHEALTHY}),
+        a_view("b", None, seen=SILENT),
+    ],
+    ids=["too small", "drained", "ill", "silent too"],
+)
+def test_a_silent_cluster_is_used_when_none_that_answers_could_hold_the_job(other: ClusterView) -> None:
+    assert where(planned([a_queued()], [a_view("a", seen=SILENT), other])) == {"job-1": "a"}
+
+
+def test_a_silent_cluster_comes_before_one_that_failed_the_job() -> None:
+    decided = planned([a_queued(avoid=("a",))], [a_view("a"), a_view("silent", seen=SILENT)])
+    assert where(decided) == {"job-1": "silent"}
+
+
 def test_jobs_that_differ_only_in_their_environment_are_told_apart() -> None:
     queue = [a_queued("one", seq=1), a_queued("two", seq=2, unfit=(("a", "pip and conda"),))]
     assert where(planned(queue, [a_view("a", {"CPU": 9.0}), a_view("b")])) == {"one": "a", "two": "b"}
@@ -435,3 +476,23 @@ def test_a_cluster_that_did_not_answer_the_first_look_is_waited_for_by_no_job() 
     unseen = a_view("a", total=None, seen={"health": Health.UNKNOWN})
     queue = [a_queued("one", seq=1), a_queued("two", seq=2, preferred_cluster="a")]
     assert where(planned(queue, [unseen, a_view("b")])) == {"one": "b", "two": "b"}
+
+
+def test_a_pass_on_another_thread_changes_nothing_in_this_one() -> None:
+    """Rules are compared by Python code, so threads may switch there: here another pass runs meanwhile."""
+    queue, views = jobs(2, {"CPU": 1.0}), [a_view("a", drained=True), a_view("b", {"CPU": 1.0})]
+    others = [a_view(name, spec={"weight": 2.0}) for name in "abcde"]
+    meanwhile: list[Plan] = []
+
+    class Interrupted(PlanRules):
+        def __eq__(self, other: object) -> bool:
+            if not isinstance(other, Interrupted):
+                return False
+            meanwhile.append(planned(jobs(1, {"CPU": 2.0}), others))
+            return True
+
+        __hash__ = PlanRules.__hash__
+
+    planned(queue, views, rules=Interrupted())
+    assert where(planned(queue, views, rules=Interrupted())) == {"job-0": "b"}
+    assert meanwhile

@@ -5,7 +5,9 @@ from typing import Any
 
 from tests.builders import NOW, a_queued, a_view
 
+from ray_multicluster_scheduler.cli.views.jobs import IN_SHORT
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
+from ray_multicluster_scheduler.core.placement.queue import line_key
 from ray_multicluster_scheduler.core.placement.wait_reasons import (
     GOES_BY_FIRST,
     REASONS,
@@ -84,3 +86,23 @@ def test_room_that_is_kept_for_a_starving_job_is_the_reason_of_those_behind_it()
     view = replace(view, live_jobs=2, holdings=(Holding({"CPU": 1.0}, NOW - 60),) * 2)
     found = asked(starving, behind, views=[view])
     assert {reason: wait.jobs for reason, wait in found.items()} == {"NO_ROOM": 1, "RESERVED": 7}
+
+
+def test_every_reason_has_a_word_for_a_narrow_table() -> None:
+    assert IN_SHORT.keys() == set(REASONS)
+
+
+def test_the_sentence_of_a_line_names_the_clusters_whose_reason_ends_first() -> None:
+    small = [a_view(name, {"CPU": 0.5}) for name in ("s1", "s2", "s3")]
+    kind = a_kind()
+    (wait,) = asked(kind, views=[*small, a_view("full", seen=FULL)]).values()
+    (sentence,) = wait.lines.values()
+    assert list(wait.lines) == [line_key(kind.sample)]
+    assert sentence.startswith("full: needs 1 CPU; free: 0 CPU of 4 CPU; s1: ")
+    assert sentence.endswith("; 1 more cannot take it either")
+
+
+def test_a_cluster_on_which_a_job_may_not_run_is_no_reason() -> None:
+    kind = a_kind(only_cluster="full")
+    (wait,) = asked(kind, views=[a_view("other"), a_view("full", seen=FULL)]).values()
+    assert list(wait.lines.values()) == ["its only cluster full: needs 1 CPU; free: 0 CPU of 4 CPU"]

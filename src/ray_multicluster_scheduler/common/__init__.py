@@ -1,0 +1,1 @@
+"""Import paths of the older package of this name."""

@@ -1,0 +1,83 @@
+"""The part of this package that travels with every job, so that nothing has to be installed on a cluster.
+
+A job's program may call `submit_task`, `submit_actor` or, through a server, `submit_job`. These need nothing
+but what `ray[default]` brings. Ray puts `py_modules` before PYTHONPATH, so the job imports the version that
+sent it, whatever else of this name lies on its path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ray_multicluster_scheduler.environment.compose import IMAGES
+from ray_multicluster_scheduler.environment.env_vars import PACKAGE_NAME, PACKAGE_VAR
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.tree import Source
+
+ROOT = Path(__file__).parents[1]
+#: What schedules, serves or shows jobs: no program inside a job imports it.
+_NOT_SHIPPED = (
+    "/cli/",
+    "/dashboard/",
+    "/demo/",
+    "/engine/",
+    "/inspection/",
+    "/local/",
+    "/maintenance/",
+    "/ray_client/",
+    "/runtime.py",
+    "/server/",
+    "/store/",
+    "/testing/",
+)
+SHIPPED = Source(root=ROOT, excludes=("__pycache__", *_NOT_SHIPPED), include_parent=True, use_gitignore=False)
+
+
+class OwnPackage:
+    """This package in a package store. It is packed once; `collect` may have removed it since."""
+
+    def __init__(self, packages: PackageStore) -> None:
+        self._packages = packages
+        self._name: str | None = None
+
+    def name(self) -> str:
+        """Return its name in the store, where it is kept from now on."""
+        if self._name is None or self._packages.path(self._name) is None:
+            self._name = self._packages.add_tree(SHIPPED)
+        return self._name
+
+
+def takes_own_package(runtime_env: Mapping[str, Any]) -> bool:
+    """Tell whether Ray lets the package go along: a container image brings all of its own code."""
+    return not any(image in runtime_env for image in IMAGES)
+
+
+def with_own_package(runtime_env: Mapping[str, Any], uri: str) -> dict[str, Any]:
+    """Return an environment in which this package, at `uri`, comes before all other code."""
+    others = [each for each in runtime_env.get("py_modules", ()) if each != uri]
+    env_vars = {**runtime_env.get("env_vars", {}), PACKAGE_VAR: uri}
+    return {**runtime_env, "py_modules": [uri, *others], "env_vars": env_vars}
+
+
+def without_own_package(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment as it was before `with_own_package`."""
+    env = dict(runtime_env)
+    env_vars = dict(env.get("env_vars") or {})
+    uri = env_vars.pop(PACKAGE_VAR, None)
+    if uri is not None:
+        env["env_vars"] = env_vars
+        env["py_modules"] = [each for each in env.get("py_modules", ()) if each != uri]
+    return env
+
+
+def others_on_path(environ: Mapping[str, str]) -> list[str]:
+    """Return the directories of PYTHONPATH that hold another package of this name."""
+    places = [Path(entry) for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return [str(place) for place in places if _holds_other(place / PACKAGE_NAME)]
+
+
+def _holds_other(package: Path) -> bool:
+    return (package / "__init__.py").is_file() and package.resolve() != ROOT.resolve()

@@ -1,0 +1,147 @@
+"""A `raymc serve` in a process of its own, with tokens, and meters of what an attack costs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.integration.raymc import COMMAND, environment
+from tests.oracle import PATIENCE_S
+
+from ray_multicluster_scheduler.config import parse_config
+from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.caller import Caller, Role
+
+CLUSTERS = "clusters:\n  a:\n    head_address: 127.0.0.1:1\n    max_resources: {CPU: 64}\n"
+MIB = 2**20
+#: Before an attack, a server has this much to do with itself: probes, its lease, its timers.
+IDLE_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Victim:
+    """A server at work."""
+
+    pid: int
+    port: int
+    client_port: int
+    #: One token of the user `ann` for each of these roles.
+    tokens: dict[str, str]
+    log: Path
+
+    @property
+    def cpu_s(self) -> float:
+        """The processor time that the server has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that the server had since it began, or since the last `cost`."""
+        return self._status("VmHWM")
+
+    @property
+    def bytes_now(self) -> int:
+        """The memory that the server has."""
+        return self._status("VmRSS")
+
+    @property
+    def tracebacks(self) -> list[str]:
+        """What its log says of errors that nobody expected."""
+        lines = self.log.read_text().splitlines()
+        return [line for line in lines if "Traceback" in line or "never retrieved" in line]
+
+    def _status(self, name: str) -> int:
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:"))) * 1024
+
+    @contextmanager
+    def costs_at_most(self, *, cpu_s: float, mib: int) -> Iterator[None]:
+        """Bound what the server spends on what happens in this block."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # the peak begins anew
+        before_s, before_bytes = self.cpu_s, self.bytes_now
+        yield
+        assert self.cpu_s - before_s <= cpu_s + IDLE_S
+        assert self.peak_bytes - before_bytes <= mib * MIB
+
+    def connect(self, port: int | None = None) -> socket.socket:
+        """Open a connection, to the HTTP port unless another one is named."""
+        return socket.create_connection(("127.0.0.1", port or self.port), timeout=PATIENCE_S)
+
+    def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+        """Ask over a connection of its own; return the status and all of the answer."""
+        with closing(self.connect()) as peer:
+            peer.sendall(request(method, path, body, **headers))
+            answer = b""
+            while part := peer.recv(65536):
+                answer += part
+        return int(answer.split(b" ", 2)[1]), answer
+
+    def bearer(self, role: str) -> str:
+        """Return the header that shows the token of a role."""
+        return f"Bearer {self.tokens[role]}"
+
+
+def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """Return a request whose answer ends the connection; `_` in the name of a header is `-`."""
+    given = {"Host": "localhost", "Connection": "close", "Content-Length": str(len(body))}
+    given.update({name.replace("_", "-"): value for name, value in headers.items()})
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@contextmanager
+def victim(folder: Path, *options: str) -> Iterator[Victim]:
+    """Serve on loopback until the block ends."""
+    config = folder / "clusters.yaml"
+    config.write_text(CLUSTERS)
+    environ = environment(RAY_MULTICLUSTER_HOME=str(folder / "home"), RAY_MULTICLUSTER_USER="root")
+    tokens = _make_tokens(config, environ)
+    log = folder / "log"
+    command = [*COMMAND, "serve", "--config", str(config), "--port", "0", "--client-port", "0", *options]
+    with log.open("wb") as said:
+        process = subprocess.Popen(command, env=environ, stderr=said, stdout=said)
+        try:
+            running = Victim(pid=process.pid, tokens=tokens, log=log, **_ports(process, log))
+            for path in ("/healthz", "/openapi.json", "/api/v1/jobs"):  # what the first request costs more
+                running.ask("GET", path, authorization=running.bearer("read"))
+            yield running
+            assert process.poll() is None, log.read_text()
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE_S)
+            finally:
+                process.kill()
+
+
+def _make_tokens(config: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    root = Caller(user="root", role=Role.ADMIN)
+    directory = state_dir(config, environ)
+    scheduler = Scheduler(parse_config(CLUSTERS, config), directory=directory, environ={})
+    try:
+        roles = [Role.READ, Role.SUBMIT, Role.ADMIN]
+        return {
+            role.word: scheduler.tokens.create("ann", role, by=root, expires_s=None).secret for role in roles
+        }
+    finally:
+        scheduler.stop()
+
+
+def _ports(process: subprocess.Popen[bytes], log: Path) -> dict[str, int]:
+    while process.poll() is None:
+        time.sleep(0.1)
+        lines = log.read_text().splitlines()
+        if any("SIGTERM or Ctrl-C" in line for line in lines):
+            http = next(line.split()[1] for line in lines if line.startswith("  REST "))
+            ray = next(line.split()[1] for line in lines if line.startswith("  ray.init "))
+            ports = {"port": http.removesuffix("/api/v1"), "client_port": ray}
+            return {name: int(address.rpartition(":")[2]) for name, address in ports.items()}
+    raise AssertionError(log.read_text())
