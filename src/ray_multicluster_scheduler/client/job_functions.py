@@ -11,7 +11,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
-from ray_multicluster_scheduler.client.scope import remember
+from ray_multicluster_scheduler.client.scope import remembered
 from ray_multicluster_scheduler.config.user import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
@@ -106,12 +106,12 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
             "each job must be a mapping of submit_job's arguments, such as {'entrypoint': 'echo 1'}, not "
             f"{shown(unlike[0])}"
         )
-    scheduler = working_scheduler()
-    requests = [handed_over(_request(each), scheduler) for each in given]
-    with telling_of_working_dir(requests):
-        accepted = scheduler.service.submit(requests)
-    ids = [job.submission_id for job in accepted]
-    remember(ids)
+    with remembered() as ids:
+        scheduler = working_scheduler()
+        requests = [handed_over(_request(each), scheduler) for each in given]
+        with telling_of_working_dir(requests):
+            accepted = scheduler.service.submit(requests)
+        ids += [job.submission_id for job in accepted]
     for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
         warnings.warn(sentence, stacklevel=_stacklevel_of_the_caller())
     return ids
@@ -126,8 +126,9 @@ def retry_job(submission_id: str) -> str:
         LookupError: No job has this id.
         ValueError: It has succeeded, or has not ended.
     """
-    (job,) = working_scheduler().service.retry([submission_id])
-    remember([job.submission_id])
+    with remembered() as ids:
+        (job,) = working_scheduler().service.retry([submission_id])
+        ids.append(job.submission_id)
     return job.submission_id
 
 

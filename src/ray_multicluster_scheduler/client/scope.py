@@ -37,6 +37,8 @@ class _Scope:
         self.is_ending = False
         #: Its jobs are being stopped, or were: what a thread submits for it from now on is stopped as well.
         self.is_interrupted = False
+        #: Submissions of its threads whose jobs are not known yet.
+        self.under_way = 0
 
 
 #: The decorated functions around the caller. None: unknown, because threads do not inherit the context of the
@@ -46,27 +48,49 @@ _around: contextvars.ContextVar[tuple[_Scope, ...] | None] = contextvars.Context
 _in_main_thread: list[_Scope] = []
 #: The handlers of signals that ours have replaced.
 _former: dict[signal.Signals, Any] = {}
+#: Notified when a submission is over.
+_submitted = threading.Condition()
 
 
 class _Terminated(SystemExit):
     """SIGTERM, raised in the main thread as an exception so that it unwinds like Ctrl-C."""
 
 
-def remember(submission_ids: Sequence[str]) -> None:
-    """Note jobs for every decorated function that they were submitted in."""
+@contextmanager
+def remembered() -> Iterator[list[str]]:
+    """Note the ids that the caller adds, for every decorated function that the jobs are submitted in.
+
+    Until the block ends the submission is under way: a function that is interrupted waits for it.
+    """
     around = _around.get()
     owners = list(around or ())
+    guessing: list[_Scope] = []
     if threading.current_thread() is not threading.main_thread():
         for scope in tuple(_in_main_thread):
             # While a plain function runs there, other threads work for it. Coroutines take turns.
             if not scope.is_coroutine and scope not in owners:
                 owners.append(scope)
             elif around is None:
-                scope.guessed.extend(submission_ids)
-    for scope in owners:
-        scope.jobs.extend(submission_ids)
-    if any(scope.is_interrupted for scope in owners):
-        working_scheduler().service.stop(submission_ids, reason=_REASON)
+                guessing.append(scope)
+    ids: list[str] = []
+    _count(owners, 1)
+    try:
+        yield ids
+        for scope in guessing:
+            scope.guessed.extend(ids)
+        for scope in owners:
+            scope.jobs.extend(ids)
+        if any(scope.is_interrupted for scope in owners):
+            working_scheduler().service.stop(ids, reason=_REASON)
+    finally:
+        _count(owners, -1)
+
+
+def _count(scopes: Sequence[_Scope], by: int) -> None:
+    with _submitted:
+        for scope in scopes:
+            scope.under_way += by
+        _submitted.notify_all()
 
 
 def is_coroutine_of_its_own() -> None:
@@ -107,7 +131,11 @@ def graceful_shutdown_on_keyboard_interrupt(function: Callable[..., Any] | None 
                 return function(*args, **kwargs)
             except (KeyboardInterrupt, _Terminated):
                 scope.is_interrupted = True
-                stop_and_wait(scope.jobs)
+                stop_and_wait(tuple(scope.jobs))
+                if scope.under_way:  # a thread is submitting, which ends with the program
+                    with _submitted:
+                        _submitted.wait_for(lambda: not scope.under_way, STOP_TIMEOUT_S)
+                stop_and_wait(tuple(scope.jobs))
                 raise
 
     return wrapper
