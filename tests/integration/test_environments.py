@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.outcome import how_it_failed
 from ray_multicluster_scheduler.testing import FakeRay
+from ray_multicluster_scheduler.testing.runners import RunRequest, ScriptedRun, ScriptedRunner
 
 TRACEBACK = "Failed to set up runtime environment.\nTraceback (most recent call last):\n" + "".join(
     f'  File "/opt/ray/part_{number}.py", line {number}, in create\n    await task\n' for number in range(100)
@@ -162,6 +163,29 @@ async def test_while_packages_are_installed_the_reason_says_so(tmp_path: Path) -
             "cluster 'a' accepted it and is setting up its environment (pip: 2 packages)"
             in system.reasons(job_id)
         )
+
+
+class HeldRunner(ScriptedRunner):
+    """Starts programs once it is told to, as Ray does when it has set up their environment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+
+    async def start(self, request: RunRequest) -> ScriptedRun:
+        await self.go.wait()
+        return await super().start(request)
+
+
+async def test_while_packages_are_installed_explain_says_so(tmp_path: Path) -> None:
+    runner = HeldRunner()
+    async with System(tmp_path, fake("a", runner=runner)) as system:
+        job_id = await system.submit("echo hi", runtime_env={"pip": ["a", "b"]})
+        await system.until(job_id, JobState.SUBMITTED)
+        told = system.scheduler.service.explain(job_id).why
+        assert "is setting up its environment (pip: 2 packages)" in told
+        runner.go.set()
+        await system.finished(job_id)
 
 
 async def test_secrets_of_the_cluster_and_of_the_job_appear_nowhere(tmp_path: Path) -> None:

@@ -143,6 +143,21 @@ async def test_inside_a_job_without_a_server_no_second_queue_is_opened(
     assert not any(ray.jobs for ray in clusters.values())
 
 
+async def test_a_job_with_an_older_package_on_its_path_is_told_which_one_is_used(
+    clusters: dict[str, FakeRay],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    older = tmp_path / "pycharm" / "ray_multicluster_scheduler"
+    (older / "ray_multicluster_scheduler").mkdir(parents=True)
+    (older / "ray_multicluster_scheduler" / "__init__.py").touch()
+    monkeypatch.setenv(SUBMISSION_ID_VAR, "job-1")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{older}")
+    client_api.initialize_scheduler_environment()
+    assert f"and not the one in {older}: remove that line from PYTHONPATH" in caplog.text
+
+
 async def test_the_clusters_are_listed_with_what_is_known_of_them(clusters: dict[str, FakeRay]) -> None:
     await aio.wait_for_all_jobs([await aio.submit_job("echo hi")])
     scheduler = raymc.get_unified_scheduler()

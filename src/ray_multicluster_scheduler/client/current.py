@@ -99,6 +99,8 @@ def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
 
 def _open(config_file_path: str | Path | None) -> AnyHandle:
     environ = os.environ
+    if SUBMISSION_ID_VAR in environ:
+        warn_of_other_packages(environ)
     if server := named_server(environ, config_file_path):
         return RemoteScheduler(server, environ=environ, config_file_path=config_file_path)
     path = find_config(config_file_path, environ=environ, cwd=Path.cwd())
@@ -109,7 +111,6 @@ def _open(config_file_path: str | Path | None) -> AnyHandle:
         server = server_at(url, named_by=f"`address` in {path}", environ=environ)
         return RemoteScheduler(server, environ=environ, config_file_path=path)
     if SUBMISSION_ID_VAR in environ:
-        warn_of_other_packages(environ)
         return JobProgram(config, environ=environ)
     from ray_multicluster_scheduler.runtime import Scheduler  # noqa: PLC0415 - a server's client needs no store
 

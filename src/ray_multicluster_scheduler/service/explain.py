@@ -30,6 +30,7 @@ from ray_multicluster_scheduler.core.placement.wait_reasons import (
 from ray_multicluster_scheduler.core.placement.what_if import suggestions
 from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.environment.setup_summary import is_setting_up
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Target
@@ -286,4 +287,6 @@ def _in_one_sentence(job: Job, message: str, told: Mapping[str, Any]) -> str:
         return f"it waits for {told['waits_for']}" if told["waits_for"] else message
     if decision.cluster is None:
         return decision.sentence
+    if is_setting_up(job.state, message):
+        return message
     return f"{'on' if job.cluster else 'next on'} {decision.cluster!r}: {decision.sentence}"
