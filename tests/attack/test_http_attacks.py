@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 import socketio
 from tests.attack.victim import Victim, request
+from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.server.body_limit import MOST_BODY_BYTES, MOST_LIST_BYTES, MOST_LOGIN_BYTES
 
@@ -156,9 +157,11 @@ async def test_forged_messages_of_a_page_leave_no_traceback(server: Victim) -> N
             headers=headers,
             transports=["websocket"],
             socketio_path="_nicegui_ws/socket.io",
+            wait_timeout=PATIENCE_S,
         )
         for name, message in FORGED:
             await peer.emit(name, {"client_id": page, **message})
-        assert await peer.call("handshake", {"client_id": page}) is False  # all before it have been read
+        # When this is answered, all before it have been read.
+        assert await peer.call("handshake", {"client_id": page}, timeout=PATIENCE_S) is False
         await peer.shutdown()
     assert server.tracebacks == []

@@ -110,6 +110,7 @@ def test_a_wrong_submit_is_refused_before_anything_is_sent(
     [
         ["-e", "hunter2", "--", "ls"],
         ["-e", "MY_TOKEN=hunter2", "ls"],
+        ["-eMY_TOKEN=hunter2", "ls"],
         ["--env=MY_TOKEN=hunter2", "--cpus", "1", "ls"],
         ["--runtime-env-json", '{"env_vars": {"MY_TOKEN": "hunter2"}}', "ls"],
         ["-e", "MY_TOKEN=hunter2", "--runtime-env-json", '{"env_vars": [1]}', "--", "ls"],

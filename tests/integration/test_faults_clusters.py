@@ -204,8 +204,8 @@ async def test_refusing_is_no_evidence_unless_the_head_itself_was_seen_to_listen
     ) as system:
         job_id = await running_on(system, "a", "sleep 4")
         await system.ray["a"].go_dark()
+        await system.until(job_id, JobState.UNREACHABLE)
         if restarts:
-            await system.until(job_id, JobState.UNREACHABLE)
             await system.restart_scheduler()
         await eventually(lambda: system.ray["a"].runs[0].end)
         assert system.scheduler.store.get(job_id).state is JobState.UNREACHABLE

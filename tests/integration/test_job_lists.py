@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.oracle import eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -64,7 +65,11 @@ async def test_jobs_that_wait_for_one_reason_are_found_page_by_page(
             await submit(system, "ann", f"room-{n}", "echo")
             await submit(system, "ann", f"after-{n}", "echo", depends_on=["runs"])
         ann = of(system, "ann")
-        found, query = [], JobQuery(wait_reason="NO_ROOM", limit=2)
+        waiting = JobQuery(wait_reason="NO_ROOM")
+        await eventually(
+            lambda: len(ann.list_jobs(waiting).jobs) == 3
+        )  # the engine hears of them in its time
+        found, query = [], replace(waiting, limit=2)
         while True:
             page = ann.list_jobs(query)
             found.append([job.submission_id for job in page.jobs])

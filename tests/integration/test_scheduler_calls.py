@@ -17,10 +17,11 @@ from ray_multicluster_scheduler.config.schema import QuotaEntry
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import DEPENDENCIES
 from ray_multicluster_scheduler.environment.redact import REDACTED
-from ray_multicluster_scheduler.errors import Forbidden
+from ray_multicluster_scheduler.errors import Forbidden, TooManyRequests
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.service import scheduler_calls
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -174,6 +175,17 @@ async def test_a_short_job_tells_of_a_cluster_here_and_over_http_and_who_asked(d
     assert [run.submission_id[:12] for run in system.ray["a"].runs] == ["raymc-probe-"] * 2
     entries = (await asyncio.to_thread(services[0].admin.audit)).entries
     assert [(each.action, each.target) for each in entries][:2] == [("doctor", "a")] * 2
+
+
+@pytest.mark.parametrize(("busy", "said"), [("bob", "one of yours is"), ("abcd", "4 are")])
+async def test_checks_with_jobs_are_one_for_each_user_and_few_in_all(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch, busy: str, said: str
+) -> None:
+    _, local, _ = doors
+    monkeypatch.setattr(scheduler_calls, "_doctors_of", {busy} if busy == "bob" else set(busy))
+    service = local.as_caller(Caller(user="bob", role=Role.SUBMIT))
+    with pytest.raises(TooManyRequests, match=f"{said} under way"):
+        await asyncio.to_thread(service.run_doctor)
 
 
 async def test_a_reader_runs_no_job_on_a_cluster(doors: Doors) -> None:

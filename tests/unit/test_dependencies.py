@@ -75,12 +75,7 @@ def test_what_is_imported_is_declared() -> None:
 
 def test_a_library_whose_private_names_are_used_has_an_upper_bound() -> None:
     pinned = dict(re.findall(r"^([a-z-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    for extra, library in [
-        ("tasks", "ray"),
-        ("pipeline", "ray"),
-        ("server", "uvicorn"),
-        ("dashboard", "nicegui"),
-    ]:
+    for extra, library in PRIVATE:
         newest = Version(pinned[library])
         bounds = declared({extra})[library]
         assert newest in bounds, f"{library} {newest} is tested"

@@ -55,13 +55,15 @@ def follow_all(scheduler: Handle, submission_ids: Sequence[str]) -> list[JobView
     """Stream the logs of several jobs, each line after the job's id; return the jobs when all have ended."""
 
     async def show(submission_id: str) -> None:
-        rest = ""
+        rest: list[str] = []
         async for piece in scheduler.service.tail_async(submission_id):
-            *lines, rest = (rest + piece).split("\n")
-            for line in lines:
-                write_line(f"{submission_id} | {line}")
-        if rest:
-            write_line(f"{submission_id} | {rest}")
+            first, *others = piece.split("\n")
+            rest.append(first)
+            for begun in others:
+                write_line(f"{submission_id} | {''.join(rest)}")
+                rest = [begun]
+        if any(rest):
+            write_line(f"{submission_id} | {''.join(rest)}")
 
     async def show_all() -> None:
         await together(map(show, submission_ids))

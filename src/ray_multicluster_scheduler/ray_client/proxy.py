@@ -224,7 +224,8 @@ class RayClientProxy:
     # -- the begin
 
     async def _begin(self, call: Stream, client_id: str, caller: Caller) -> None:
-        raw = await _message(call, MOST_INIT_BYTES)
+        # A client opens this stream first, then packs and uploads its directories, then sends Init.
+        raw = await _message(call, MOST_INIT_BYTES, PACKAGE_TIMEOUT_S)
         if raw is None:
             raise Unreadable("a client must begin with Init")
         try:

@@ -87,6 +87,8 @@ async def _read(scope: Scope, receive: Receive) -> bytes | None:
         raise BodyRefused(408, "The body of this request took too long.") from None
     if body is None:
         return None
+    if b"\0" in body[:4]:  # a parser would take it for UTF-16 or UTF-32, where brackets look otherwise
+        raise BodyRefused(415, "This body is not in UTF-8.")
     deepest = depth(body) if len(body) < LARGE_BYTES else await asyncio.to_thread(depth, body)
     if deepest > MOST_DEPTH:
         raise BodyRefused(422, f"This body is nested more than {MOST_DEPTH} levels deep.")

@@ -53,6 +53,8 @@ def list_jobs(
         )
 
     if query.wait_reason is not None:
+        if query.heads_only:
+            raise InvalidRequest("wait_reason finds single jobs; leave heads_only out")
         return _waiting(read, query, limit, show)
     found = read(arguments.cursor(query.cursor), query.states, limit + 1)
     page, more = found[:limit], len(found) > limit

@@ -28,9 +28,10 @@ from ray_multicluster_scheduler.service.views import (
     WaitView,
 )
 
-#: Each holds a thread for minutes, and others need threads too.
+#: Each holds a thread for minutes, and others need threads too. One for each user.
 DOCTORS_AT_ONCE = 4
-_doctors = threading.BoundedSemaphore(DOCTORS_AT_ONCE)
+_doctors_of: set[str] = set()
+_doctors = threading.Lock()
 
 
 class SchedulerCalls:
@@ -78,14 +79,19 @@ class SchedulerCalls:
         wait_s = arguments.seconds("timeout_s", timeout_s) or TRIAL_S
         for name in only or ():
             self._parts.loaded.cluster(name)
-        if not _doctors.acquire(blocking=False):
-            raise TooManyRequests(f"{DOCTORS_AT_ONCE} checks with jobs are under way; try again in a minute")
+        user = self._caller.user
+        with _doctors:
+            if user in _doctors_of or len(_doctors_of) >= DOCTORS_AT_ONCE:
+                whose = "one of yours is" if user in _doctors_of else f"{DOCTORS_AT_ONCE} are"
+                raise TooManyRequests(f"of checks with jobs, {whose} under way; try again in a minute")
+            _doctors_of.add(user)
         try:
             entry = audit_entry(self._caller, "doctor", ", ".join(only or ()), now=self._parts.clock.now())
             self._store.access.record([entry])
             return self._parts.run_doctor(only, wait_s)
         finally:
-            _doctors.release()
+            with _doctors:
+                _doctors_of.remove(user)
 
     def configuration(self) -> ConfigView:
         """Return the configuration as it was loaded, with secrets hidden."""

@@ -166,6 +166,25 @@ def test_a_user_with_large_jobs_pushes_nobody_elses_history_out(leader: Leader) 
     assert store.load_log("bob") is None
 
 
+@pytest.mark.parametrize("store", ["memory", "sqlite"], indirect=True)
+def test_a_user_whose_large_jobs_are_open_keeps_nobody_elses_history_for_ever(leader: Leader) -> None:
+    store, large = leader.store, {"env_vars": {"DATA": "x" * 500_000}}
+    ended(leader, "bob", days_ago=30, log="b" * 10_000, user="bob")
+    store.add([(f"open-{n}", a_spec(user="ann", runtime_env=large)) for n in range(4)], now=NOW)
+    prune_all(store, keep(size_bytes=0), now=NOW)
+    assert ids(store) == [f"open-{n}" for n in range(4)]
+
+
+def test_the_number_is_kept_though_those_who_have_the_most_have_none_that_may_go(leader: Leader) -> None:
+    needed = [f"needed-{n}" for n in range(5)]
+    for each in needed:
+        leader.add(each, S.FAILED)
+    ended(leader, "bob", days_ago=30, user="bob")
+    leader.store.add([("waits", a_spec(depends_on=tuple(needed)))], now=NOW)
+    prune_all(leader.store, keep(jobs=5), now=NOW + DAY)
+    assert ids(leader.store) == [*needed, "waits"]
+
+
 def prune_in_steps_of(store: JobStore, limit: int, rules: Keep) -> Pruned:
     logs = jobs = 0
     while (step := store.prune(rules, now=NOW, limit=limit)).more:

@@ -272,7 +272,7 @@ async def test_who_does_not_show_who_it_is_has_to_go(dial: Dial) -> None:
         stream.connection.trust()
         stream.finish(0)
 
-    strangers = StrangerLimits(known_within_s=0.3, idle_s=WAIT_S, connections_per_address=3)
+    strangers = StrangerLimits(known_within_s=5, idle_s=WAIT_S, connections_per_address=3)
     running = await listen(
         trusting, host="127.0.0.1", port=0, limits=RelayLimits(connections=4, strangers=strangers)
     )

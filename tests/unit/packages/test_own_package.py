@@ -127,7 +127,7 @@ def test_it_comes_first_once_and_can_be_taken_out_again() -> None:
 
 def test_a_container_image_takes_no_package() -> None:
     assert takes_own_package({"conda": "ts"})
-    assert not takes_own_package({"image_uri": "docker.io/team/image"})
+    assert not takes_own_package({"image_uri": "registry.example.org/team/image"})
 
 
 def test_another_package_of_the_same_name_on_the_path_is_found(tmp_path: Path) -> None:

@@ -83,6 +83,10 @@ HOSTILE = (
     "too many parts",
     "one value in many places",
     "a list in itself",
+    "a key that takes for ever to hash",
+    "the same in one step",
+    "the same in a dictionary of old",
+    "a set",
 )
 
 
@@ -120,6 +124,10 @@ def hostile(tmp_path: Path) -> dict[str, bytes]:
         "too many parts": b"\x80\x02" + b"]0" * MOST_OPCODES + b"].",
         "one value in many places": pickle.dumps(honest(metadata={"x": often()})),
         "a list in itself": pickle.dumps(honest(metadata={"x": endless()})),
+        "a key that takes for ever to hash": b"\x80\x02}(K\x01" + b"2\x86" * 60 + b"K\x01u.",
+        "the same in one step": b"\x80\x02}K\x01" + b"2\x86" * 60 + b"K\x01s.",
+        "the same in a dictionary of old": b"\x80\x02(K\x01" + b"2\x86" * 60 + b"K\x01d.",
+        "a set": b"\x80\x04\x8f(K\x01" + b"2\x86" * 60 + b"\x90.",
         "too much": pickle.dumps(honest(metadata={"x": "y" * MOST_BYTES})),
     }
 

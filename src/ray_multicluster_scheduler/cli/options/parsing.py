@@ -104,6 +104,8 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
         name, has_value, _ = word.partition("=")
         if option in _MAY_BE_SECRET:
             yield "..."
+        elif word.startswith("-e") and word != "-e":
+            yield "-e..."
         else:
             yield f"{name}=..." if has_value and name in _MAY_BE_SECRET else word
         option = word

@@ -96,6 +96,8 @@ class QueuedJobs:
         """Return one job as the planner sees it."""
         key = env_key(job.spec)
         if key not in self._ray_needs:
+            if len(self._ray_needs) >= MOST_SETUPS:
+                self._ray_needs.clear()
             self._ray_needs[key] = ray_needs(job.spec.runtime_env)
         return QueuedJob(
             submission_id=job.submission_id,

@@ -133,7 +133,8 @@ class ControlFrames(FrameReader[Stream]):
             more = self.limits.connection_window_bytes - self.limits.strangers.window_bytes
             self._step = self.limits.connection_window_bytes // 8
             self.allowed += more
-            self.out.control(frames.window_update(0, more))
+            if more:  # an update by nothing is an error
+                self.out.control(frames.window_update(0, more))
 
     def credit(self, size: int) -> None:
         """Let the peer send as many bytes again, on any stream."""

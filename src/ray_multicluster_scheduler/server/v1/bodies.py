@@ -110,7 +110,7 @@ class RunDoctor(Body):
 
     #: Null: on all clusters.
     clusters: list[str] | None = None
-    timeout_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = TRIAL_S
+    timeout_s: Annotated[float, Field(ge=1, le=600, allow_inf_nan=False)] = TRIAL_S
 
 
 class JobList(View):

@@ -180,6 +180,8 @@ def _prune_to_number(tx: Connection, most: int, *, now: float, limit: int) -> Pr
     for user, count in fair_cuts(_ended_by_user(tx), beyond).items():
         step = _prune_jobs(tx, (*_may_go_until(now), _is_of(user)), limit=min(count, limit - jobs_gone))
         jobs_gone, logs_gone = jobs_gone + step.jobs, logs_gone + step.logs
+    if not jobs_gone:  # those who have the most have none that may go
+        return _prune_jobs(tx, _may_go_until(now), limit=min(beyond, limit))
     return Pruned(jobs=jobs_gone, logs=logs_gone, more=jobs_gone > 0)
 
 
@@ -256,10 +258,11 @@ def find_oversize(tx: Connection, *, excess: int, now: float, limit: int) -> Ove
     Each user who holds the most gives up logs first, then jobs, oldest first. It reads all jobs: not while
     other writers wait.
     """
-    held = select(jobs.c.user, func.sum(_ROW_BYTES + _LOG_BYTES)).group_by(jobs.c.user)
+    may_go = _may_go_until(now)
+    held = select(jobs.c.user, func.sum(_ROW_BYTES + _LOG_BYTES)).where(*may_go).group_by(jobs.c.user)
     found = Oversize()
     for user, cut in fair_cuts({row[0]: row[1] for row in tx.execute(held)}, excess).items():
-        mine = (*_may_go_until(now), _is_of(user))
+        mine = (*may_go, _is_of(user))
         left = limit - len(found.logs) - len(found.jobs)
         texts = _oldest(tx, _LOG_BYTES, (*mine, _LOG_BYTES > 0), cut=cut, limit=left)
         rows = [] if texts else _oldest(tx, _ROW_BYTES, (*mine, _STANDS_FOR_FEW), cut=cut, limit=left)
