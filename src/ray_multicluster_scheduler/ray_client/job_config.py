@@ -60,10 +60,10 @@ class _CarefulUnpickler(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Callable[..., None]]] = dict(pickle._Unpickler.dispatch)
 
-    def _checked(self, load: Callable[[Any], None], keys: list[Any]) -> None:
+    def _checked(self, obey: Callable[[Any], None], keys: list[Any]) -> None:
         if any(type(key) is not str for key in keys):
             raise HostileJobConfig("a key in it is no text")
-        load(self)
+        obey(self)
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a container for a known record; refuse everything else."""
@@ -84,8 +84,8 @@ def _check_keys() -> None:
         (pickle.SETITEMS, lambda stack: stack[::2]),
         (pickle.DICT, lambda stack: stack[::2]),
     ):
-        load = dispatch[opcode[0]]
-        dispatch[opcode[0]] = lambda self, load=load, keys=keys: checked(self, load, keys(self.stack))
+        obey = dispatch[opcode[0]]
+        dispatch[opcode[0]] = lambda self, obey=obey, keys=keys: checked(self, obey, keys(self.stack))
 
 
 _check_keys()
