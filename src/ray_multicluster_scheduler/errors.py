@@ -192,6 +192,18 @@ class NoQueueHere(SchedulerError, RuntimeError):
         self.submission_id = submission_id
 
 
+class SchedulerNotStarted(SchedulerError, RuntimeError):
+    """Nobody schedules, and no scheduler could be started in the background."""
+
+    @classmethod
+    def because(cls, why: str) -> SchedulerNotStarted:
+        """Return the error with its reason."""
+        return cls(
+            f"no scheduler could be started in the background: {why.rstrip('.')}. Jobs that were accepted "
+            "are kept; the next raymc command tries again"
+        )
+
+
 class HomeLost(SchedulerError, ConnectionError):
     """The connection to the home cluster is lost, and with it all tasks and actors of this program.
 

@@ -1,4 +1,7 @@
-"""The composition root: the one place where the parts are put together."""
+"""The composition root: the one place where the parts are put together.
+
+A `Scheduler` is a client of its store. `embedded.EmbeddedScheduler` runs the engine as well.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -14,27 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ray_multicluster_scheduler.clock import StoreClock, jitter
-from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here
+from ray_multicluster_scheduler.background.launch import BackgroundScheduler
+from ray_multicluster_scheduler.clock import StoreClock
 from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
-from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
-from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
-from ray_multicluster_scheduler.engine.leader import holder_name
 from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules
-from ray_multicluster_scheduler.engine.store_thread import StoreThread
-from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
+from ray_multicluster_scheduler.inspection.cluster_loop import ClusterLoop
 from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, open_cluster_look
 from ray_multicluster_scheduler.inspection.doctor import Trials, diagnose_all
 from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
 from ray_multicluster_scheduler.inspection.process_look import ProcessLook
-from ray_multicluster_scheduler.inspection.temporary_loop import begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.shared_place import open_packages
@@ -55,7 +52,7 @@ from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
 from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
-from ray_multicluster_scheduler.service.wait_numbers import ENGINE_TIMEOUT_S, WaitNumbers
+from ray_multicluster_scheduler.service.wait_numbers import WaitNumbers
 from ray_multicluster_scheduler.store import SqlStore, open_at
 from ray_multicluster_scheduler.store_ports import AccessStore
 
@@ -63,50 +60,39 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Scheduler")
 
 
 class Scheduler:
-    """One configuration at work in this process: its store, its services and its engine.
+    """One configuration in this process: a client of its store, which submits, reads and waits.
 
-    Nothing is opened before it is needed, and the engine runs in a background thread once it is started.
-    Several processes may do the same on one store: one of them leads, and when it ends another one goes on.
+    Nothing is opened before it is needed, and nothing is scheduled here: a process of its own does that.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        directory: Path,
-        environ: Mapping[str, str],
-        crash_point: Callable[[str], None] = nothing_happens,
-        head_ports: Callable[[str], Collection[int]] = head_ports_here,
-    ) -> None:
+    def __init__(self, config: Config, *, directory: Path, environ: Mapping[str, str]) -> None:
         self.config = config
         self.directory = directory
         self._environ = environ
-        self._crash_point = crash_point
-        self._head_ports = head_ports
         self.clock = StoreClock()
         #: Where jobs reach the server that this scheduler is behind; set before anything is opened.
         self.job_address: str | None = None
-        #: The name under which its engine takes the lease.
-        self.holder = holder_name()
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._reloading = threading.Lock()
+        self._loop = ClusterLoop(config, self._connect)
+        self._background = BackgroundScheduler(config, directory, environ)
         self._parts: Parts | None = None
-        self._engine: EngineThread | None = None
         self._tasks: TaskSubmitter | None = None
         self._stopped = False
 
     @classmethod
     def open(
-        cls,
+        cls: type[S],
         config_file_path: str | Path | None = None,
         *,
         environ: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-    ) -> Scheduler:
+    ) -> S:
         """Find and read the configuration; starts nothing."""
         environ = os.environ if environ is None else environ
         path = find_config(config_file_path, environ=environ, cwd=cwd or Path.cwd())
@@ -115,13 +101,7 @@ class Scheduler:
 
     def anew(self) -> Scheduler:
         """Return a scheduler with the same configuration, with nothing opened or started."""
-        return Scheduler(
-            self.config,
-            directory=self.directory,
-            environ=self._environ,
-            crash_point=self._crash_point,
-            head_ports=self._head_ports,
-        )
+        return Scheduler(self.config, directory=self.directory, environ=self._environ)
 
     @property
     def parts(self) -> Parts:
@@ -129,6 +109,7 @@ class Scheduler:
         with self._usable():
             if self._parts is None:
                 self._parts = self._open()
+                atexit.register(self.stop)
             return self._parts
 
     @property
@@ -178,6 +159,7 @@ class Scheduler:
             if self._tasks is None:
                 from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter  # noqa: PLC0415 - jobs need none
 
+                atexit.register(self.stop)
                 self._tasks = TaskSubmitter(
                     self.config,
                     directory=self.directory,
@@ -192,17 +174,29 @@ class Scheduler:
         """Tell whether `stop` was called."""
         return self._stopped
 
-    def start(self) -> None:
-        """Start the engine, unless it runs."""
+    def ensure_scheduled(self, *, at_once: bool = False) -> None:
+        """Make sure that a process schedules while jobs are open: start one in the background if none does.
+
+        May be called often: it looks once in a while, or `at_once` after jobs were submitted.
+        """
         with self._usable():
-            parts = self.parts
-            if self._engine is None:
-                self._engine = EngineThread(lambda: self._context(parts), holder=self.holder)
-                # A program that ends without `stop` should hand the lease over all the same.
-                atexit.register(self.stop)
+            store, background = self.store, self._background
+        background.ensure(store, now=self.clock.now(), at_once=at_once)
+
+    def engine_problem(self) -> str | None:
+        """Say why the engine that belongs to this process does not run; None: it does, or there is none."""
+        return None
+
+    def is_leader(self, holder: str) -> bool:  # noqa: ARG002 - of those who have an engine
+        """Tell whether the holder of the lease is the engine that belongs to this process."""
+        return False
+
+    def start(self) -> None:
+        """Make sure that open jobs are scheduled. Programs of the older package call it."""
+        self.ensure_scheduled()
 
     def stop(self) -> None:
-        """Stop the engine of this process and close the store. Jobs go on; tasks and actors end."""
+        """Close the store. The scheduler and its jobs go on; tasks and actors of this process end."""
         if not self._is_ours():
             return  # at the end of a forked child: closing the parent's connections would harm the parent
         with self._lock:
@@ -210,70 +204,45 @@ class Scheduler:
                 return
             self._stopped = True
             atexit.unregister(self.stop)
-            if self._tasks is not None:
-                self._tasks.close()
-            if self._engine is not None:
-                self._engine.stop()
-            if self._parts is not None:
-                self._parts.hub.close()
-                self._parts.store.close()
+            self._close()
 
-    def reload(self, *, by: Caller | None = None) -> ConfigChange:
-        """Read clusters.yaml again, and go on with what it says now; jobs go on.
+    def _close(self) -> None:
+        if self._tasks is not None:
+            self._tasks.close()
+        self._loop.close()
+        if self._parts is not None:
+            self._parts.hub.close()
+            self._parts.store.close()
+
+    def reload(self, path: Path | None = None, *, by: Caller | None = None) -> ConfigChange:
+        """Read clusters.yaml again, or another file, and go on with what it says now; jobs go on.
 
         Raises `ConfigInvalid` or `ConfigNotFound` for a wrong file, and then nothing has changed.
         """
         with self._reloading:
-            former, fresh, parts = self.config, self._read_again(by or Caller(user=this_user())), self.parts
+            former, parts = self.config, self.parts
+            fresh = self._read_again(path or former.path, by or Caller(user=this_user()))
             change = config_change(former, fresh)
             assembled = self._assemble(fresh, parts.store, parts.hub, parts.tokens)
-            with self._usable():
-                engine = self._engine
-            if engine is not None:
-                engine.change(lambda context: self._changed(context, former, fresh, assembled))
+            self._change_engine(former, fresh, assembled)
+            self._loop.change(fresh)
             with self._usable():
                 self.config, self._parts = fresh, assembled
             return change
 
-    def _read_again(self, by: Caller) -> Config:
+    def _change_engine(self, former: Config, fresh: Config, parts: Parts) -> None:
+        """Let the engine go on with another configuration, where there is one in this process."""
+
+    def _read_again(self, path: Path, by: Caller) -> Config:
         """Read the file, and record the caller and the outcome in the audit trail."""
-        entry = audit_entry(by, "reload", str(self.config.path), now=self.clock.now())
+        entry = audit_entry(by, "reload", str(path), now=self.clock.now())
         try:
-            fresh = load_config(self.config.path)
+            fresh = load_config(path)
         except (ConfigInvalid, ConfigNotFound) as problem:
             self.access.record([replace(entry, outcome=f"refused: {type(problem).__name__}")])
             raise
         self.access.record([entry])
         return fresh
-
-    def _changed(self, context: EngineContext, former: Config, fresh: Config, parts: Parts) -> EngineContext:
-        """Return the engine's context for a new configuration; connections that did not change are kept."""
-        same = former.clusters if former.settings == fresh.settings else ()
-        connections = {
-            spec.name: context.connections[spec.name] if spec in same else self._connect(spec, fresh.settings)
-            for spec in fresh.clusters
-        }
-        watch = ClusterWatch(connections, clock=self.clock, settings=fresh.settings, jitter=jitter)
-        return replace(
-            context, config=parts.config, packages=parts.packages, connections=connections, watch=watch
-        )
-
-    def check(self) -> None:
-        """Raise what ended the engine, if something did."""
-        if self._engine is not None:
-            self._engine.check()
-
-    def catch_up(self, *, timeout_s: float) -> bool:
-        """Lead until the jobs of all clusters were looked at, or this long; tell whether they were."""
-        self.start()
-        assert self._engine is not None
-        return self._engine.catch_up(timeout_s)
-
-    def waits(self) -> tuple[Wait, ...] | None:
-        """Say why the jobs in the queue wait; None: another process leads, or no answer came in time."""
-        with self._usable():
-            engine = self._engine
-        return None if engine is None else engine.waits(ENGINE_TIMEOUT_S)
 
     @property
     def store_id(self) -> str:
@@ -332,12 +301,9 @@ class Scheduler:
         return [cluster.model_dump(mode="json") for cluster in self.service.clusters()]
 
     def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Run a coroutine that talks to clusters: on the engine's loop, or on a temporary one."""
+        """Run a coroutine that talks to clusters."""
         with self._usable():
-            engine = self._engine
-        return (
-            begin_on_temporary_loop(self._connect_all, function) if engine is None else engine.begin(function)
-        )
+            return self._loop.begin(function)
 
     def _is_ours(self) -> bool:
         return self._process == os.getpid()
@@ -357,7 +323,8 @@ class Scheduler:
         with ExitStack() as failed:
             failed.callback(store.close)
             self.clock.ahead_s = lambda: store.ahead_s
-            hub, tokens = EventHub(store, self.clock), Tokens(store.access, self.clock)
+            hub = EventHub(store, self.clock, ensure_scheduled=self.ensure_scheduled)
+            tokens = Tokens(store.access, self.clock)
             parts = self._assemble(self.config, store, hub, tokens)
             failed.pop_all()
         return parts
@@ -369,7 +336,7 @@ class Scheduler:
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         explainer = Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
-        look = FreshLook(config, self._connect_all, self.clock, is_published=self._is_led)
+        look = FreshLook(config, self.begin, self.clock, is_published=self._is_led)
         service_parts = ServiceParts(
             config=config,
             loaded=raw,
@@ -380,7 +347,9 @@ class Scheduler:
             jobs=JobService(config, store, self.clock, hub),
             explainer=explainer,
             look=look,
-            waits=WaitNumbers(explainer, self.clock, of_engine=self.waits, look=look),
+            waits=WaitNumbers(
+                explainer, self.clock, lambda: store.published_waits(now=self.clock.now()), look=look
+            ),
             processes=ProcessLook(raw, self._environ, self.clock, lambda: ClusterRecords.of(store)),
             run_doctor=partial(self._diagnose, raw),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
@@ -399,7 +368,7 @@ class Scheduler:
         )
 
     def _is_led(self) -> bool:
-        return self._engine is not None or self.store.leader(now=self.clock.now()) is not None
+        return self.store.leader(now=self.clock.now()) is not None
 
     def _read_records(self) -> ClusterRecords:
         parts = self._parts
@@ -414,19 +383,4 @@ class Scheduler:
             self._environ,
             request_timeout_s=settings.request_timeout_s,
             upload_timeout_s=settings.upload_timeout_s,
-        )
-
-    def _context(self, parts: Parts) -> EngineContext:
-        settings, connections = parts.config.settings, self._connect_all()
-        return EngineContext(
-            config=parts.config,
-            store=parts.store,
-            packages=parts.packages,
-            connections=connections,
-            watch=ClusterWatch(connections, clock=self.clock, settings=settings, jitter=jitter),
-            clock=self.clock,
-            offload=StoreThread(),
-            job_token=parts.job_tokens.token_of,
-            head_ports=self._head_ports,
-            crash_point=self._crash_point,
         )

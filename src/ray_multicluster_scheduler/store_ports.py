@@ -9,6 +9,7 @@ from ray_multicluster_scheduler.model.access import AuditEntry, OpenJobs, Terms,
 from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
+from ray_multicluster_scheduler.model.decision import Wait
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.package_records import StoredPackage, Upload
 from ray_multicluster_scheduler.model.past_move import PastMove
@@ -352,6 +353,12 @@ class JobStore(Protocol):
 
     def load_snapshots(self, names: Sequence[str] | None = None) -> dict[str, ClusterSnapshot]:
         """Return the last published snapshots by cluster name: of these clusters, or of all."""
+
+    def publish_waits(self, waits: Sequence[Wait], *, epoch: int) -> None:
+        """Publish why jobs wait, for other processes."""
+
+    def published_waits(self, *, now: float) -> tuple[Wait, ...] | None:
+        """Return why jobs wait, as the leader says; None: nobody leads, or the leader has just begun."""
 
     def prune(self, keep: Keep, *, now: float, limit: int, epoch: int | None = None) -> Pruned:
         """Remove data beyond the limits, of about `limit` jobs in a short transaction; repeat while `more`.

@@ -80,6 +80,6 @@ async def test_explain_says_in_one_sentence_where_a_job_is_and_why(tmp_path: Pat
         assert explain(first).why.startswith("on 'a': ")
         why = await asyncio.to_thread(explain, second)
         assert why.why.startswith("'a': needs 1 CPU")
-        system.scheduler.service.stop([first, second])
-        await system.finished(first, second)
+        system.scheduler.service.stop([second])  # first: it must not get the other one's room
+        await system.finished(second)
         assert explain(second).why == "stopped by the user"

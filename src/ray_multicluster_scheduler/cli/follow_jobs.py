@@ -46,8 +46,7 @@ def follow(scheduler: Handle, submission_id: str) -> JobView:
         try:
             asyncio.run(_show(scheduler, submission_id, display))
         except CancelledError:
-            scheduler.check()
-            raise SchedulerError("the scheduler in this process has stopped; the job goes on") from None
+            raise SchedulerError("this program was stopped; the job goes on") from None
     return scheduler.service.get_many([submission_id])[submission_id]
 
 
@@ -71,10 +70,9 @@ def follow_all(scheduler: Handle, submission_ids: Sequence[str]) -> list[JobView
     try:
         asyncio.run(show_all())
     except CancelledError:
-        scheduler.check()
-        raise SchedulerError("the scheduler in this process has stopped; the jobs go on") from None
+        raise SchedulerError("this program was stopped; the jobs go on") from None
     for _ in scheduler.service.changes(submission_ids, timeout_s=None, tick_s=TICK_S):
-        scheduler.check()
+        pass
     return list(scheduler.service.get_many(submission_ids).values())
 
 
@@ -88,7 +86,6 @@ async def _show(scheduler: Handle, submission_id: str, display: JobDisplay) -> N
     async def show_state() -> None:
         async with aclosing(service.changes_async([submission_id], timeout_s=None, tick_s=TICK_S)) as changes:
             async for jobs in changes:
-                scheduler.check()
                 display.state(jobs[submission_id], reason.of(jobs[submission_id]))
 
     await together([show_log(), show_state()])
@@ -102,7 +99,6 @@ def watch_all(
     reason = WaitingReason(scheduler)
     with _progress(len(submission_ids)) as show:
         for jobs in scheduler.service.changes(submission_ids, timeout_s=timeout_s, tick_s=TICK_S):
-            scheduler.check()
             show(jobs, reason.of_all(jobs.values()))
     return jobs
 
@@ -181,16 +177,15 @@ def _took(jobs: Sequence[JobView]) -> str:
 
 def stop_and_watch(scheduler: Handle, submission_ids: Sequence[str], *, reason: str) -> Mapping[str, JobView]:
     """Stop jobs wherever they are and wait until they have ended, or for a while; return them as they are."""
-    scheduler.start()
     scheduler.service.stop(submission_ids, reason=reason)
+    scheduler.ensure_scheduled(at_once=True)
     jobs: Mapping[str, JobView] = {}
     try:
         with _progress(len(submission_ids)) as show:
             for jobs in scheduler.service.changes(submission_ids, timeout_s=STOP_TIMEOUT_S, tick_s=TICK_S):
-                scheduler.check()
                 show(jobs)
     except WaitTimeout:
-        say("Some jobs have not ended yet; `raymc wait` goes on with stopping them.", style="yellow")
+        say("Some jobs have not ended yet; the scheduler goes on with stopping them.", style="yellow")
     except KeyboardInterrupt:
         what = submission_ids[0] if len(submission_ids) == 1 else f"{len(submission_ids)} jobs"
         say(f"Interrupted: the request to stop {what} is recorded. {_who_stops(scheduler)}", style="yellow")
@@ -200,8 +195,8 @@ def stop_and_watch(scheduler: Handle, submission_ids: Sequence[str], *, reason: 
 
 def _who_stops(scheduler: Handle) -> str:
     leader = scheduler.service.leader()
-    if leader is None or leader.holder == scheduler.holder:
-        return "It is carried out as soon as a scheduler runs, such as `raymc wait` or `raymc top`."
+    if leader is None:
+        return "It is carried out as soon as a scheduler runs."
     return f"{upper_first(leader_name(leader))} carries it out."
 
 

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ray_multicluster_scheduler.cli.signals import held
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.client.current import open_scheduler
+    from ray_multicluster_scheduler.background.control import ControlFiles
+    from ray_multicluster_scheduler.background.launch import OPEN_STATES, ask_to_end, start_scheduler
+    from ray_multicluster_scheduler.background.process import run_in_foreground
+    from ray_multicluster_scheduler.client.current import keep_scheduled, open_scheduler
     from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over, script_here
     from ray_multicluster_scheduler.client.remote import RemoteScheduler
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.maintenance.move_store import move
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.server.running import running_servers
-    from ray_multicluster_scheduler.server.serve import serve
+    from ray_multicluster_scheduler.server.serve import ServedScheduler, serve
     from ray_multicluster_scheduler.server.server_options import ServerOptions
     from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.service.query import JobQuery, all_events, all_jobs
@@ -33,58 +36,72 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_LOG_LINES",
+    "OPEN_STATES",
+    "ControlFiles",
     "HttpService",
     "JobQuery",
     "JobRequest",
     "RemoteScheduler",
     "Scheduler",
+    "ServedScheduler",
     "ServerOptions",
     "all_events",
     "all_jobs",
+    "ask_to_end",
     "back_up",
     "examine",
     "find_config",
     "handed_over",
     "how_it_failed",
+    "keep_scheduled",
     "load_config",
     "move",
     "named_server",
     "open_scheduler",
     "restore",
+    "run_in_foreground",
     "running_servers",
     "script_here",
     "serve",
     "server_at",
     "server_in",
+    "start_scheduler",
     "state_dir",
     "this_user",
 ]
 
 _HOMES = {
+    "ControlFiles": "background.control",
     "HttpService": "client.http",
     "JobQuery": "service.query",
     "JobRequest": "service.request",
     "LAST_LOG_LINES": "service.outcome",
+    "OPEN_STATES": "background.launch",
     "RemoteScheduler": "client.remote",
     "Scheduler": "runtime",
+    "ServedScheduler": "server.serve",
     "ServerOptions": "server.server_options",
     "all_events": "service.query",
     "all_jobs": "service.query",
+    "ask_to_end": "background.launch",
     "back_up": "maintenance.backup_file",
     "examine": "maintenance.examine_store",
     "find_config": "config",
     "handed_over": "client.packing",
     "how_it_failed": "service.outcome",
+    "keep_scheduled": "client.current",
     "load_config": "config",
     "move": "maintenance.move_store",
     "named_server": "client.server_address",
     "open_scheduler": "client.current",
     "restore": "maintenance.backup_file",
+    "run_in_foreground": "background.process",
     "running_servers": "server.running",
     "script_here": "client.packing",
     "serve": "server.serve",
     "server_at": "client.server_address",
     "server_in": "client.server_address",
+    "start_scheduler": "background.launch",
     "state_dir": "config.find",
     "this_user": "config.user",
 }

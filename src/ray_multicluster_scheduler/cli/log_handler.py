@@ -9,7 +9,7 @@ import typer
 from ray_multicluster_scheduler.text.visible import one_line
 
 #: What a record has besides what the caller gave it.
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "notice"}
 
 
 class WarningHandler(logging.Handler):
@@ -23,5 +23,6 @@ class WarningHandler(logging.Handler):
         facts = ", ".join(
             f"{name}={value}" for name, value in record.__dict__.items() if name not in _STANDARD
         )
-        words = f"{record.levelname.lower()}: {record.getMessage()}{f' ({facts})' if facts else ''}"
+        level = "" if hasattr(record, "notice") else f"{record.levelname.lower()}: "
+        words = f"{level}{record.getMessage()}{f' ({facts})' if facts else ''}"
         typer.echo(one_line(words), err=True)

@@ -88,7 +88,7 @@ class Commands(LazyGroup):
         "wait": Entry(
             where="wait:wait",
             panel=_JOBS,
-            about="Wait until jobs have ended, and schedule if nobody else does.",
+            about="Wait until jobs have ended.",
         ),
         "stop": Entry(
             where="stop:stop",
@@ -147,6 +147,11 @@ class Commands(LazyGroup):
             where="serve:serve",
             panel=_CLUSTERS,
             about="Serve Ray clients, REST and a dashboard over all clusters, and schedule, until Ctrl-C.",
+        ),
+        "scheduler": Entry(
+            where="scheduler:scheduler_app",
+            panel=_CLUSTERS,
+            about="The process that schedules the jobs of a store.",
         ),
         "config": Entry(
             where="config:config_app",

@@ -46,10 +46,11 @@ def opened_here(config: Path | None) -> Iterator[Scheduler]:
 def opened(config: Path | None) -> Iterator[Handle]:
     """Open the store of the configuration, or the server that an address names, for one command.
 
-    Starts no engine; ends one that was started.
+    Whoever uses a store with open jobs makes sure that they are scheduled.
     """
     scheduler = lazy_imports.open_scheduler(config)
     try:
+        lazy_imports.keep_scheduled(scheduler)
         yield scheduler
     finally:
         scheduler.stop()

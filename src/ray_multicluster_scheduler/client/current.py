@@ -19,6 +19,7 @@ from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.config.older import ignored_settings
 from ray_multicluster_scheduler.config.store_place import store_place
 from ray_multicluster_scheduler.environment.env_vars import SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.errors import SchedulerNotStarted
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.runtime import Scheduler
@@ -58,10 +59,10 @@ os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
 
 
 def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> AnyHandle:
-    """Read the configuration and start scheduling in this process.
+    """Read the configuration; jobs that are submitted from now on are scheduled by it.
 
     Where `RAY_MULTICLUSTER_ADDRESS` or `scheduler.address` in clusters.yaml names a server, that one
-    schedules, and nothing is started here.
+    schedules. Otherwise a process in the background does, which the first submitted job starts.
 
     Without a path it is the file that the program named before, and else the usual places are searched
     (docs/configuration.md). Returns a handle with `.stop()`; whatever is called after that uses the same
@@ -85,7 +86,6 @@ def initialize_scheduler_environment(config_file_path: str | Path | None = None)
             log.warning("using %s from now on, no longer %s", _name(fresh), _name(known))
             known.stop()
         _current.scheduler = fresh
-    fresh.start()
     return fresh
 
 
@@ -145,17 +145,22 @@ def get_unified_scheduler() -> AnyHandle:
             return known
         if known is not None:
             _current.scheduler = known = known.anew()
-    if known is None:
-        return initialize_scheduler_environment()
-    known.start()
-    return known
+    return initialize_scheduler_environment() if known is None else known
 
 
 def working_scheduler() -> Handle:
-    """Return the scheduler of this process with its engine running.
+    """Return the scheduler of this process, and make sure that open jobs are scheduled.
 
     Raises `NoQueueHere` inside a job that was told no server.
     """
     scheduler = _with_queue(get_unified_scheduler())
-    scheduler.start()
+    keep_scheduled(scheduler)
     return scheduler
+
+
+def keep_scheduled(scheduler: Handle, *, at_once: bool = False) -> None:
+    """Make sure that open jobs are scheduled; where that cannot be, say why. The jobs are kept."""
+    try:
+        scheduler.ensure_scheduled(at_once=at_once)
+    except SchedulerNotStarted as problem:
+        log.warning("%s", problem)

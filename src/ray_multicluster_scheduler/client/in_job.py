@@ -72,8 +72,8 @@ class JobProgram:
     def start(self) -> None:
         """Start nothing: the scheduler that has sent this job goes on elsewhere."""
 
-    def check(self) -> None:
-        """Raise nothing: no engine runs here."""
+    def ensure_scheduled(self, *, at_once: bool = False) -> None:
+        """Do nothing: the scheduler that has sent this job goes on elsewhere."""
 
     def stop(self) -> None:
         """End the tasks and actors of this program."""

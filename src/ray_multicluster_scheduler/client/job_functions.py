@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ray_multicluster_scheduler.client.current import working_scheduler
+from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
 from ray_multicluster_scheduler.config.user import this_job, this_user
@@ -112,6 +112,7 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
         with telling_of_working_dir(requests):
             accepted = scheduler.service.submit(requests)
         ids += [job.submission_id for job in accepted]
+    keep_scheduled(scheduler, at_once=True)
     for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
         warnings.warn(sentence, stacklevel=_stacklevel_of_the_caller())
     return ids
@@ -127,8 +128,10 @@ def retry_job(submission_id: str) -> str:
         ValueError: It has succeeded, or has not ended.
     """
     with remembered() as ids:
-        (job,) = working_scheduler().service.retry([submission_id])
+        scheduler = working_scheduler()
+        (job,) = scheduler.service.retry([submission_id])
         ids.append(job.submission_id)
+    keep_scheduled(scheduler, at_once=True)
     return job.submission_id
 
 
@@ -160,15 +163,13 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
 
     False when it had ended before, when nobody knows it, or when it could not be stopped in time.
     """
-    scheduler = working_scheduler()
-    service = scheduler.service
+    service = working_scheduler().service
     try:
         job = one_job(service, submission_id)
         if job.final:
             return False
         service.stop([job.submission_id])
         for jobs in service.changes([job.submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
-            scheduler.check()
             job = jobs[job.submission_id]
     except (JobNotFound, WaitTimeout) as error:
         log.warning("not stopped: %s", error)

@@ -91,15 +91,6 @@ class RemoteScheduler:
         """Where its clusters are named, for messages."""
         return self.server.url
 
-    @property
-    def holder(self) -> str:
-        """The name under which an engine of this process leads: there is none."""
-        return ""
-
-    def catch_up(self, *, timeout_s: float) -> bool:  # noqa: ARG002 - as the scheduler of a process has it
-        """Tell that nothing was brought up to date from here: the server does it."""
-        return False
-
     @asynccontextmanager
     async def cluster_look(self) -> AsyncIterator[PublishedLook]:
         """Look at the clusters as the server sees them."""
@@ -122,8 +113,8 @@ class RemoteScheduler:
         """Start nothing: the server schedules."""
         self._check_usable()
 
-    def check(self) -> None:
-        """Raise nothing: no engine runs in this process, and what is wrong with the server its calls tell."""
+    def ensure_scheduled(self, *, at_once: bool = False) -> None:
+        """Do nothing: the server schedules, and its answers tell what is wrong with it."""
 
     def stop(self) -> None:
         """Close the connections to the server. Jobs go on; tasks and actors of this process end."""

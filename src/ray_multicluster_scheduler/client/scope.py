@@ -176,8 +176,7 @@ def stop_and_wait(submission_ids: Sequence[str]) -> None:
     if not submission_ids:
         return
     try:
-        scheduler = working_scheduler()
-        service = scheduler.service
+        service = working_scheduler().service
         known = service.get_many(submission_ids)  # what was deleted meanwhile needs no stop
         pending = [each for each, job in known.items() if not job.final]
         if not pending:
@@ -185,7 +184,7 @@ def stop_and_wait(submission_ids: Sequence[str]) -> None:
         log.warning("interrupted: stopping %d job(s) on all clusters", len(pending))
         service.stop(pending, reason=_REASON)
         for _ in service.changes(pending, timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
-            scheduler.check()
+            pass
     except WaitTimeout as late:
         log.warning("still being stopped when the program ended: %s", ", ".join(late.submission_ids))
     except SchedulerError as problem:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 
-from ray_multicluster_scheduler.client.current import Handle, working_scheduler
+from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.progress import progress_display
 from ray_multicluster_scheduler.client.scope import stopped_at_interrupt
 from ray_multicluster_scheduler.errors import InvalidRequest
@@ -49,12 +49,11 @@ def wait_for_all_jobs(
     """
     tick_s, timeout = _times(check_interval, timeout)
     asked = _asked(submission_ids)
-    scheduler = working_scheduler()
-    service = scheduler.service
+    service = working_scheduler().service
     ids = list(asked)
     with _reporting_interrupts(service, ids):
         ids[:] = _ids(service, asked)
-        with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
+        with _watching(ids, fail_fast=fail_fast) as watch:
             for jobs in service.changes(ids, timeout_s=timeout, tick_s=tick_s):
                 if watch(jobs):
                     raise_if_failed(service, jobs)
@@ -71,11 +70,10 @@ async def wait_for_all_jobs_async(
     """Wait for jobs; see `ray_multicluster_scheduler.wait_for_all_jobs`."""
     tick_s, timeout = _times(check_interval, timeout)
     asked = _asked(submission_ids)
-    scheduler = await asyncio.to_thread(working_scheduler)
-    service = scheduler.service
+    service = (await asyncio.to_thread(working_scheduler)).service
     ids = await asyncio.to_thread(_ids, service, asked)
     changes = service.changes_async(ids, timeout_s=timeout, tick_s=tick_s)
-    with _watching(scheduler, ids, fail_fast=fail_fast) as watch:
+    with _watching(ids, fail_fast=fail_fast) as watch:
         async with aclosing(changes):
             async for jobs in changes:
                 if watch(jobs):
@@ -102,14 +100,11 @@ def _ids(service: Service, asked: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _watching(
-    scheduler: Handle, ids: Sequence[str], *, fail_fast: bool
-) -> Iterator[Callable[[Mapping[str, JobView]], bool]]:
+def _watching(ids: Sequence[str], *, fail_fast: bool) -> Iterator[Callable[[Mapping[str, JobView]], bool]]:
     """Yield what is to be called with the jobs after each change; it tells whether to raise for one."""
     with progress_display(len(ids)) as show:
 
         def watch(jobs: Mapping[str, JobView]) -> bool:
-            scheduler.check()
             show(jobs)
             return bool(failed(jobs.values())) and (fail_fast or all(job.final for job in jobs.values()))
 

@@ -135,6 +135,27 @@ class Settings(_Section):
         le=600,
         description="Another scheduler takes over when the leader has not been heard of for this long.",
     )
+    background: bool = Field(
+        default=True,
+        description=(
+            "Programs and commands start a scheduler in the background if none runs. With false, nothing "
+            "starts jobs until `raymc scheduler run` or `raymc serve` runs. `RAY_MULTICLUSTER_BACKGROUND=0` "
+            "overrules it."
+        ),
+    )
+    linger_s: float = Field(
+        60.0,
+        ge=0,
+        le=86400,
+        description="The background scheduler ends when no job has been open for this long.",
+    )
+    keep_env: list[str] = Field(
+        [],
+        description=(
+            "Environment variables, such as `AWS_*`, that the background scheduler keeps of the program that "
+            "starts it, beside those that it always keeps."
+        ),
+    )
     keep_jobs_days: float = Field(
         90.0, ge=0.01, le=36500, description="Jobs that ended longer ago are removed, with all about them."
     )

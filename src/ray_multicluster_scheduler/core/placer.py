@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -18,7 +18,7 @@ from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.placement.plan import placements
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.preference import patience_s
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_key
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_name
 from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers, waits
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
@@ -110,10 +110,10 @@ class Placer:
         sentences = {line: sentence for wait in found for line, sentence in wait.lines.items()}
         return {job.submission_id: self._last_reason(job, sentences) for job in jobs}
 
-    def _last_reason(self, job: Job, sentences: Mapping[Hashable, str]) -> str:
+    def _last_reason(self, job: Job, sentences: Mapping[str, str]) -> str:
         if needs := self._queue.needs(job.submission_id):
             return f"it needs {', '.join(needs)}, which had not ended"
-        return sentences.get(line_key(self._queued.of(job)), "")
+        return sentences.get(line_name(self._queued.of(job)), "")
 
     def _put(self, job: Job, needs: Sequence[str]) -> None:
         limit_s = job.spec.queue_timeout_s

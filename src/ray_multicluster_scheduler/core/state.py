@@ -32,11 +32,12 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
 )
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.pending_moves import PendingMoves
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait, waits
+from ray_multicluster_scheduler.core.placement.wait_reasons import waits
 from ray_multicluster_scheduler.core.placer import PLACE, UNWORKABLE, Placer
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.core.supervisor import NOTE, Supervisor
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Witness
+from ray_multicluster_scheduler.model.decision import Wait
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState

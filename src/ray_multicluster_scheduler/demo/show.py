@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from ray_multicluster_scheduler import (
     get_job_info,
-    get_unified_scheduler,
     initialize_scheduler_environment,
     stop_job,
     submit_job,
@@ -97,7 +96,6 @@ class Show:
             f"python {self._here}/{SPREAD} {CPUS // 2} {at_work} {go_on}", submission_id="spread"
         )
         while not at_work.exists() and get_job_info(spread)["status"] in {"PENDING", "RUNNING"}:
-            get_unified_scheduler().check()
             time.sleep(0.2)
         self._say.raymc("ps")
         go_on.touch()
@@ -182,7 +180,6 @@ class Show:
     def _wait_for_start(self, submission_id: str) -> str:
         """Wait until a job runs, or has run, and return its cluster."""
         while (info := get_job_info(submission_id))["status"] == "PENDING":
-            get_unified_scheduler().check()
             time.sleep(0.2)
         return str(info["cluster"])
 

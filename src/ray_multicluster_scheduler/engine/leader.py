@@ -9,7 +9,6 @@ import socket
 import uuid
 
 from ray_multicluster_scheduler.asyncio_tools import cancel_all, wait_for
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.leadership import RENEWALS, ClockWasSet, Leadership
 from ray_multicluster_scheduler.errors import LeaseLost, StoreBusy
@@ -29,6 +28,11 @@ def holder_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
+def is_holder(holder: str, pid: int) -> bool:
+    """Tell whether a process of this machine has this name."""
+    return holder.startswith(f"{socket.gethostname()}:{pid}:")
+
+
 class Engine:
     """Runs until `stop` is called. Several engines on one store are safe: one leads, the others wait."""
 
@@ -37,14 +41,6 @@ class Engine:
         self._holder = holder
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
-        #: Set while this engine leads and has looked at the jobs of every cluster.
-        self.caught_up = asyncio.Event()
-        self._leadership: Leadership | None = None
-
-    async def waits(self) -> tuple[Wait, ...] | None:
-        """Say why the jobs in the queue wait; None: another one leads, and knows."""
-        leadership = self._leadership
-        return None if leadership is None else await leadership.waits()
 
     def store_changed(self) -> None:
         """Take note that somebody else has written to the store; call it on the engine's loop."""
@@ -88,9 +84,7 @@ class Engine:
 
     async def _lead(self, lease: Lease) -> None:
         log.info("leading as %s (epoch %d)", lease.holder, lease.epoch)
-        leader = self._leadership = Leadership(self._context, lease, self._changed)
-        leadership = asyncio.create_task(leader.run())
-        catching_up = asyncio.create_task(self._catch_up(leader))
+        leadership = asyncio.create_task(Leadership(self._context, lease, self._changed).run())
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({leadership, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -101,11 +95,5 @@ class Engine:
         except ClockWasSet as problem:
             log.warning("the clock was set; leading anew (by %.1f s)", problem.by_s)
         finally:
-            await cancel_all([leadership, stopping, catching_up])
-            self.caught_up.clear()
-            self._leadership = None
+            await cancel_all([leadership, stopping])
             await self._context.offload(self._context.store.release_lease, lease)
-
-    async def _catch_up(self, leader: Leadership) -> None:
-        await leader.caught_up.wait()
-        self.caught_up.set()

@@ -18,7 +18,6 @@ from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.events import ClusterProbed, Event
 from ray_multicluster_scheduler.core.instructions import Instruction, WakeUp
 from ray_multicluster_scheduler.core.placement.plan import warm_up
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.engine.cluster_io import ClusterIO
 from ray_multicluster_scheduler.engine.context import EngineContext
@@ -63,8 +62,6 @@ class Leadership:
         self._context = context = replace(context, clock=self._clock)
         self._lease = lease
         self._changed = changed
-        #: Set once it is known, and written down, how the jobs of all clusters are.
-        self.caught_up = asyncio.Event()
         self._state: SchedulerState | None = None
         self._events: list[Event] = []
         self._wake = asyncio.Event()
@@ -78,12 +75,6 @@ class Leadership:
         """Lead until a loop fails, the lease is lost, or the task is cancelled."""
         # A long queue takes longer to read than a lease lasts.
         await together([self._renew_lease(), self._lead()])
-
-    async def waits(self) -> tuple[Wait, ...]:
-        """Say why the jobs in the queue wait, by reason. Not on the loop: there may be many kinds of jobs."""
-        if self._state is None:
-            return ()
-        return await asyncio.to_thread(self._state.waits(now=self._clock.now()))
 
     # -- the lease
 
@@ -134,6 +125,7 @@ class Leadership:
                     self._decide(state),
                     writer.run(),
                     publisher.run(),
+                    publisher.publish_waits(lambda: state.waits(now=self._clock.now())),
                     self._watch(),
                     repeat(self._reader.read, self._changed, lambda: IDLE_S, rest_s=REST_S),
                     Housekeeper(context, self._reader, state.live.all, epoch=epoch).run(),
@@ -208,8 +200,6 @@ class Leadership:
             for event in heard:
                 self._carry_out(self._handle(state, event))
             wake_at = self._carry_out(state.handle(events.Tick(), now=self._clock.now()))
-            if not self.caught_up.is_set() and state.is_caught_up:
-                self.caught_up.set()
             alarm = loop.call_later(max(0.0, min(wake_at - self._clock.now(), IDLE_S)), self._wake.set)
             await self._wake.wait()
             alarm.cancel()

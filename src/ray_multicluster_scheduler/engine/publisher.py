@@ -8,9 +8,14 @@ from collections.abc import Callable, Sequence
 from ray_multicluster_scheduler.asyncio_tools import repeat
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
+from ray_multicluster_scheduler.model.decision import Wait
 
 #: What was seen of a cluster is published this often at most, unless it can change a decision.
 PUBLISH_EVERY_S = 0.5
+#: Why jobs wait is published this often at most,
+WAITS_EVERY_S = 2.0
+#: and a pass over thousands of kinds of jobs, which takes seconds, so many times more seldom than it takes.
+WAITS_TIMES = 10.0
 
 
 class Publisher:
@@ -37,6 +42,18 @@ class Publisher:
     async def run(self) -> None:
         """Publish until cancelled."""
         await repeat(self.publish, self._wake, lambda: self._context.settings.probe_interval_s)
+
+    async def publish_waits(self, waits: Callable[[], Callable[[], tuple[Wait, ...]]]) -> None:
+        """Publish why jobs wait until cancelled; `waits` returns what is called off the loop."""
+        context, last = self._context, None
+        while True:
+            began = context.clock.monotonic()
+            found = await asyncio.to_thread(waits())
+            if found != last:
+                await context.offload(context.store.publish_waits, found, epoch=self._epoch)
+                last = found
+            took_s = context.clock.monotonic() - began
+            await asyncio.sleep(max(WAITS_EVERY_S, WAITS_TIMES * took_s))
 
     async def publish(self) -> None:
         """Publish what is known now: before anything that is given to the store's thread after this."""

@@ -7,19 +7,15 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures.thread import ThreadPoolExecutor  # now: while a program ends, it cannot be imported
-from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.asyncio_tools import together, wait_for
-from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
+from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.leader import Engine
 from ray_multicluster_scheduler.errors import SchedulerError, StoreError
-from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 #: How long an ending program waits for the engine to give up its lease.
 STOP_TIMEOUT_S = 5.0
@@ -40,7 +36,6 @@ class EngineThread:
         self._ready: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, EngineContext, Engine]] = (
             concurrent.futures.Future()
         )
-        self._connections = LiveConnections()
         self._threads: ThreadPoolExecutor | None = None
         #: With what the next engine works, once this one has stopped.
         self._next: EngineContext | None = None
@@ -90,28 +85,6 @@ class EngineThread:
                 "run go on. Start this program again; if that does not help, report the traceback in the log"
             ) from failure
 
-    def begin(
-        self, function: Callable[[Connections], Coroutine[Any, Any, T]]
-    ) -> concurrent.futures.Future[T]:
-        """Run a coroutine that talks to clusters on the engine's loop."""
-        loop, _, _ = self._ready.result()
-        return asyncio.run_coroutine_threadsafe(function(self._connections), loop)
-
-    def catch_up(self, timeout_s: float) -> bool:
-        """Wait until this engine leads and has looked at the jobs of all clusters; tell whether it has."""
-        loop, _, engine = self._ready.result()
-        return asyncio.run_coroutine_threadsafe(wait_for(engine.caught_up, timeout_s), loop).result()
-
-    def waits(self, timeout_s: float) -> tuple[Wait, ...] | None:
-        """Say why the jobs in the queue wait; None: another process leads, or no answer came in time."""
-        loop, _, engine = self._ready.result()
-        answer = asyncio.run_coroutine_threadsafe(engine.waits(), loop)
-        try:
-            return answer.result(timeout_s)
-        except concurrent.futures.TimeoutError:
-            answer.cancel()
-            return None
-
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
@@ -150,7 +123,6 @@ class EngineThread:
         if former is not None:
             former.shutdown(wait=False)
         engine = Engine(context, holder=self._holder)
-        self._connections.now = context.connections
         if self._ready.done():
             self._ready = concurrent.futures.Future()
         self._ready.set_result((loop, context, engine))
@@ -165,19 +137,3 @@ class EngineThread:
             await engine.run()
         finally:
             unsubscribe()
-
-
-class LiveConnections(Mapping[str, ClusterConnection]):
-    """The clusters of now, for what outlives a change of the configuration."""
-
-    def __init__(self) -> None:
-        self.now: Connections = {}
-
-    def __getitem__(self, name: str) -> ClusterConnection:
-        return self.now[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.now)
-
-    def __len__(self) -> int:
-        return len(self.now)

@@ -14,11 +14,10 @@ from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.inspection.temporary_loop import Connect
 from ray_multicluster_scheduler.model.cluster import DrainMark
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import Clock
+from ray_multicluster_scheduler.ports import Clock, Connections
 from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
 from ray_multicluster_scheduler.store import open_at
@@ -97,7 +96,10 @@ class ClusterLook:
 
 @asynccontextmanager
 async def open_cluster_look(
-    config: Config, connect: Connect, clock: Clock, read_records: Callable[[], ClusterRecords]
+    config: Config,
+    connect: Callable[[], Connections],
+    clock: Clock,
+    read_records: Callable[[], ClusterRecords],
 ) -> AsyncIterator[ClusterLook]:
     """Open all clusters of a configuration, and close them again."""
     connections = connect()

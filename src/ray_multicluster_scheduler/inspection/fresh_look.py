@@ -9,10 +9,10 @@ from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.flow.start_limit import first_limit
-from ray_multicluster_scheduler.inspection.temporary_loop import Connect, begin_on_temporary_loop
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.ports import Clock, Connections
 from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
+from ray_multicluster_scheduler.service.tail import Reach
 
 #: How long snapshots are reused, so that explaining many jobs in a row probes only once.
 GOOD_FOR_S = 2.0
@@ -24,10 +24,10 @@ class FreshLook:
     """Probes all clusters on demand, unless it has just done so or a leader publishes snapshots."""
 
     def __init__(
-        self, config: Config, connect: Connect, clock: Clock, *, is_published: Callable[[], bool]
+        self, config: Config, reach: Reach, clock: Clock, *, is_published: Callable[[], bool]
     ) -> None:
         self._config = config
-        self._connect = connect
+        self._reach = reach
         self._clock = clock
         self._is_published = is_published
         self._kept = KeptAnswer(self._look, clock, good_for_s=GOOD_FOR_S)
@@ -39,7 +39,8 @@ class FreshLook:
         return self._kept()
 
     def _look(self) -> Snapshots:
-        return begin_on_temporary_loop(self._connect, self._probe).result()
+        snapshots: Snapshots = self._reach(self._probe).result()
+        return snapshots
 
     async def _probe(self, connections: Connections) -> Snapshots:
         settings = self._config.settings

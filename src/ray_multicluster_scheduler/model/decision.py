@@ -228,3 +228,14 @@ class Plan:
 
     placements: tuple[Placement, ...]
     waiting: tuple[Waiting, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The number of jobs that wait for one reason, and since when the oldest of them waits."""
+
+    reason: str
+    jobs: int
+    oldest: float
+    #: The reason in a sentence, for each line of jobs (`line_name`) that wait for a cluster.
+    lines: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
@@ -23,15 +21,13 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="The store answers, and somebody schedules")
 def readyz(connection: HTTPConnection) -> JSONResponse:
     """Look at the store and at the leader; 503 names what is missing."""
-    found = {"store": "ok", "engine": "ok", "leader": "ok"}
     scheduler = scheduler_of(connection)
-    for part, look in (("engine", scheduler.check), ("store", scheduler.service.leader)):
-        try:
-            seen: Any = look()
-        except SchedulerError as problem:
-            found[part] = type(problem).__name__
-            seen = None
-        if part == "store" and seen is None:
-            found["leader"] = "nobody schedules now"
+    found = {"store": "ok", "engine": scheduler.engine_problem() or "ok", "leader": "ok"}
+    try:
+        leader = scheduler.service.leader()
+    except SchedulerError as problem:
+        found["store"], leader = type(problem).__name__, None
+    if leader is None:
+        found["leader"] = "nobody schedules now"
     ready = set(found.values()) == {"ok"}
     return JSONResponse({"status": "ok" if ready else "not ready", **found}, 200 if ready else 503)

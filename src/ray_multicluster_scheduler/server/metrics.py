@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Annotated, cast
 
@@ -13,7 +12,6 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from ray_multicluster_scheduler.ports import Connections
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.http_metrics import CountRequests, HttpMetrics
 from ray_multicluster_scheduler.server.job_metrics import JobMetrics
@@ -50,36 +48,22 @@ class Metrics:
         )
         self._lag = Histogram(
             "raymc_loop_lag_seconds",
-            "How late an event loop comes to what is due: engine (scheduling) and http (requests).",
-            ["loop"],
+            "How late the event loop of this server comes to what is due.",
             buckets=_LAG_S,
             registry=self.registry,
         )
         ProcessCollector(registry=self.registry)
         self.registry.register(WorldMetrics(scheduler))
         self._http_lag: asyncio.Task[None] | None = None
-        self._engine_lag: Future[None] | None = None
 
     def start(self) -> None:
         """Begin to measure; call it on the loop of the server."""
         children = {name: self._store.labels(name) for name in ("read", "write", "commit")}
         self._scheduler.tell_store_times(lambda kind, seconds: children[kind].observe(seconds))
-        self._http_lag = asyncio.create_task(self._watch_lag("http"))
-        self.watch_engine()
-
-    def watch_engine(self) -> None:
-        """Measure the loop of the engine, again if it is a new one."""
-        if self._engine_lag is None or self._engine_lag.done():
-
-            async def watch(_: Connections) -> None:
-                await self._watch_lag("engine")
-
-            self._engine_lag = self._scheduler.begin(watch)
+        self._http_lag = asyncio.create_task(self._watch_lag())
 
     async def stop(self) -> None:
         """Measure no more; what was counted can still be read."""
-        if self._engine_lag is not None:
-            self._engine_lag.cancel()
         if self._http_lag is not None:
             self._http_lag.cancel()
             with suppress(asyncio.CancelledError):
@@ -90,12 +74,11 @@ class Metrics:
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
-    async def _watch_lag(self, loop: str) -> None:
-        lag = self._lag.labels(loop)
+    async def _watch_lag(self) -> None:
         while True:
             due = time.monotonic() + LAG_EVERY_S
             await asyncio.sleep(LAG_EVERY_S)
-            lag.observe(max(0.0, time.monotonic() - due))
+            self._lag.observe(max(0.0, time.monotonic() - due))
 
 
 def add_metrics(app: FastAPI, scheduler: Scheduler) -> Metrics:
@@ -117,6 +100,5 @@ def show_metrics(
 ) -> Response:
     """Show all metrics. Any role may: there are numbers and cluster names in it, no jobs and no users."""
     metrics = cast(Metrics, request.app.state.metrics)
-    metrics.watch_engine()
     body, content_type = metrics.expose(request.headers.get("accept", ""))
     return Response(body, headers={"content-type": content_type})

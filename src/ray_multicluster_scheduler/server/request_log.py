@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import re
 import time
@@ -11,8 +10,6 @@ import uuid
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from ray_multicluster_scheduler.text.visible import one_line
 
 log = logging.getLogger(__name__)
 
@@ -82,46 +79,3 @@ def _facts(scope: Scope, status: int, took_s: float) -> dict[str, Any]:
         "user": getattr(caller, "user", None),
         "request_id": scope["state"]["request_id"],
     }
-
-
-class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return time, level and message, then the facts."""
-        facts = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        line = {
-            "at": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "what": record.getMessage(),
-        }
-        if record.exc_info:
-            facts["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({**line, **facts}, default=str)
-
-
-class PlainLines(logging.Formatter):
-    """Writes a record for a person at a terminal: time, message, then the facts."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line, and a traceback below it; no text from outside controls the terminal."""
-        facts = "".join(
-            f" {name}={value}" for name, value in vars(record).items() if name not in _STANDARD and value
-        )
-        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{self.formatTime(record, '%H:%M:%S')} {level}{one_line(record.getMessage() + facts)}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-def is_request(record: logging.LogRecord) -> bool:
-    """Tell whether a record is the line about a request that was answered."""
-    return record.name == __name__ and record.levelno == logging.INFO
-
-
-#: What a record has besides what the caller gave it: Python's own fields, uvicorn's and Ray's.
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
-    "message",
-    "asctime",
-    "color_message",
-    "_ray_timestamp_ns",
-}

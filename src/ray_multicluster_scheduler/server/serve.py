@@ -1,4 +1,4 @@
-"""Run the server: the web application and the engine in one process, from a free port to a clean end."""
+"""Run the server: the web application here, the scheduler in a child process, to a clean end of both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -15,13 +14,14 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from ray_multicluster_scheduler.background.child import SchedulerChild
+from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
-from ray_multicluster_scheduler.server.request_log import JsonLines, PlainLines, is_request
 from ray_multicluster_scheduler.server.running import announced
 from ray_multicluster_scheduler.server.server_options import (
     ServerOptions,
@@ -29,20 +29,54 @@ from ray_multicluster_scheduler.server.server_options import (
     check_may_bind,
 )
 from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
+from ray_multicluster_scheduler.service.scheduler_parts import Parts
+from ray_multicluster_scheduler.text.log_lines import logging_to_stderr
 
 log = logging.getLogger(__name__)
 
-#: How often the server looks whether its engine is still there.
-LOOK_AT_ENGINE_S = 1.0
 #: An idle connection is closed after this time. Longer than proxies and Ray's clients keep one unused.
 KEEP_ALIVE_S = 75
 
 Say = Callable[[str], None]
 
 
+class ServedScheduler(Scheduler):
+    """The scheduler of a server: its engine runs in a child process, so that no request holds it up."""
+
+    _child: SchedulerChild | None = None
+
+    def start(self) -> None:
+        """Start the child, once."""
+        if self._child is None:
+            self._child = SchedulerChild(
+                self.config.path, environ=self._environ, job_address=self.job_address
+            )
+            self._child.start()
+
+    def ensure_scheduled(self, *, at_once: bool = False) -> None:
+        """Do nothing: the child is watched."""
+
+    def engine_problem(self) -> str | None:
+        """Say why the child does not run."""
+        return "it is not started" if self._child is None else self._child.problem()
+
+    def is_leader(self, holder: str) -> bool:
+        """Tell whether the child holds the lease."""
+        return self._child is not None and self._child.is_leader(holder)
+
+    def _change_engine(self, former: Config, fresh: Config, parts: Parts) -> None:  # noqa: ARG002
+        if self._child is not None:
+            self._child.reload()
+
+    def _close(self) -> None:
+        if self._child is not None:
+            self._child.stop()
+        super()._close()
+
+
 def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
-    """Listen until SIGTERM or SIGINT; raises what ended the engine, if something did. Jobs go on."""
-    with _listening(options) as listeners, _logging(options):
+    """Listen until SIGTERM or SIGINT. Jobs go on."""
+    with _listening(options) as listeners, logging_to_stderr(access_log=options.access_log):
         listener = listeners[0]
         try:
             scheduler.job_address = options.public_url or options.address(listener.getsockname()[1])
@@ -59,7 +93,6 @@ def serve(scheduler: Scheduler, options: ServerOptions, *, say: Say) -> None:
             for line in startup_lines(scheduler, options, *(each.getsockname()[1] for each in listeners)):
                 say(line)
             asyncio.run(_Server(app, scheduler, options).run(listeners, say))
-            scheduler.check()
         finally:
             scheduler.stop()
     say("stopped; jobs go on, and the next server or command takes over")
@@ -118,19 +151,15 @@ class _Server:
         )
 
     async def run(self, listeners: Sequence[socket.socket], say: Say) -> None:
-        """Serve until told to stop, or until the engine has ended by itself."""
+        """Serve until told to stop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number, say)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        watching = asyncio.create_task(self._watch())
-        try:
-            # From here on SIGHUP does no harm.
-            with announced(_announced_in(self._scheduler)):
-                async with self._clients(listeners[1:]):
-                    await self._uvicorn.serve(sockets=[listeners[0]])
-        finally:
-            watching.cancel()
+        # From here on SIGHUP does no harm.
+        with announced(_announced_in(self._scheduler)):
+            async with self._clients(listeners[1:]):
+                await self._uvicorn.serve(sockets=[listeners[0]])
 
     def _clients(self, listeners: Sequence[socket.socket]) -> AbstractAsyncContextManager[None]:
         """Serve Ray Client programs, if this server has a port for them."""
@@ -162,16 +191,6 @@ class _Server:
     def _end(self) -> None:
         self._app.state.stopping.set()
         self._uvicorn.should_exit = True
-
-    async def _watch(self) -> None:
-        """End the server with its engine: a service manager starts both anew."""
-        while True:
-            await asyncio.sleep(LOOK_AT_ENGINE_S)
-            try:
-                self._scheduler.check()
-            except SchedulerError:
-                self._end()
-                return
 
 
 def reload(scheduler: Scheduler) -> None:
@@ -213,34 +232,3 @@ def _listener(host: str, port: int, option: str) -> socket.socket:
             f"cannot listen on {host}:{port}: {problem.strerror or problem}; is a "
             f"server there already? Another {option} or --host may be free"
         ) from None
-
-
-@contextmanager
-def _logging(options: ServerOptions) -> Iterator[None]:
-    """Write our log and uvicorn's warnings to stderr: for a person at a terminal, else JSON, a line each."""
-    handler = logging.StreamHandler(sys.stderr)
-    for_people = sys.stderr.isatty()
-    handler.setFormatter(PlainLines() if for_people else JsonLines())
-    handler.addFilter(_not_logged_elsewhere)
-    if not (not for_people if options.access_log is None else options.access_log):
-        handler.addFilter(lambda record: not is_request(record))
-    ours, theirs = logging.getLogger("ray_multicluster_scheduler"), logging.getLogger("uvicorn.error")
-    former = ours.level, theirs.level, ours.handlers[:]
-    ours.handlers[:] = [handler]  # the lines of the command line are for a person who waits
-    theirs.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    theirs.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        theirs.removeHandler(handler)
-        ours.handlers[:] = former[2]
-        ours.setLevel(former[0])
-        theirs.setLevel(former[1])
-
-
-def _not_logged_elsewhere(record: logging.LogRecord) -> bool:
-    """Drop records that `RequestLog` has logged with the request's id, and those of streams that we cut."""
-    return record.name != "uvicorn.error" or not record.getMessage().startswith(
-        ("Exception in ASGI application", "ASGI callable returned without completing")
-    )

@@ -65,8 +65,8 @@ class WorldMetrics(Collector):
 
     def _leader(self) -> Iterator[GaugeMetricFamily]:
         leader = self._scheduler.service.leader()
-        leads = leader is not None and leader.holder == self._scheduler.holder
-        yield _gauge("raymc_leader", "1 if this process schedules, else 0.", (), {(): leads})
+        leads = leader is not None and self._scheduler.is_leader(leader.holder)
+        yield _gauge("raymc_leader", "1 if this server schedules, else 0.", (), {(): leads})
         yield _gauge(
             "raymc_leader_known",
             "1 if any process schedules on this store, else 0.",
@@ -82,16 +82,16 @@ class WorldMetrics(Collector):
             ("state",),
             {(state.value,): counts.get(state, 0) for state in sorted(_OPEN)},
         )
-        now, waits = self._scheduler.clock.now(), self._scheduler.waits() or ()
+        now, waits = self._scheduler.clock.now(), self._scheduler.service.wait_reasons()
         yield _gauge(
             "raymc_queue_jobs",
-            "Jobs in the queue by the reason why they wait. Only the leader knows.",
+            "Jobs in the queue by the reason why they wait.",
             ("reason",),
             {(wait.reason,): wait.jobs for wait in waits},
         )
         yield _gauge(
             "raymc_queue_oldest_seconds",
-            "How long ago the oldest job that waits for this reason was accepted. Only the leader knows.",
+            "How long ago the oldest job that waits for this reason was accepted.",
             ("reason",),
             {(wait.reason,): max(0.0, now - wait.oldest) for wait in waits},
         )

@@ -11,7 +11,7 @@ import copy
 import os
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -35,6 +35,8 @@ KEPT_EVENTS = PAGE
 #: Pause after a round that concerned no subscriber, and so the delay with which a change may be noticed.
 SHORTEST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.2
+#: How often, without a change, the reader makes sure that somebody schedules.
+ENSURE_EVERY_S = 1.0
 #: How often all watched jobs are read: the removal of a job writes no event and sends no notification.
 LOOK_AT_ALL_S = 60.0
 
@@ -59,9 +61,13 @@ class _Demand:
 class EventHub:
     """Notifies any number of subscribers of changes to their jobs. Safe for threads and event loops."""
 
-    def __init__(self, store: JobStore, clock: Clock) -> None:
+    def __init__(
+        self, store: JobStore, clock: Clock, *, ensure_scheduled: Callable[[], None] = lambda: None
+    ) -> None:
+        """`ensure_scheduled` is called about every second while there are subscribers."""
         self._store = store
         self._clock = clock
+        self._ensure_scheduled = ensure_scheduled
         self._process = os.getpid()
         self._lock = (
             threading.RLock()
@@ -189,7 +195,7 @@ class EventHub:
                 self._follow()
             finally:
                 unsubscribe()
-        except StoreError as failure:
+        except SchedulerError as failure:  # of the store, or nobody can schedule
             self._fail(failure)
         except BaseException as bug:  # subscribers raise it too
             self._fail(bug)
@@ -207,9 +213,10 @@ class EventHub:
                 useful = False
             pause_s = 0.0 if useful else min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * pause_s))
             self._urgent.wait(pause_s)
+            self._ensure_scheduled()  # what is waited for needs somebody who schedules
             if not self._news.is_set():
                 pause_s = 0.0
-                self._news.wait(LOOK_AT_ALL_S)
+                self._news.wait(ENSURE_EVERY_S)
 
     def _begin(self, seen: int) -> None:
         with self._lock:

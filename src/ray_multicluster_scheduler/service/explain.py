@@ -18,12 +18,11 @@ from ray_multicluster_scheduler.core.placement.inputs import (
 )
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
 from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S, PlanRules
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_key, queue_of
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of
 from ray_multicluster_scheduler.core.placement.wait_reasons import (
     DEPENDENCIES,
     MOST_NAMED,
     RETRY_DELAY,
-    Wait,
     in_numbers,
     waits,
 )
@@ -32,7 +31,7 @@ from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.environment.setup_summary import is_setting_up
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
+from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Wait, Waiting
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Target
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock
@@ -164,9 +163,13 @@ class Explainer:
                 ready.append(job)
         if ready:
             lines = {key: (wait.reason, text) for wait in waits_of(ready) for key, text in wait.lines.items()}
-            keys = {job.submission_id: line_key(self._queued.of(job)) for job in ready}
+            keys = {job.submission_id: self.line_of(job) for job in ready}
             told |= {each: lines[key] for each, key in keys.items() if key in lines}
         return told
+
+    def line_of(self, job: Job) -> str:
+        """Return the name of the line in which a job waits."""
+        return line_name(self._queued.of(job))
 
     def _in_need(self, needs: Sequence[Job]) -> str:
         """Say for which jobs another one waits, or that it waits in vain."""

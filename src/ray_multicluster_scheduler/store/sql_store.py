@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, OpenJobs, Terms
 from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
+from ray_multicluster_scheduler.model.decision import Wait
 from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Transition
 from ray_multicluster_scheduler.model.past_move import PastMove
 from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space
@@ -310,6 +311,19 @@ class SqlStore:
         """Return the last published snapshots by cluster name: of these clusters, or of all."""
         with self._transactions.read() as tx:
             return cluster_records.load_snapshots(tx, names)
+
+    def publish_waits(self, waits: Sequence[Wait], *, epoch: int) -> None:
+        """Publish why jobs wait, without a notification."""
+        with self._transactions.write(epoch=epoch, notify=False) as tx:
+            cluster_records.save_waits(tx, waits, epoch=epoch)
+
+    def published_waits(self, *, now: float) -> tuple[Wait, ...] | None:
+        """Return why jobs wait, as the leader says; None: nobody leads, or the leader has just begun."""
+        leader = self.leader(now=now)
+        if leader is None:
+            return None
+        with self._transactions.read() as tx:
+            return cluster_records.load_waits(tx, epoch=leader.epoch)
 
     # Retention
 

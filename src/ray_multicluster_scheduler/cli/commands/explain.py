@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.leader_status import find_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.leader_status import stale_note
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JobsArgument, JsonOption
-from ray_multicluster_scheduler.cli.session import opened
+from ray_multicluster_scheduler.cli.session import find_jobs, opened
 from ray_multicluster_scheduler.cli.views.decision import decision_view
 from ray_multicluster_scheduler.cli.views.reasons import upper_first
 from ray_multicluster_scheduler.cli.views.render import plain_signs, state_text
@@ -26,7 +26,7 @@ def explain(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOp
     For each cluster: the parts of its score, or why not.
     """
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, words)
+        jobs = find_jobs(scheduler, words, None)
         explained = [scheduler.service.explain(job.submission_id) for job in jobs]
         if as_json:
             shown = [story.model_dump(mode="json") for story in explained]

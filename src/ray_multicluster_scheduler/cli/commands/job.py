@@ -1,4 +1,4 @@
-"""`raymc status`, `info`, `events`: what is known of jobs. They read the store and start nothing."""
+"""`raymc status`, `info`, `events`: what is known of jobs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.leader_status import find_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.leader_status import stale_note
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JobsArgument, JsonOption
-from ray_multicluster_scheduler.cli.session import opened
+from ray_multicluster_scheduler.cli.session import find_jobs, opened
 from ray_multicluster_scheduler.cli.views.job import events_table, show_job
 from ray_multicluster_scheduler.cli.views.render import state_text
 from ray_multicluster_scheduler.cli.views.times import Times
@@ -28,7 +28,7 @@ def status(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOpt
     The exit code is 0 whatever its state: `raymc wait` judges.
     """
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, words)
+        jobs = find_jobs(scheduler, words, None)
         if as_json:
             _write(jobs)
             return
@@ -47,7 +47,7 @@ def status(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOpt
 def info(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show all that is known of a job; secrets are hidden."""
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, words)
+        jobs = find_jobs(scheduler, words, None)
         details = [scheduler.service.detail(job.submission_id) for job in jobs]
         if as_json:
             _write(details, without={"logs"})  # `raymc logs` has them whole
@@ -63,7 +63,7 @@ def info(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOptio
 def events(words: JobsArgument, *, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List every move of a job: from where to where, when and why."""
     with opened(config) as scheduler:
-        jobs = find_up_to_date(scheduler, words)
+        jobs = find_jobs(scheduler, words, None)
         stories = [tuple(lazy_imports.all_events(scheduler.service, job.submission_id)) for job in jobs]
         if as_json:
             _write_all([[move.model_dump(mode="json") for move in moves] for moves in stories])

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.leader_status import bring_up_to_date, stale_note
+from ray_multicluster_scheduler.cli.leader_status import stale_note
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, GroupOption, JsonOption, WatchOption
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters, complete_ids, complete_states
 from ray_multicluster_scheduler.cli.options.units import moment
@@ -80,10 +80,7 @@ def jobs(
     watch: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List jobs, the newest first, that match every filter.
-
-    --watch leads while it is open, unless another process does.
-    """
+    """List jobs, the newest first, that match every filter."""
     with opened(config) as scheduler:
         if cluster is not None:
             check_cluster(scheduler, cluster)
@@ -103,11 +100,9 @@ def jobs(
             return tuple(lazy_imports.all_jobs(scheduler.service, query, limit=limit or None))
 
         if watch:
-            scheduler.start()
             with suppress(KeyboardInterrupt):
                 _live(scheduler, find, limit, as_json=as_json)
             return
-        bring_up_to_date(scheduler, find())
         if as_json:
             _write(find())
         else:
@@ -156,6 +151,6 @@ def _append(scheduler: Handle, find: Find, limit: int, console: Console, *, as_j
 def _ticks(scheduler: Handle) -> Iterator[None]:
     newest = 0
     while True:
-        scheduler.check()
+        scheduler.ensure_scheduled()
         yield
         newest = scheduler.service.news(newest, timeout_s=REDRAW_S)

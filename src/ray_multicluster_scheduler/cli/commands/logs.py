@@ -58,7 +58,6 @@ def logs(
             return
         if len(jobs) > MOST_FOLLOWED:
             raise InvalidRequest(f"these are {len(jobs)} jobs; --follow shows {MOST_FOLLOWED} at most")
-        scheduler.start()
         try:
             if len(jobs) == 1:
                 tell_end(follow(scheduler, jobs[0].submission_id))

@@ -37,8 +37,8 @@ def run_as_job(
     with opened(config) as scheduler, stopping_on_interrupt(scheduler, [submission_id]):
         if request.preferred_cluster is not None:
             check_cluster(scheduler, request.preferred_cluster)
-        scheduler.start()
         scheduler.service.submit([handed_over(request, scheduler)])
+        scheduler.ensure_scheduled(at_once=True)
         say(f"{submission_id} accepted. Ctrl-C stops it.")
         tell_end(follow(scheduler, submission_id))
         return _report(scheduler.service.log(submission_id) or "")

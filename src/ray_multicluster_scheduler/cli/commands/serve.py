@@ -110,7 +110,7 @@ def serve(
         access_log=access_log,
     )
     environ = os.environ if store is None else {**os.environ, STORE_VARIABLE: store}
-    scheduler = lazy_imports.Scheduler.open(config, environ=environ)
+    scheduler = lazy_imports.ServedScheduler.open(config, environ=environ)
     lazy_imports.serve(scheduler, options, say=lambda line: typer.echo(line, err=True))
 
 

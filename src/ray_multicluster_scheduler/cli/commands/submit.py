@@ -20,7 +20,6 @@ from ray_multicluster_scheduler.cli.follow_jobs import (
     tell_ends,
     watch_all,
 )
-from ray_multicluster_scheduler.cli.leader_status import send_what_fits
 from ray_multicluster_scheduler.cli.options import submit as option
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.job_options import with_job_options
@@ -37,10 +36,9 @@ from ray_multicluster_scheduler.cli.signals import INTERRUPTED
 from ray_multicluster_scheduler.cli.views.decision import show_plan
 from ray_multicluster_scheduler.cli.views.packing_progress import packing_display
 from ray_multicluster_scheduler.cli.views.submit import tell_accepted
-from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config.user import this_job
 from ray_multicluster_scheduler.environment.env_vars import with_env_vars
-from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest
+from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, SchedulerNotStarted
 from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 
 if TYPE_CHECKING:
@@ -215,20 +213,17 @@ def _dry_run(scheduler: Handle, requests: Sequence[JobRequest], *, as_json: bool
 
 
 def hand_over(scheduler: Handle, accept: Accept, *, as_json: bool) -> None:
-    """Accept jobs and leave; where nobody schedules, first send what fits now."""
-    leader, since = scheduler.service.leader(), SystemClock().now()
-    if leader is None:
-        scheduler.start()
+    """Accept jobs and leave."""
     accepted = _accepted(accept)
-    interrupted = False
-    if leader is None:
-        try:
-            send_what_fits(scheduler, [job.submission_id for job in accepted], since=since)
-        except KeyboardInterrupt:
-            interrupted = True
-    tell_accepted(scheduler, accepted, leader, as_json=as_json)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    not_started: SchedulerNotStarted | None = None
+    try:
+        scheduler.ensure_scheduled(at_once=True)
+    except SchedulerNotStarted as problem:
+        not_started = problem
+    tell_accepted(scheduler, accepted, as_json=as_json)
+    if not_started is not None:
+        say(f"error: {not_started}", style="red")
+        raise typer.Exit(1)
 
 
 def _accepted(accept: Accept) -> Sequence[JobView]:
@@ -242,8 +237,8 @@ def _accepted(accept: Accept) -> Sequence[JobView]:
 def wait_for(scheduler: Handle, ids: Sequence[str], accept: Accept) -> None:
     """Accept jobs under these ids and wait for them; one is shown with its log."""
     with stopping_on_interrupt(scheduler, ids):
-        scheduler.start()
         accepted = _accepted(accept)
+        scheduler.ensure_scheduled(at_once=True)
         group = accepted[0].group
         named = f"Group {group} ({len(ids)} jobs)" if group else f"{len(ids)} jobs"
         what, it = (ids[0], "it") if len(ids) == 1 and not group else (named, "them")

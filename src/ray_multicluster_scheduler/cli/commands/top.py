@@ -1,4 +1,4 @@
-"""`raymc top`: a live screen of clusters and jobs. It leads while it is open, unless another process does."""
+"""`raymc top`: a live screen of clusters and jobs."""
 
 from __future__ import annotations
 
@@ -46,15 +46,11 @@ _TABLE_FRAME = 4
 
 
 def top(*, config: ConfigOption = None) -> None:
-    """Watch clusters and jobs on one screen; q or Ctrl-C ends it.
-
-    It leads while it is open, unless another process does.
-    """
+    """Watch clusters and jobs on one screen; q or Ctrl-C ends it."""
     console = stdout_console()
     if not (console.is_terminal and sys.stdin.isatty()):
         raise InvalidRequest("raymc top needs a terminal; `raymc jobs --watch` and --json work without one")
     with opened(config) as scheduler, suppress(KeyboardInterrupt):
-        scheduler.start()
         asyncio.run(_run(scheduler, console))
 
 
@@ -127,7 +123,7 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
 
 
 def _screen(scheduler: Handle, look: ClusterLook, jobs: JobsOnScreen, console: Console) -> RenderableType:
-    scheduler.check()
+    scheduler.ensure_scheduled()
     jobs.refresh()
     upper = Group(
         _header(scheduler, jobs.open),
@@ -144,11 +140,6 @@ def _header(scheduler: Handle, open_jobs: Mapping[JobState, int]) -> Text:
     line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
     for state, count in sorted(open_jobs.items()):
         line.append(f"{count} {state.value}  ", style=STATE_STYLES[state])
-    if leader is None:
-        who = "taking over the scheduling"
-    elif leader.holder == scheduler.holder:
-        who = "scheduler: this screen"
-    else:
-        who = f"scheduler: {leader_name(leader)}"
-    line.append(f"{who}  q quits", style="yellow" if leader is None else "dim")
+    who = "no scheduler runs" if leader is None else f"scheduler: {leader_name(leader)}"
+    line.append(f"{who}  q quits", style="yellow" if leader is None and open_jobs else "dim")
     return line

@@ -30,14 +30,13 @@ def wait(
         ),
     ] = None,
 ) -> None:
-    """Wait until jobs have ended, and schedule if nobody else does.
+    """Wait until jobs have ended.
 
     Ctrl-C ends the waiting; the jobs go on. Exit code: 0 all succeeded, 1 not.
     """
     check_named_once(ids, group)
     with opened(config) as scheduler:
         jobs = find_jobs(scheduler, ids or [], group)
-        scheduler.start()
         try:
             ended = watch_all(scheduler, [job.submission_id for job in jobs], timeout_s=timeout)
         except WaitTimeout as error:

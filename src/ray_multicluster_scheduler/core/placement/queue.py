@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from ray_multicluster_scheduler.core.placement.kinds import placement_key
 from ray_multicluster_scheduler.model.decision import QueuedJob
@@ -168,6 +169,11 @@ class JobQueue:
 def line_key(job: QueuedJob) -> tuple[int, str, str | None, Hashable]:
     """Return all inputs of a decision, except the job's age and id."""
     return job.priority, job.user, job.preferred_cluster, placement_key(job)
+
+
+def line_name(job: QueuedJob) -> str:
+    """Return a short text that is equal for jobs of one line, in every process."""
+    return sha256(repr(line_key(job)).encode()).hexdigest()[:16]
 
 
 def queue_of(jobs: Iterable[QueuedJob]) -> JobQueue:

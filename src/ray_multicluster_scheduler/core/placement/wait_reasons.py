@@ -7,13 +7,20 @@ room now and another is too small, it waits for room. So a reason that needs an 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.core.placement.plan import decisions
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_key, queue_of
-from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of
+from ray_multicluster_scheduler.model.decision import (
+    Cause,
+    ClusterView,
+    Placement,
+    QueuedJob,
+    Wait,
+    Waiting,
+)
 from ray_multicluster_scheduler.model.resources import Resources
 
 #: Ordered from the cause that ends first to those that never end by themselves.
@@ -64,17 +71,6 @@ class Queue:
     later: Sequence[QueuedJob]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """The number of jobs that wait for one reason, and since when the oldest of them waits."""
-
-    reason: str
-    jobs: int
-    oldest: float
-    #: The reason in a sentence, for each line of jobs (`line_key`) that wait for a cluster.
-    lines: Mapping[Hashable, str] = field(default_factory=dict, hash=False)
-
-
 def in_numbers(queue: JobQueue, *, now: float) -> Queue:
     """Return a whole queue by kinds of jobs, as it is now."""
     kinds = [  # first: whose time has come is no longer aside
@@ -97,13 +93,13 @@ def waits(
     asked = {kind.sample.submission_id: kind for kind in queue.kinds}
     oldest = [replace(kind.sample, waiting_since=kind.oldest) for kind in queue.kinds]
     found: dict[str, Wait] = {}
-    sentences: dict[str, dict[Hashable, str]] = {}
+    sentences: dict[str, dict[str, str]] = {}
     lines = queue_of(oldest).lines(now=now)
     for decided in decisions(lines, views, now=now, rules=rules, in_use=in_use):
         kind = asked[decided.submission_id]
         reason, sentence = why(decided)
         _count(found, reason, kind.jobs, kind.oldest)
-        sentences.setdefault(reason, {})[line_key(kind.sample)] = sentence
+        sentences.setdefault(reason, {})[line_name(kind.sample)] = sentence
     _count_all(found, DEPENDENCIES, queue.needing)
     _count_all(found, RETRY_DELAY, queue.later)
     return tuple(replace(wait, lines=sentences.get(reason, {})) for reason, wait in found.items())

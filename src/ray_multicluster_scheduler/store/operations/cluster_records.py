@@ -1,15 +1,17 @@
-"""Records of clusters: drain marks, and the last snapshots of the leader."""
+"""Records of clusters: drain marks, the last snapshots of the leader, and why jobs wait for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from sqlalchemy import Connection, delete, insert, select
 
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark
+from ray_multicluster_scheduler.model.decision import Wait
 from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import snapshot_from
-from ray_multicluster_scheduler.store.schema.tables import drained_clusters, snapshots
+from ray_multicluster_scheduler.store.schema.tables import drained_clusters, snapshots, waits
 
 _DRAINED = select(
     drained_clusters.c.cluster, drained_clusters.c.drained, drained_clusters.c.reason, drained_clusters.c.at
@@ -47,3 +49,15 @@ def load_snapshots(tx: Connection, names: Sequence[str] | None) -> dict[str, Clu
     statement = select(snapshots.c.cluster, snapshots.c.snapshot)
     rows = tx.execute(statement if names is None else statement.where(snapshots.c.cluster.in_(names)))
     return {cluster: snapshot_from(data) for cluster, data in rows}
+
+
+def save_waits(tx: Connection, new_waits: Sequence[Wait], *, epoch: int) -> None:
+    """Replace what the leader says about waiting jobs."""
+    tx.execute(delete(waits))
+    tx.execute(insert(waits).values(id=1, epoch=epoch, waits=[asdict(wait) for wait in new_waits]))
+
+
+def load_waits(tx: Connection, *, epoch: int) -> tuple[Wait, ...] | None:
+    """Return what the leader of this epoch says about waiting jobs; None: nothing yet."""
+    found = tx.execute(select(waits.c.waits).where(waits.c.epoch == epoch)).scalar_one_or_none()
+    return None if found is None else tuple(Wait(**wait) for wait in found)

@@ -30,7 +30,7 @@ from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0014_pre"
+REVISION = "0016_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -268,6 +268,15 @@ snapshots = Table(
     metadata,
     Column("cluster", Text, primary_key=True),
     Column("snapshot", JSON, nullable=False),
+)
+
+#: One row: why jobs wait, as the leader of this epoch sees it.
+waits = Table(
+    "waits",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("epoch", Number, nullable=False),
+    Column("waits", JSON, nullable=False),
 )
 
 #: Who may use the server. A row is never removed: if there is one, callers must show a token.

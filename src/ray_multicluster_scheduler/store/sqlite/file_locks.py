@@ -15,6 +15,15 @@ _RETRY_S = 0.01
 class FileLock:
     """A lock that this process holds until `release`, or until it ends. Forked children do not hold it."""
 
+    @classmethod
+    def inherited(cls, file: int) -> FileLock:
+        """Return the lock that the process which started this one has taken, and has handed over."""
+        lock = cls.__new__(cls)
+        os.set_inheritable(file, False)  # noqa: FBT003 - the name of the parameter is its own
+        lock._file = file
+        _HELD.add(lock)
+        return lock
+
     def __init__(self, path: Path, *, shared: bool = False, timeout_s: float | None = None) -> None:
         """Wait for the lock. The file is made if it is missing. Raises OSError, or TimeoutError."""
         self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -25,8 +34,13 @@ class FileLock:
             self.release()
             raise
 
+    def fileno(self) -> int:
+        """Return the descriptor of the file: a process that inherits it holds the lock as well."""
+        assert self._file is not None
+        return self._file
+
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, unless another process has inherited it."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)

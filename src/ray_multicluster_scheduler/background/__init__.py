@@ -1,0 +1,1 @@
+"""The scheduler in a process of its own: one for each store, there while there is work."""

@@ -1,0 +1,18 @@
+"""Pre: why jobs wait, as the leader sees it."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0016_pre"
+down_revision = "0014_pre"
+
+
+def upgrade() -> None:
+    """Add the table."""
+    number = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
+    op.create_table(
+        "waits",
+        sa.Column("id", number, primary_key=True, autoincrement=False),
+        sa.Column("epoch", number, nullable=False),
+        sa.Column("waits", sa.JSON, nullable=False),
+    )

@@ -1,0 +1,91 @@
+"""The lines of a log on stderr: JSON for programs, plain words for a person at a terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ray_multicluster_scheduler.text.visible import one_line
+
+#: The logger of lines about requests that were answered.
+REQUEST_LOG = "ray_multicluster_scheduler.server.request_log"
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return time, level and message, then the facts."""
+        facts = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line = {
+            "at": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "what": record.getMessage(),
+        }
+        if record.exc_info:
+            facts["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({**line, **facts}, default=str)
+
+
+class PlainLines(logging.Formatter):
+    """Writes a record for a person at a terminal: time, message, then the facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, and a traceback below it; no text from outside controls the terminal."""
+        facts = "".join(
+            f" {name}={value}" for name, value in vars(record).items() if name not in _STANDARD and value
+        )
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        line = f"{self.formatTime(record, '%H:%M:%S')} {level}{one_line(record.getMessage() + facts)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def is_request(record: logging.LogRecord) -> bool:
+    """Tell whether a record is the line about a request that was answered."""
+    return record.name == REQUEST_LOG and record.levelno == logging.INFO
+
+
+#: What a record has besides what the caller gave it: Python's own fields, uvicorn's and Ray's.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "color_message",
+    "_ray_timestamp_ns",
+}
+
+
+@contextmanager
+def logging_to_stderr(*, access_log: bool | None) -> Iterator[None]:
+    """Write our log and uvicorn's warnings to stderr: for a person at a terminal, else JSON, a line each.
+
+    Requests are logged with `access_log`; None: only where stderr is no terminal.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    for_people = sys.stderr.isatty()
+    handler.setFormatter(PlainLines() if for_people else JsonLines())
+    handler.addFilter(_not_logged_elsewhere)
+    if not (not for_people if access_log is None else access_log):
+        handler.addFilter(lambda record: not is_request(record))
+    ours, theirs = logging.getLogger("ray_multicluster_scheduler"), logging.getLogger("uvicorn.error")
+    former = ours.level, theirs.level, ours.handlers[:]
+    ours.handlers[:] = [handler]  # the lines of the command line are for a person who waits
+    theirs.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    theirs.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        theirs.removeHandler(handler)
+        ours.handlers[:] = former[2]
+        ours.setLevel(former[0])
+        theirs.setLevel(former[1])
+
+
+def _not_logged_elsewhere(record: logging.LogRecord) -> bool:
+    """Drop records that `RequestLog` has logged with the request's id, and those of streams that we cut."""
+    return record.name != "uvicorn.error" or not record.getMessage().startswith(
+        ("Exception in ASGI application", "ASGI callable returned without completing")
+    )
