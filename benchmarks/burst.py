@@ -91,7 +91,7 @@ def through_us(config_path: Path, jobs: int) -> Outcome:
         ids = [job.submission_id for job in made]
         rows = scheduler.store.get_many(ids)
         while any(job.state not in FINAL for job in rows.values()):
-            scheduler.check()
+            scheduler.ensure_scheduled()
             mark = scheduler.store.wait_for_change(mark, timeout_s=1.0)
             rows = scheduler.store.get_many(ids)
         makespan_s = time.monotonic() - started

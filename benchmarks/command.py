@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from benchmarks.real import two_clusters
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 11}
 RAYMC = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main"]
@@ -89,7 +89,7 @@ class _Ours:
 
     def _ended_at(self, name: str) -> float:
         """Return when the job ended, as Ray tells it: our store has the time at which that was noticed."""
-        scheduler = Scheduler.open(self._config, environ=self._environ)
+        scheduler = EmbeddedScheduler.open(self._config, environ=self._environ)
         try:
             job = scheduler.store.get(name)
         finally:

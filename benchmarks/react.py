@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.measure import Line, Report, Size, main, percentile
 from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import FINAL
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
@@ -21,7 +21,7 @@ async def gaps(jobs: int, folder: Path) -> list[float]:
     """Return the seconds between the end of each job and the start of the next, on a cluster for one job."""
     async with FakeRay(name="a", cpus=1, runner=ScriptedRunner()) as fake:
         config = Config(path=folder / "clusters.yaml", clusters=(fake.spec(),), settings=Settings())
-        scheduler = Scheduler(config, directory=folder / "state", environ={})
+        scheduler = EmbeddedScheduler(config, directory=folder / "state", environ={})
         scheduler.start()
         try:
             requests = [JobRequest(entrypoint="sleep 0.7", user="ann") for _ in range(jobs)]
@@ -33,10 +33,10 @@ async def gaps(jobs: int, folder: Path) -> list[float]:
         return [later.start - (earlier.end or later.start) for earlier, later in pairwise(runs)]
 
 
-def _wait(scheduler: Scheduler, ids: list[str]) -> None:
+def _wait(scheduler: EmbeddedScheduler, ids: list[str]) -> None:
     mark = 0
     while any(job.state not in FINAL for job in scheduler.store.get_many(ids).values()):
-        scheduler.check()
+        scheduler.ensure_scheduled()
         mark = scheduler.store.wait_for_change(mark, timeout_s=1.0)
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ray_multicluster_scheduler.config import load_config
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
-from ray_multicluster_scheduler.runtime import Scheduler
 
 NAMES = ("a", "b")
 CPUS = 4
@@ -26,10 +26,10 @@ def two_clusters() -> Iterator[tuple[Mapping[str, str], Path]]:
 
 
 @contextmanager
-def scheduler_for(config_path: Path) -> Iterator[Scheduler]:
+def scheduler_for(config_path: Path) -> Iterator[EmbeddedScheduler]:
     """Run our scheduler on these clusters, with a store of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        scheduler = Scheduler(load_config(config_path), directory=Path(folder) / "state", environ={})
+        scheduler = EmbeddedScheduler(load_config(config_path), directory=Path(folder) / "state", environ={})
         scheduler.start()
         try:
             yield scheduler

@@ -8,8 +8,8 @@ from ray.job_submission import JobSubmissionClient
 
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from benchmarks.real import scheduler_for, two_clusters
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.request import JobRequest
 
 COMMAND = "true"
@@ -21,7 +21,7 @@ BEGUN = {JobState.RUNNING, JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED
 class Ours:
     """One job at a time through our scheduler."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: EmbeddedScheduler) -> None:
         self._scheduler = scheduler
         self.to_running: list[float] = []
 

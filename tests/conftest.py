@@ -3,11 +3,14 @@
 import gc
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from tests.postgres_server import PostgresServer, a_postgres
 
+from ray_multicluster_scheduler.background.control import ControlFiles
+from ray_multicluster_scheduler.background.launch import ask_to_end
 from ray_multicluster_scheduler.client import current
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 
@@ -41,6 +44,27 @@ def _no_configuration_of_an_earlier_test() -> Iterator[None]:
     yield
     if (known := current._current.scheduler) is not None and known.stopped:
         current._current.scheduler = current._current.given = None
+
+
+@pytest.fixture(autouse=True)
+def _no_scheduler_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End the schedulers that the programs of a test have started in the background."""
+    yield
+    if "tmp_path" in request.fixturenames:
+        end_schedulers(request.getfixturevalue("tmp_path"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_scheduler_is_left_at_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The same for homes that several tests share."""
+    yield
+    end_schedulers(tmp_path_factory.getbasetemp())
+
+
+def end_schedulers(folder: Path) -> None:
+    """End every background scheduler whose store is below this folder."""
+    for pipe in folder.rglob("scheduler.pipe"):
+        assert ask_to_end(ControlFiles(pipe.parent)), f"a scheduler did not end: {pipe.parent}"
 
 
 @pytest.fixture(scope="session")

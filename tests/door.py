@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from tests.live_server import live
 
 from ray_multicluster_scheduler.config import parse_config
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.caller import Caller, Role
@@ -62,7 +62,7 @@ def _dependencies(route: Any) -> list[Any]:
 class Door:
     """A server at work, and clients of it."""
 
-    def __init__(self, scheduler: Scheduler, app: FastAPI, http: aiohttp.ClientSession) -> None:
+    def __init__(self, scheduler: EmbeddedScheduler, app: FastAPI, http: aiohttp.ClientSession) -> None:
         self.scheduler = scheduler
         self.app = app
         self.http = http
@@ -98,7 +98,7 @@ async def door(
     tmp_path: Path, *, options: ServerOptions | None = None, config: str = CLUSTERS
 ) -> AsyncIterator[Door]:
     """Serve on loopback; there is no token yet."""
-    scheduler = Scheduler(
+    scheduler = EmbeddedScheduler(
         parse_config(config, tmp_path / "clusters.yaml"), directory=tmp_path / "state", environ={}
     )
     app = create_app(scheduler, options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.live_server import live
 
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import create_app
 
 IN_PROCESS, OVER_HTTP = "in process", "over HTTP"
@@ -21,7 +21,7 @@ async def opened(door: str, config: Path) -> AsyncIterator[dict[str, str]]:
         yield {"RAY_MULTICLUSTER_CONFIG": str(config)}
         return
     async with AsyncExitStack() as stack:
-        scheduler = Scheduler.open(config)
+        scheduler = EmbeddedScheduler.open(config)
         await asyncio.to_thread(scheduler.start)
         stack.push_async_callback(asyncio.to_thread, scheduler.stop)
         yield {"RAY_MULTICLUSTER_ADDRESS": stack.enter_context(live(create_app(scheduler)))}

@@ -10,9 +10,9 @@ from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.outcome import raise_if_failed
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -78,7 +78,7 @@ class System:
         self._crash_point = crash_point
         self._head_ports = head_ports
         self._stack = AsyncExitStack()
-        self.scheduler: Scheduler
+        self.scheduler: EmbeddedScheduler
 
     async def __aenter__(self) -> "System":
         for running in self.ray.values():
@@ -98,13 +98,13 @@ class System:
         self.scheduler.start()
         self._stack.push_async_callback(asyncio.to_thread, self.scheduler.stop)
 
-    def another_scheduler(self, *, clusters: dict[str, dict[str, Any]] | None = None) -> Scheduler:
+    def another_scheduler(self, *, clusters: dict[str, dict[str, Any]] | None = None) -> EmbeddedScheduler:
         """A further scheduler on the same store, as another process would have it; not started."""
         options = self._clusters if clusters is None else clusters
         specs = tuple(ray.spec(**options.get(name, {})) for name, ray in self.ray.items())
         config = Config(path=self.directory / "clusters.yaml", clusters=specs, settings=self._settings)
         extra = {} if self._crash_point is None else {"crash_point": self._crash_point}
-        return Scheduler(
+        return EmbeddedScheduler(
             config,
             directory=self.directory / "state",
             environ=self._environ(),
@@ -155,7 +155,7 @@ class System:
         clock, store, mark = self.scheduler.clock, self.scheduler.store, 0
         ends_at = clock.monotonic() + PATIENCE_S
         while (job := store.get(submission_id)).state not in states:
-            self.scheduler.check()
+            self.scheduler.ensure_scheduled()
             left = ends_at - clock.monotonic()
             assert left > 0, f"still {job.state.value}: {self.reasons(submission_id)}"
             mark = store.wait_for_change(mark, timeout_s=min(left, 1.0))

@@ -16,7 +16,7 @@ from tests.oracle import PATIENCE_S
 
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.config.find import state_dir
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.service.caller import Caller, Role
 
 CLUSTERS = "clusters:\n  a:\n    head_address: 127.0.0.1:1\n    max_resources: {CPU: 64}\n"
@@ -125,7 +125,7 @@ def victim(folder: Path, *options: str) -> Iterator[Victim]:
 def _make_tokens(config: Path, environ: Mapping[str, str]) -> dict[str, str]:
     root = Caller(user="root", role=Role.ADMIN)
     directory = state_dir(config, environ)
-    scheduler = Scheduler(parse_config(CLUSTERS, config), directory=directory, environ={})
+    scheduler = EmbeddedScheduler(parse_config(CLUSTERS, config), directory=directory, environ={})
     try:
         roles = [Role.READ, Role.SUBMIT, Role.ADMIN]
         return {

@@ -10,7 +10,7 @@ from prometheus_client import ProcessCollector
 from tests.builders import a_cluster
 
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.client_port import serving_clients
 from ray_multicluster_scheduler.server.metrics import Metrics
 from ray_multicluster_scheduler.server.server_options import ServerOptions
@@ -44,14 +44,14 @@ class Known:
 def known_metrics(directory: Path) -> list[Known]:
     """Return every metric of a server, in the order in which they are shown."""
     config = Config(path=directory / "clusters.yaml", clusters=(a_cluster("a"),), settings=Settings())
-    scheduler = Scheduler(config, directory=directory / "state", environ={})
+    scheduler = EmbeddedScheduler(config, directory=directory / "state", environ={})
     try:
         return asyncio.run(_all_known(scheduler))
     finally:
         scheduler.stop()
 
 
-async def _all_known(scheduler: Scheduler) -> list[Known]:
+async def _all_known(scheduler: EmbeddedScheduler) -> list[Known]:
     """Return the metrics of a server with both of its ports."""
     metrics, logins = Metrics(scheduler), RefusedLogins(scheduler.access, scheduler.clock)
     callers = Callers(scheduler.authenticator, logins, always=False, local=Caller(user="ann"))

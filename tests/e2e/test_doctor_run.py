@@ -12,9 +12,9 @@ from tests.conda_stand_in import StandInConda, write_old_checkout
 from tests.integration.raymc import environment, raymc
 
 from ray_multicluster_scheduler import __version__
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.ray_api.http_connection import open_connection
-from ray_multicluster_scheduler.runtime import Scheduler
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -39,7 +39,7 @@ def write_config(folder: Path, sandbox: Sandbox, conda: StandInConda) -> Path:
 async def jobs_there(config: Path, environ: dict[str, str]) -> int:
     """Count what the heads remember of any job."""
     count = 0
-    for spec in Scheduler.open(config, environ=environ).config.clusters:
+    for spec in EmbeddedScheduler.open(config, environ=environ).config.clusters:
         async with open_connection(spec, environ) as connection:
             count += (await connection.executor.inventory()).remembered
     return count

@@ -20,12 +20,12 @@ import pytest
 from tests.e2e.cable import Cable
 
 from ray_multicluster_scheduler.config import Settings, load_config
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.local.processes import find
 from ray_multicluster_scheduler.local.spec import HeadState
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.request import JobRequest
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -69,7 +69,7 @@ class Line:
 class Story:
     """One job: what the scheduler says of it, and what it says itself."""
 
-    def __init__(self, scheduler: Scheduler, journal: Path, job_id: str) -> None:
+    def __init__(self, scheduler: EmbeddedScheduler, journal: Path, job_id: str) -> None:
         self._scheduler = scheduler
         self._journal = journal
         self._job_id = job_id
@@ -101,7 +101,7 @@ class Story:
         """Wait until something holds."""
         ends_at = time.monotonic() + PATIENCE_S
         while not holds():
-            self._scheduler.check()
+            self._scheduler.ensure_scheduled()
             assert time.monotonic() < ends_at, f"{self.job.state.value}: {self.told}"
             time.sleep(0.1)
 
@@ -141,7 +141,7 @@ def a_scheduler(
     first, *others = config.clusters
     clusters = (replace(first, **addresses or {}), *others)
     config = replace(config, clusters=clusters, settings=Settings(**{**SETTINGS, **settings}))
-    scheduler = Scheduler(config, directory=tmp_path / "state", environ={})
+    scheduler = EmbeddedScheduler(config, directory=tmp_path / "state", environ={})
     scheduler.start()
 
     def submit(seconds: Sequence[float], *, prefix: str = "", **request: Any) -> Story:

@@ -15,9 +15,9 @@ import pytest
 from tests.e2e.processes import specific_servers
 from tests.system import waited
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import Sandbox
 from ray_multicluster_scheduler.model.states import LIVE
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.request import JobRequest
 
 pytestmark = pytest.mark.ray
@@ -36,22 +36,22 @@ def environ(tmp_path: Path, sandbox: Sandbox) -> dict[str, str]:
 
 
 @pytest.fixture
-def scheduler(environ: dict[str, str]) -> Iterator[Scheduler]:
-    opened = Scheduler.open(environ=environ)
+def scheduler(environ: dict[str, str]) -> Iterator[EmbeddedScheduler]:
+    opened = EmbeddedScheduler.open(environ=environ)
     opened.start()
     yield opened
     opened.stop()
 
 
 def test_forty_jobs_on_six_cpus_never_claim_more_than_there_is(
-    sandbox: Sandbox, scheduler: Scheduler
+    sandbox: Sandbox, scheduler: EmbeddedScheduler
 ) -> None:
     requests = [JobRequest(entrypoint="sleep 1", user="ann") for _ in range(40)]
     ids = [job.submission_id for job in scheduler.service.submit(requests)]
     most: Counter[str] = Counter()
 
     def watch(jobs: Any) -> None:
-        scheduler.check()
+        scheduler.ensure_scheduled()
         live = Counter(job.cluster for job in jobs.values() if job.state in LIVE)
         for name, count in live.items():
             most[name] = max(most[name], count)
@@ -88,7 +88,7 @@ def test_when_one_of_two_processes_is_killed_the_other_finishes_everything(
     for worker in workers:
         assert worker.stdout is not None
         ids += json.loads(worker.stdout.readline())
-    scheduler = Scheduler.open(environ=environ)
+    scheduler = EmbeddedScheduler.open(environ=environ)
     try:
         leader = _leader_pid(scheduler)
         victim, survivor = sorted(workers, key=lambda worker: worker.pid != leader)
@@ -105,7 +105,7 @@ def test_when_one_of_two_processes_is_killed_the_other_finishes_everything(
         scheduler.stop()
 
 
-def _leader_pid(scheduler: Scheduler) -> int:
+def _leader_pid(scheduler: EmbeddedScheduler) -> int:
     ends_at = time.monotonic() + 30
     while (lease := scheduler.store.leader(now=time.time())) is None:
         assert time.monotonic() < ends_at

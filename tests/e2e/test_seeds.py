@@ -20,10 +20,10 @@ import yaml
 from tests.conda_stand_in import StandInConda
 from tests.e2e.processes import specific_servers
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.packages.own_package import without_own_package
-from ray_multicluster_scheduler.runtime import Scheduler
 
 pytestmark = pytest.mark.ray
 
@@ -313,7 +313,7 @@ def _read_until(controller: int, words: str | None) -> str:
 
 def _statuses(zorro: Zorro, ids: list[str]) -> dict[str, str]:
     """Read the store as another process would; starts no scheduler."""
-    scheduler = Scheduler.open(zorro.config, environ=zorro.environ)
+    scheduler = EmbeddedScheduler.open(zorro.config, environ=zorro.environ)
     try:
         return {each: scheduler.service.find_each([each])[0].status for each in ids}
     finally:
@@ -321,7 +321,7 @@ def _statuses(zorro: Zorro, ids: list[str]) -> dict[str, str]:
 
 
 def _why(zorro: Zorro, ids: list[str]) -> str:
-    scheduler = Scheduler.open(zorro.config, environ=zorro.environ)
+    scheduler = EmbeddedScheduler.open(zorro.config, environ=zorro.environ)
     try:
         return "\n".join(str(scheduler.service.explain(each)) for each in ids)
     finally:

@@ -18,12 +18,12 @@ from ray_multicluster_scheduler.client.packing import packed
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.engine.move_writer import MoveWriter
 from ray_multicluster_scheduler.errors import DuplicateSubmission
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.request import JobRequest
 
@@ -108,7 +108,7 @@ def main(orders: Orders, said: Connection) -> None:
         send_before_writing()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = load_config(orders.clusters_yaml)
-    scheduler = Scheduler(config, directory=orders.state, environ={}, crash_point=crash_point)
+    scheduler = EmbeddedScheduler(config, directory=orders.state, environ={}, crash_point=crash_point)
     scheduler.start()
     parts = scheduler.parts
     store: Any = StoreThatMayCrash(parts.store, crash_point)
@@ -124,7 +124,7 @@ def main(orders: Orders, said: Connection) -> None:
         said.send("working")
         mark = 0
         while not all(job.final for job in parts.store.list_jobs()):
-            scheduler.check()
+            scheduler.ensure_scheduled()
             mark = parts.store.wait_for_change(mark, timeout_s=0.5)
     finally:
         scheduler.stop()

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from ray_multicluster_scheduler.config import load_config
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.serve import serve
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 
@@ -13,7 +13,7 @@ def break_down(point: str) -> None:
     raise RuntimeError(f"a bug at {point}")
 
 
-scheduler = Scheduler(
+scheduler = EmbeddedScheduler(
     load_config(Path(sys.argv[1])), directory=Path(sys.argv[2]), environ={}, crash_point=break_down
 )
 serve(scheduler, ServerOptions(port=0), say=lambda line: print(line, file=sys.stderr, flush=True))

@@ -17,8 +17,8 @@ from tests.live_server import live
 from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.cli.main import main
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import FakeRay
 
@@ -32,12 +32,26 @@ class Commands:
         self.folder = folder
         self.fakes = fakes
         self._loop = loop
+        self._leader: EmbeddedScheduler | None = None
         self.configure()
 
     def configure(self, clusters: dict[str, dict[str, Any]] | None = None, **settings: Any) -> None:
         """Write the configuration anew, with changes to some clusters and settings."""
         specs = [ray.spec(**(clusters or {}).get(name, {})) for name, ray in self.fakes.items()]
         self.config = write_config(self.folder, specs, **{**FAST, **settings})
+        if self._leader is not None:
+            self._leader.reload()
+
+    def lead(self) -> None:
+        """Schedule from now on, as a process of its own would."""
+        self._leader = EmbeddedScheduler.open(self.config)
+        self._leader.start()
+
+    def stop_leading(self) -> None:
+        """Schedule no longer: nobody does then."""
+        if self._leader is not None:
+            self._leader.stop()
+            self._leader = None
 
     def run(self, *arguments: str) -> Done:
         """Run one command to its end, with its output in pipes."""
@@ -73,9 +87,9 @@ class Commands:
         return " ".join(done.err.replace("│", " ").split())
 
     @contextlib.contextmanager
-    def scheduler(self, *, start: bool = False) -> Iterator[Scheduler]:
+    def scheduler(self, *, start: bool = False) -> Iterator[EmbeddedScheduler]:
         """Open the same store as the commands do, as another process would."""
-        opened = Scheduler.open(self.config)
+        opened = EmbeddedScheduler.open(self.config)
         try:
             if start:
                 opened.start()
@@ -124,20 +138,29 @@ def running_fakes(*fakes: FakeRay) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @contextlib.contextmanager
-def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, *fakes: FakeRay) -> Iterator[Commands]:
-    """Give a test its own clusters, configuration, home and user."""
+def commands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *fakes: FakeRay, leads: bool = True
+) -> Iterator[Commands]:
+    """Give a test its own clusters, configuration, home and user, and a scheduler in this process."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(folder / "home"))
     monkeypatch.setenv("RAY_MULTICLUSTER_USER", "ann")
+    monkeypatch.setenv("RAY_MULTICLUSTER_BACKGROUND", "0")
     monkeypatch.delenv("RAY_MULTICLUSTER_CONFIG", raising=False)
     with running_fakes(*fakes) as loop:
-        yield Commands(folder, {ray.name: ray for ray in fakes}, loop)
+        ready = Commands(folder, {ray.name: ray for ray in fakes}, loop)
+        try:
+            if leads:
+                ready.lead()
+            yield ready
+        finally:
+            ready.stop_leading()
 
 
 @contextlib.contextmanager
 def served(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve the configuration of these commands, and tell them the address."""
-    scheduler = Scheduler.open(raymc.config)
+    scheduler = EmbeddedScheduler.open(raymc.config)
     scheduler.start()
     try:
         with live(create_app(scheduler)) as address:
@@ -169,7 +192,11 @@ def raymc_both_ways(
     """The same, in process and over HTTP. Import it `as raymc`."""
     if request.param == OVER_HTTP and request.node.originalname in ONLY_IN_PROCESS:
         pytest.skip(ONLY_IN_PROCESS[request.node.originalname])
-    with commands(tmp_path, monkeypatch, fake("centos", 4)) as ready, contextlib.ExitStack() as stack:
+    leads = request.param != OVER_HTTP
+    with (
+        commands(tmp_path, monkeypatch, fake("centos", 4), leads=leads) as ready,
+        contextlib.ExitStack() as stack,
+    ):
         if request.param == OVER_HTTP:
             stack.enter_context(served(ready, monkeypatch))
         yield ready

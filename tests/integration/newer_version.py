@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import FINAL
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.store.postgres import open_postgres
 from ray_multicluster_scheduler.store.schema import migrate, revision, tables
 from ray_multicluster_scheduler.store.sqlite import opening, store_file
@@ -50,12 +50,12 @@ def become_newer(folder: Path) -> None:
 
 def main(folder: Path, config: Path) -> None:
     become_newer(folder)
-    scheduler = Scheduler.open(config)
+    scheduler = EmbeddedScheduler.open(config)
     scheduler.start()
     store, mark = scheduler.store, 0
     store.add([("of-the-newer", store.list_jobs()[0].spec)], now=time.time())
     while any(job.state not in FINAL for job in store.list_jobs()):
-        scheduler.check()
+        scheduler.ensure_scheduled()
         mark = store.wait_for_change(mark, timeout_s=1.0)
     print(json.dumps({job.submission_id: job.state.value for job in store.list_jobs()}))
     scheduler.stop()

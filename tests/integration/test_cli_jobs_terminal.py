@@ -12,8 +12,8 @@ from tests.integration.terminal import CTRL_C, typing_into
 from tests.oracle import eventually
 from tests.system import FAST, fake
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.testing import FakeRay, ShellRunner
 
 
@@ -202,7 +202,7 @@ async def test_top_shows_clusters_and_jobs_until_a_key(world: World, key: str) -
 async def test_a_screen_that_stays_open_schedules_where_nobody_does(
     world: World, command: tuple[str, ...]
 ) -> None:
-    reader = Scheduler.open(world.config, environ=world.environ)
+    reader = EmbeddedScheduler.open(world.config, environ=world.environ)
     reader.store.add([("one", a_spec(entrypoint="echo"))], now=time.time())
     async with typing_into(*command, environ=world.environ, columns=140):
         await eventually(lambda: reader.store.get("one").state is JobState.SUCCEEDED)

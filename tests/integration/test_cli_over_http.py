@@ -21,8 +21,8 @@ from tests.system import fake
 
 from ray_multicluster_scheduler.cli.options import completion
 from ray_multicluster_scheduler.client.server_address import server_in
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import ShellRunner
 
@@ -43,7 +43,7 @@ finally:
 @contextmanager
 def served(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve the configuration of these commands, and leave them nothing but the address."""
-    scheduler = Scheduler.open(raymc.config)
+    scheduler = EmbeddedScheduler.open(raymc.config)
     scheduler.start()
     try:
         with live(create_app(scheduler)) as address:

@@ -13,8 +13,8 @@ from tests.integration.raymc import COMMAND, Done, environment, raymc, write_con
 from tests.oracle import PATIENCE_S, eventually
 from tests.system import FAST, fake
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.testing import FakeRay
 
 
@@ -28,7 +28,7 @@ class World:
         self.environ = environment(
             RAY_MULTICLUSTER_HOME=str(folder / "home"), RAY_MULTICLUSTER_CONFIG=str(self.config)
         )
-        self.scheduler = Scheduler.open(self.config, environ=self.environ)
+        self.scheduler = EmbeddedScheduler.open(self.config, environ=self.environ)
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE

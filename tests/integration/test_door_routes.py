@@ -13,7 +13,7 @@ import pytest
 from tests.door import HERS, Asked, Door, door, routes
 
 from ray_multicluster_scheduler.config import parse_config
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.authentication import INVALID, MISSING, PUBLIC
 from ray_multicluster_scheduler.server.refusals import is_ours
@@ -78,7 +78,7 @@ JOBLESS = {
 
 def table(tmp_path: Path) -> list[Asked]:
     config = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", tmp_path / "clusters.yaml")
-    scheduler = Scheduler(config, directory=tmp_path / "table", environ={})
+    scheduler = EmbeddedScheduler(config, directory=tmp_path / "table", environ={})
     try:
         return list(routes(create_app(scheduler)))
     finally:

@@ -10,10 +10,10 @@ from tests.postgres_server import PostgresServer, a_postgres
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE, StorePlace
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import ForeignStore, SchedulerError
 from ray_multicluster_scheduler.maintenance.move_store import move
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ class MovingSystem(System):
         named = {} if self.store is None else {STORE_VARIABLE: self.store}
         return {**super()._environ(), **named}
 
-    async def moved_to(self, store: str) -> Scheduler:
+    async def moved_to(self, store: str) -> EmbeddedScheduler:
         """Move the store under the running scheduler, then schedule there; return the former scheduler."""
         former, self.store = self.scheduler, store
         self.scheduler = self.another_scheduler()
@@ -43,10 +43,10 @@ class MovingSystem(System):
         return former
 
 
-def ended_because_it_was_moved(scheduler: Scheduler) -> bool:
+def ended_because_it_was_moved(scheduler: EmbeddedScheduler) -> bool:
     """Tell whether the engine of a scheduler has noticed that its store is elsewhere."""
     try:
-        scheduler.check()
+        scheduler.ensure_scheduled()
     except SchedulerError as problem:
         return isinstance(problem.__cause__, ForeignStore) and "was moved to" in str(problem)
     return False

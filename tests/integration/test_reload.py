@@ -14,9 +14,9 @@ from tests.system import FAST, System, fake
 from tests.unit.packages.trees import make_tree
 
 from ray_multicluster_scheduler.config import load_config
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import ConfigInvalid
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 
 
@@ -26,9 +26,11 @@ class Reloading(System):
     def write(self, *names: str, **settings: Any) -> Path:
         return write_config(self.directory, [self.ray[name].spec() for name in names], **{**FAST, **settings})
 
-    def another_scheduler(self, *, clusters: Any = None) -> Scheduler:
+    def another_scheduler(self, *, clusters: Any = None) -> EmbeddedScheduler:
         path = self.write("a")
-        return Scheduler(load_config(path), directory=self.directory / "state", environ=self._environ())
+        return EmbeddedScheduler(
+            load_config(path), directory=self.directory / "state", environ=self._environ()
+        )
 
     async def reload(self) -> Any:
         return await asyncio.to_thread(self.scheduler.reload)

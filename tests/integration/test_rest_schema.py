@@ -12,7 +12,7 @@ from tests.builders import a_cluster
 from tests.live_server import live
 
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import create_app, routes_alone
 
 #: They wait, by design: tests of their own follow them.
@@ -36,7 +36,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("schema")
     # Nobody schedules: what is accepted waits, and no cluster is asked for anything.
     config = Config(path=folder / "clusters.yaml", clusters=(a_cluster(),), settings=Settings())
-    scheduler = Scheduler(config, directory=folder / "state", environ={})
+    scheduler = EmbeddedScheduler(config, directory=folder / "state", environ={})
     with live(create_app(scheduler)) as found:
         yield found
     scheduler.stop()

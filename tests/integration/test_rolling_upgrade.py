@@ -17,9 +17,9 @@ from tests.postgres_server import PostgresServer, a_postgres
 from tests.system import FAST, System, fake
 
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import SchedulerError, StoreError
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,10 +47,10 @@ class OnStore(System):
         return {**super()._environ(), STORE_VARIABLE: self.store}
 
 
-def has_given_up(scheduler: Scheduler) -> bool:
+def has_given_up(scheduler: EmbeddedScheduler) -> bool:
     """Tell whether the engine has ended because the store is of a newer version."""
     try:
-        scheduler.check()
+        scheduler.ensure_scheduled()
     except SchedulerError as problem:
         return "newer version of this package" in str(problem)
     return False

@@ -15,8 +15,8 @@ from starlette.responses import StreamingResponse
 from tests.oracle import PATIENCE_S, eventually
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.metrics import Metrics, add_metrics
 from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.service.caller import Caller, Role
@@ -28,7 +28,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class Watched:
     """A small application with metrics, and one who scrapes it."""
 
-    def __init__(self, scheduler: Scheduler, *, caller: Caller = READER) -> None:
+    def __init__(self, scheduler: EmbeddedScheduler, *, caller: Caller = READER) -> None:
         self.app = FastAPI()
         self.app.state.scheduler = scheduler
 
@@ -73,7 +73,7 @@ def value_of(samples: Samples, name: str, **labels: str) -> float:
 
 
 @asynccontextmanager
-async def watched(scheduler: Scheduler, **options: Any) -> AsyncIterator[Watched]:
+async def watched(scheduler: EmbeddedScheduler, **options: Any) -> AsyncIterator[Watched]:
     watch = Watched(scheduler, **options)
     async with watching(scheduler, watch.metrics):
         serving = asyncio.create_task(watch.server.serve())

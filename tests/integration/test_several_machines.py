@@ -13,10 +13,10 @@ from tests.unit.packages.trees import make_tree
 
 from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names
-from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.store import open_store
@@ -37,14 +37,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "database" if request.param == "database" else f"file://{tmp_path}/shared"
 
 
-def another_machine(system: System, name: str) -> Scheduler:
+def another_machine(system: System, name: str) -> EmbeddedScheduler:
     """A scheduler with a directory of its own; not started."""
     scheduler = system.another_scheduler()
     scheduler.directory = system.directory / name
     return scheduler
 
 
-async def submit_to(scheduler: Scheduler, tmp_path: Path) -> tuple[str, str]:
+async def submit_to(scheduler: EmbeddedScheduler, tmp_path: Path) -> tuple[str, str]:
     """Submit a job with a directory, as a program on this machine does; return its id and its package."""
     root = make_tree(tmp_path / "code", {"main.py": "print('shipped')"})
     wanted = JobRequest(user="ann", entrypoint="echo", runtime_env={"working_dir": str(root)})
@@ -137,7 +137,7 @@ def test_a_place_that_this_machine_cannot_use_is_a_clear_error(tmp_path: Path) -
     settings = Settings(packages="nothing://x")
     config = Config(path=tmp_path / "clusters.yaml", clusters=(), settings=settings)
     with pytest.raises(InvalidRequest, match=r"`scheduler\.packages: nothing://x` cannot be used"):
-        _ = Scheduler(config, directory=tmp_path / "state", environ={}).parts
+        _ = EmbeddedScheduler(config, directory=tmp_path / "state", environ={}).parts
     gc.collect()  # since Python 3.13 this tells of a connection that was left open
 
 

@@ -12,9 +12,9 @@ from tests.oracle import PATIENCE_S, eventually
 from tests.postgres_server import HOST, PostgresServer
 from tests.system import System, fake
 
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import StoreBusy
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.runtime import Scheduler
 
 #: Longer than a busy machine keeps a scheduler from its work; how long one waits for the lease of another.
 LEASE_TTL_S = 10.0
@@ -74,14 +74,16 @@ class Cable:
             writer.close()
 
 
-def on_another_machine(system: System, directory: Path, store: str) -> Scheduler:
+def on_another_machine(system: System, directory: Path, store: str) -> EmbeddedScheduler:
     """A scheduler with the same clusters and a directory of its own."""
     one = system.scheduler
     settings = one.config.settings.model_copy(update={"store": store})
-    return Scheduler(replace(one.config, settings=settings), directory=directory, environ=system._environ())
+    return EmbeddedScheduler(
+        replace(one.config, settings=settings), directory=directory, environ=system._environ()
+    )
 
 
-def leads(scheduler: Scheduler, by: Scheduler) -> bool:
+def leads(scheduler: EmbeddedScheduler, by: EmbeddedScheduler) -> bool:
     try:
         lease = by.store.leader(now=time.time())
     except StoreBusy:  # it is cut off
@@ -89,7 +91,7 @@ def leads(scheduler: Scheduler, by: Scheduler) -> bool:
     return lease is not None and lease.holder == scheduler.holder
 
 
-async def until_leads(scheduler: Scheduler, by: Scheduler) -> None:
+async def until_leads(scheduler: EmbeddedScheduler, by: EmbeddedScheduler) -> None:
     await eventually(lambda: asyncio.to_thread(leads, scheduler, by))
 
 

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.system import System
 
-from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_unknown, ray_version
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.server_options import ServerOptions
@@ -39,7 +39,7 @@ class Recognise:
         await self._app(scope, receive, send)
 
 
-def several_users(scheduler: Scheduler) -> FastAPI:
+def several_users(scheduler: EmbeddedScheduler) -> FastAPI:
     """Return the routes for Ray's clients, and nothing else of the server."""
     app = FastAPI()
     app.state.scheduler = scheduler
@@ -62,7 +62,7 @@ class Gateway:
 async def serving(
     directory: Path,
     *fakes: FakeRay,
-    application: Callable[[Scheduler], FastAPI] = create_app,
+    application: Callable[[EmbeddedScheduler], FastAPI] = create_app,
     certificate: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
