@@ -49,9 +49,10 @@ def _no_configuration_of_an_earlier_test() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_scheduler_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """End the schedulers that the programs of a test have started in the background."""
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
-    if "tmp_path" in request.fixturenames:
-        end_schedulers(request.getfixturevalue("tmp_path"))
+    if folder is not None:
+        end_schedulers(folder)
 
 
 @pytest.fixture(autouse=True, scope="session")

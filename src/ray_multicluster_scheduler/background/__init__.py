@@ -1,1 +1,1 @@
-"""The scheduler in a process of its own: one for each store, there while there is work."""
+"""The background scheduler of a store, as programs find, start and tell it; and as a child of a server."""

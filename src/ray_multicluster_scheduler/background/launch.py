@@ -213,7 +213,7 @@ def ask_to_end(files: ControlFiles) -> bool:
 
 def command(config_path: Path, *options: str) -> list[str]:
     """Return the command line of a scheduler process."""
-    module = "ray_multicluster_scheduler.background"
+    module = "ray_multicluster_scheduler.scheduler_process"
     return [sys.executable, "-m", module, "--config", str(config_path), *options]
 
 

@@ -14,7 +14,6 @@ from ray_multicluster_scheduler.cli.signals import held
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.background.control import ControlFiles
     from ray_multicluster_scheduler.background.launch import OPEN_STATES, ask_to_end, start_scheduler
-    from ray_multicluster_scheduler.background.process import run_in_foreground
     from ray_multicluster_scheduler.client.current import keep_scheduled, open_scheduler
     from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over, script_here
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.maintenance.examine_store import examine
     from ray_multicluster_scheduler.maintenance.move_store import move
     from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.scheduler_process.process import run_in_foreground
     from ray_multicluster_scheduler.server.running import running_servers
     from ray_multicluster_scheduler.server.serve import ServedScheduler, serve
     from ray_multicluster_scheduler.server.server_options import ServerOptions
@@ -95,7 +95,7 @@ _HOMES = {
     "named_server": "client.server_address",
     "open_scheduler": "client.current",
     "restore": "maintenance.backup_file",
-    "run_in_foreground": "background.process",
+    "run_in_foreground": "scheduler_process.process",
     "running_servers": "server.running",
     "script_here": "client.packing",
     "serve": "server.serve",

@@ -42,6 +42,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.WaitTimeout: 408,
     errors.NoClusterAvailable: 503,
     errors.NoQueueHere: 409,
+    errors.SchedulerNotStarted: 503,
     errors.HomeLost: 503,
     errors.ClusterError: 502,
     errors.ClusterUnreachable: 502,

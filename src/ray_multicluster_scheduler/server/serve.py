@@ -19,6 +19,7 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.log_format import logging_to_stderr
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
@@ -30,7 +31,6 @@ from ray_multicluster_scheduler.server.server_options import (
 )
 from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
 from ray_multicluster_scheduler.service.scheduler_parts import Parts
-from ray_multicluster_scheduler.text.log_lines import logging_to_stderr
 
 log = logging.getLogger(__name__)
 

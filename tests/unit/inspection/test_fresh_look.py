@@ -1,12 +1,15 @@
 """A look at the clusters where nobody leads: only then, and one for many questions."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config.load import parse_config
 from ray_multicluster_scheduler.inspection.fresh_look import GOOD_FOR_S, FreshLook
-from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.ports import Connections
 
 CONFIG = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", Path("clusters.yaml"))
 
@@ -26,14 +29,16 @@ class Looks:
     def __init__(self) -> None:
         self.count = 0
 
-    def open(self) -> Mapping[str, ClusterConnection]:
+    def reach(self, function: Callable[[Connections], Coroutine[Any, Any, Any]]) -> Future[Any]:
         self.count += 1
-        return {}
+        answer: Future[Any] = Future()
+        answer.set_result(asyncio.run(function({})))
+        return answer
 
 
 def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
     looks, clock = Looks(), Clock()
-    look = FreshLook(CONFIG, looks.open, clock, is_published=lambda: False)
+    look = FreshLook(CONFIG, looks.reach, clock, is_published=lambda: False)
     assert look() == look() == {}
     assert looks.count == 1
     clock.passed = GOOD_FOR_S + 0.1
@@ -43,5 +48,5 @@ def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
 
 def test_where_somebody_leads_nobody_else_looks() -> None:
     looks = Looks()
-    assert FreshLook(CONFIG, looks.open, Clock(), is_published=lambda: True)() is None
+    assert FreshLook(CONFIG, looks.reach, Clock(), is_published=lambda: True)() is None
     assert looks.count == 0

@@ -29,6 +29,7 @@ EXAMPLES = [
     errors.WaitTimeout("late", ["a"], failed=["b"]),
     errors.NoClusterAvailable("none"),
     errors.NoQueueHere("job-1"),
+    errors.SchedulerNotStarted.because("no memory"),
     errors.HomeLost("a", "gone"),
     errors.ClusterError("a", "no"),
     errors.ClusterUnreachable("a", "no", refused=True),

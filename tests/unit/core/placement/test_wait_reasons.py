@@ -7,7 +7,7 @@ from tests.builders import NOW, a_queued, a_view
 
 from ray_multicluster_scheduler.cli.views.jobs import IN_SHORT
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import line_key
+from ray_multicluster_scheduler.core.placement.queue import line_name
 from ray_multicluster_scheduler.core.placement.wait_reasons import (
     GOES_BY_FIRST,
     REASONS,
@@ -97,7 +97,7 @@ def test_the_sentence_of_a_line_names_the_clusters_whose_reason_ends_first() -> 
     kind = a_kind()
     (wait,) = asked(kind, views=[*small, a_view("full", seen=FULL)]).values()
     (sentence,) = wait.lines.values()
-    assert list(wait.lines) == [line_key(kind.sample)]
+    assert list(wait.lines) == [line_name(kind.sample)]
     assert sentence.startswith("full: needs 1 CPU; free: 0 CPU of 4 CPU; s1: ")
     assert sentence.endswith("; 1 more cannot take it either")
 

@@ -1,4 +1,4 @@
-"""`python -m ray_multicluster_scheduler.background`: a scheduler, started by a program or by a server.
+"""`python -m ray_multicluster_scheduler.scheduler_process`: a scheduler, started by a program or by a server.
 
 People use `raymc scheduler run`, which does the same in the foreground.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 def main() -> None:
     """Read the arguments and run until the scheduler ends."""
-    parser = argparse.ArgumentParser(prog="ray_multicluster_scheduler.background")
+    parser = argparse.ArgumentParser(prog="ray_multicluster_scheduler.scheduler_process")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--lock", type=int, help="descriptor of the lock that was taken for this process")
     parser.add_argument("--ready", type=int, help="descriptor on which to say that it works, or why not")
@@ -22,7 +22,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.server is None and os.fork():
         os._exit(0)  # the starter waits for this one only; the scheduler belongs to nobody
-    from ray_multicluster_scheduler.background import process  # noqa: PLC0415 - a fork comes before all threads
+    from ray_multicluster_scheduler.scheduler_process import process  # noqa: PLC0415 - a fork comes before all threads
 
     if asked.server is None:
         sys.exit(process.run_in_background(asked.config, lock_file=asked.lock, ready=asked.ready))

@@ -25,9 +25,9 @@ from ray_multicluster_scheduler.background.control import BACKGROUND, ControlFil
 from ray_multicluster_scheduler.background.launch import OPEN_STATES, ask_to_end
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy
+from ray_multicluster_scheduler.log_format import logging_to_stderr
 from ray_multicluster_scheduler.model.job import Lease
 from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock
-from ray_multicluster_scheduler.text.log_lines import logging_to_stderr
 from ray_multicluster_scheduler.text.visible import one_line
 from ray_multicluster_scheduler.version import VERSION
 

@@ -1,0 +1,1 @@
+"""The process that schedules: the engine, and when it ends."""
