@@ -30,7 +30,7 @@ def test_a_check_says_where_the_store_is_and_what_is_in_it(raymc: Commands) -> N
     with_a_job(raymc)
     done = raymc.run("db", "check")
     assert done.code == 0, done.err
-    for words in ("0014_pre", "leader  nobody", "1 QUEUED", "MiB", "fit together"):
+    for words in ("0016_pre", "leader  nobody", "1 QUEUED", "MiB", "fit together"):
         assert words in done.out
     report = json.loads(raymc.run("db", "check", "--json").out)
     assert (report["problems"], report["jobs"]) == (0, {"QUEUED": 1})

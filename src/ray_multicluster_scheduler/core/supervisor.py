@@ -247,7 +247,12 @@ class Supervisor:
         if conclusion.act is Act.REPLACE:
             moves = replace_silent(job, conclusion, retry, now=now)
         else:
-            self._clusters.quarantine.ended(job, kind, now=now)
+            times = {
+                name: conclusion.changes[name]
+                for name in ("started_at", "ended_at")
+                if name in conclusion.changes
+            }
+            self._clusters.quarantine.ended(replace(job, **times), kind, now=now)
             moves = after_failure(job, conclusion, retry, now=now)
         if kind in _WHOLE_CLUSTER and any(each.new is JobState.QUEUED for each in moves):
             self._replacements = self._replacements.taken(now)

@@ -21,6 +21,8 @@ class AttemptSpan:
     placed_at: float
     started_at: float | None
     ended_at: float | None
+    #: `ended_at` is when the end was noticed here: the cluster has not reported it.
+    end_unreported: bool
     #: How the attempt ended; None while it lives.
     outcome: str | None
     #: The state of the job now.

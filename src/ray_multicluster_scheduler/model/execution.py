@@ -63,7 +63,7 @@ class Sighting:
     #: The cluster's own name for the failure, for people.
     error_type: str | None = None
     exit_code: int | None = None
-    #: Seconds since the epoch, by the clock of the cluster. Ray reports the time of submission as the start.
+    #: Seconds since the epoch, by the clock of the cluster. Ray's start is when it accepted the submission.
     started_at: float | None = None
     ended_at: float | None = None
     #: The node that the driver runs on.

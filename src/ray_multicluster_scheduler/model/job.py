@@ -104,9 +104,12 @@ class Job:
     placed_at: float | None = None
     #: When the current attempt was first observed on its cluster; None: it may never have arrived.
     seen_at: float | None = None
+    #: When its program began on the cluster, as far as that is known, and when it ended.
     started_at: float | None = None
     ended_at: float | None = None
-    #: When the current state was entered.
+    #: Its cluster has not reported the end: `ended_at` is when it was noticed here.
+    end_unreported: bool = False
+    #: When the current state was entered: of RUNNING and of an end, by the times above.
     changed_at: float
     #: A retry waits until then.
     not_before: float = 0.0
@@ -153,6 +156,8 @@ class Attempt:
     placed_at: float
     started_at: float | None = None
     ended_at: float | None = None
+    #: Its cluster has not reported the end: `ended_at` is when it was noticed here.
+    end_unreported: bool = False
     #: How it ended; None while it is live. `SUPERSEDED`: it reappeared after it was replaced.
     outcome: str | None = None
     reason: str = ""

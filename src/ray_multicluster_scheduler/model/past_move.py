@@ -23,3 +23,6 @@ class PastMove:
     since: float | None
     #: The outcome of the attempt that ended with this change; None if no attempt ended.
     outcome: str | None
+    #: When the attempt began and ended on its cluster, which may be long before that was noticed (`at`).
+    started_at: float | None = None
+    ended_at: float | None = None

@@ -65,19 +65,22 @@ class JobMetrics:
         if move.old is None:
             self._accepted.inc()
             return
-        lasted_s = 0.0 if move.since is None else max(0.0, move.at - move.since)
+        begins = move.new is JobState.RUNNING and move.old in _STARTS
+        # A program has begun and ended when its cluster says so, however late that was noticed.
+        at = move.started_at if begins and move.started_at is not None else move.at
+        lasted_s = 0.0 if move.since is None else max(0.0, at - move.since)
         if move.new is JobState.PLACED:
             self._placements.labels(move.cluster).inc()
         if step := STEPS.get((move.old, move.new)):
             self._steps.labels(step).observe(lasted_s)
-        if move.new is JobState.RUNNING and move.attempt == 1 and move.old in _STARTS:
-            self._steps.labels(WHOLE_WAY).observe(max(0.0, move.at - move.accepted_at))
+        if begins and move.attempt == 1:
+            self._steps.labels(WHOLE_WAY).observe(max(0.0, at - move.accepted_at))
         if move.outcome is not None:
             self._attempts.labels(move.cluster, move.outcome).inc()
         if move.new in FINAL:
             self._ended.labels(move.new.value).inc()
-            if move.old is JobState.RUNNING:
-                self._runs.labels(move.new.value).observe(lasted_s)
+            if move.started_at is not None and move.ended_at is not None:
+                self._runs.labels(move.new.value).observe(max(0.0, move.ended_at - move.started_at))
 
 
 _STARTS = frozenset({JobState.PLACED, JobState.SUBMITTED})

@@ -48,7 +48,7 @@ class Traces:
         service, store_id = self._scheduler.service, self._scheduler.store_id
         for submission_id, job in service.get_many(ended).items():
             events = service.events(submission_id, limit=MOST_EVENTS)
-            trace = trace_of(job, events, store_id=store_id)
+            trace = trace_of(job, events, service.attempts(submission_id), store_id=store_id)
             if trace is not None and trace.sampled:
                 for span in spans_of(trace, self._resource):
                     self._exporter.on_end(span)

@@ -1,18 +1,19 @@
 """A job's way as a trace: one span for the whole of it, and one for each state that it was in.
 
-Made from the stored events when the job has ended, so that nothing is measured on the way. All ids are
-derived from the job's own, so a second export, or one from another server, gives the same trace.
+Made from the stored events when the job has ended, so that nothing is measured on the way. Programs begin and
+end when their clusters say so, which may be long before the event of it was written. All ids are derived from
+the job's own, so a second export, or one from another server, gives the same trace.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.service.views import EventView, JobView
+from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
+from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobView
 
 #: Where a job's metadata has it, it is a part of that trace (https://www.w3.org/TR/trace-context/).
 TRACEPARENT = "traceparent"
@@ -27,6 +28,9 @@ STEPS = {
     JobState.LOST: "lost",
 }
 WHOLE = "job"
+#: What is said of a run that had ended when it was noticed.
+RAN_UNSEEN = "it had ended when that was noticed"
+_STARTS = frozenset({JobState.PLACED, JobState.SUBMITTED})
 _BAD = frozenset({JobState.FAILED, JobState.LOST, JobState.UNREACHABLE})
 
 
@@ -67,7 +71,9 @@ class JobTrace:
     steps: tuple[Span, ...] = field(default=())
 
 
-def trace_of(job: JobView, events: Sequence[EventView], *, store_id: str) -> JobTrace | None:
+def trace_of(
+    job: JobView, events: Sequence[EventView], attempts: Sequence[AttemptView] = (), *, store_id: str
+) -> JobTrace | None:
     """Return the trace of a job that has ended; None where its beginning or its end is not known."""
     if not events or events[0].old is not None or events[-1].new not in FINAL:
         return None
@@ -76,6 +82,7 @@ def trace_of(job: JobView, events: Sequence[EventView], *, store_id: str) -> Job
     parent_id = int(given[2], 16) if given else 0
     if not (trace_id and parent_id):  # all zeros mean that there is none
         trace_id, parent_id = _number(16, store_id, job.submission_id), 0
+    events = _with_true_times(events, {attempt.number: attempt for attempt in attempts})
     first, last = events[0], events[-1]
     end = Moment(name="ended", at=last.at, says=last.reason)
     return JobTrace(
@@ -93,6 +100,33 @@ def trace_of(job: JobView, events: Sequence[EventView], *, store_id: str) -> Job
         ),
         steps=tuple(_steps(trace_id, job, events)),
     )
+
+
+def _with_true_times(events: Sequence[EventView], attempts: Mapping[int, AttemptView]) -> Sequence[EventView]:
+    """Return the events at the times of what they tell of, in order."""
+    told = [each for event in events for each in _as_it_was(event, attempts.get(event.attempt))]
+    latest = told[-1].at
+    for index in reversed(range(len(told))):  # nothing was noticed after the next thing had happened
+        latest = min(latest, told[index].at)
+        told[index] = told[index].model_copy(update={"at": latest})
+    return told
+
+
+def _as_it_was(event: EventView, attempt: AttemptView | None) -> list[EventView]:
+    """Return an event at the time of what it tells of. A run that nobody saw begin gets an event, too."""
+    if attempt is None:
+        return [event]
+    begins = event.old in _STARTS and attempt.started_at is not None
+    ends = event.old in LIVE and event.new not in LIVE and attempt.ended_at is not None
+    if begins and event.new is JobState.RUNNING:
+        return [event.model_copy(update={"at": attempt.started_at})]
+    if not ends:
+        return [event]
+    end = event.model_copy(update={"at": attempt.ended_at})
+    if not begins:
+        return [end]
+    began = {"at": attempt.started_at, "new": JobState.RUNNING, "reason": RAN_UNSEEN}
+    return [event.model_copy(update=began), end.model_copy(update={"old": JobState.RUNNING})]
 
 
 def _steps(trace_id: int, job: JobView, events: Sequence[EventView]) -> list[Span]:

@@ -73,6 +73,8 @@ class JobView(View, JobOptions):
     placed_at: float | None
     started_at: float | None
     ended_at: float | None
+    #: Its cluster has not reported the end: `ended_at` is when it was noticed.
+    end_unreported: bool = False
     #: When the current state was entered, and when a retry may be placed.
     changed_at: float
     not_before: float
@@ -116,6 +118,8 @@ class AttemptView(View):
     placed_at: float
     started_at: float | None
     ended_at: float | None
+    #: Its cluster has not reported the end: `ended_at` is when it was noticed.
+    end_unreported: bool = False
     #: How it ended; None while it lives.
     outcome: str | None
     reason: str
@@ -153,6 +157,8 @@ class SpanView(View):
     placed_at: float
     started_at: float | None
     ended_at: float | None
+    #: Its cluster has not reported the end: `ended_at` is when it was noticed.
+    end_unreported: bool = False
     #: How it ended; None while it lives.
     outcome: str | None
     #: The state of the job now.

@@ -4,6 +4,8 @@ import sqlite3
 
 #: What each migration since then has added, newest first.
 _ADDED = {
+    "0016_pre": ("DROP TABLE waits",),
+    "0015_pre": tuple(f"ALTER TABLE {table} DROP COLUMN end_unreported" for table in ("jobs", "attempts")),
     "0014_pre": (
         *(f"DROP INDEX ix_jobs_{name}" for name in ("heads", "heads_user", "heads_state", "members")),
         "DROP INDEX uq_jobs_head_group",

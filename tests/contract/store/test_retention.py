@@ -49,6 +49,27 @@ def ended(leader: Leader, submission_id: str, *, days_ago: float, log: str = "te
     leader.store.apply([], epoch=leader.lease.epoch, now=at, logs=[(submission_id, 1, log)])
 
 
+@pytest.mark.parametrize("late", [DAY, 5 * DAY])
+def test_what_is_noticed_late_is_not_passed_over(leader: Leader, late: float) -> None:
+    """Secrets and logs go in the order of the ends: an end may be found after later ones were done with."""
+    store, secret = leader.store, {"env_vars": {"API_TOKEN": "s3cret"}}
+    rules = keep(secrets_s=DAY, logs_s=2 * DAY)
+    for name, days_ago in (("before", 9), ("after", 3)):
+        ended(leader, name, days_ago=days_ago, runtime_env=secret)
+    store.add([("late", a_spec(runtime_env=secret))], now=NOW - 10 * DAY)
+    leader.move("late", S.PLACED, S.RUNNING, now=NOW - 10 * DAY)
+    assert prune_all(store, rules, now=NOW) == Pruned(secrets=2, logs=2)
+
+    leader.move("late", S.SUCCEEDED, now=NOW, ended_at=NOW - DAY - late, end_unreported=False)
+    store.apply([], epoch=leader.lease.epoch, now=NOW, logs=[("late", 1, "text")])
+
+    assert store.get("late").ended_at == NOW - DAY - late
+    pruned = prune_all(store, rules, now=NOW)
+    assert (pruned.secrets, pruned.logs) == (1, 1)
+    assert "s3cret" not in str(store.get("late").spec)
+    assert prune_all(store, rules, now=NOW) == Pruned()
+
+
 def test_jobs_that_ended_long_ago_go_with_all_that_is_about_them(leader: Leader) -> None:
     store = leader.store
     ended(leader, "old", days_ago=91, tags=("nightly",))

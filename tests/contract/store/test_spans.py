@@ -79,6 +79,7 @@ def test_a_span_has_the_times_of_the_attempt_and_the_state_of_its_job(leader: Le
         placed_at=NOW + 1,
         started_at=None,
         ended_at=NOW + 2,
+        end_unreported=False,
         outcome="NOT_STARTED",
         state=S.RUNNING,
     )
@@ -89,6 +90,7 @@ def test_a_span_has_the_times_of_the_attempt_and_the_state_of_its_job(leader: Le
         placed_at=NOW + 3,
         started_at=NOW + 4,
         ended_at=None,
+        end_unreported=False,
         outcome=None,
         state=S.RUNNING,
     )

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from tests.builders import NOW, a_job
 
+from ray_multicluster_scheduler.model.job import Attempt
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.job_trace import STEPS, JobTrace, trace_of
-from ray_multicluster_scheduler.service.make_views import show_job
-from ray_multicluster_scheduler.service.views import EventView, JobView
+from ray_multicluster_scheduler.service.make_views import show_attempt, show_job
+from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobView
 
 S = JobState
 #: Old, new, seconds after the start, attempt, cluster.
@@ -104,3 +105,51 @@ def test_a_wrong_traceparent_is_none(word: str) -> None:
 def test_a_way_without_beginning_or_end_is_no_trace() -> None:
     for part in ([], WAY[1:], WAY[:-1]):
         assert trace_of(a_view(), events(part), store_id="store") is None
+
+
+def an_attempt(number: int, started: float | None, ended: float) -> AttemptView:
+    """An attempt that ran between these seconds after the start, as its cluster says."""
+    attempt = Attempt(
+        submission_id="job-1",
+        number=number,
+        cluster="a",
+        remote_id=f"job-1--r{number}",
+        session_name=None,
+        placed_at=NOW,
+        started_at=None if started is None else NOW + started,
+        ended_at=NOW + ended,
+    )
+    return show_attempt(attempt, a_job(), {}, ())
+
+
+def steps(way: list[tuple[Any, ...]], *attempts: AttemptView) -> list[tuple[str, float, float]]:
+    trace = trace_of(a_view(), events(way), attempts, store_id="store")
+    assert trace is not None
+    assert trace.whole.ended == trace.steps[-1].ended
+    return [(step.name, step.begun - NOW, step.ended - NOW) for step in trace.steps]
+
+
+def test_programs_run_when_their_clusters_say_and_not_when_that_was_noticed() -> None:
+    assert steps(WAY, an_attempt(1, 4.5, 6), an_attempt(2, 10.5, 11.5)) == [
+        ("place", 0, 2),
+        ("send", 2, 3),
+        ("start", 3, 4.5),
+        ("run", 4.5, 6),
+        ("place", 6, 10),
+        ("send", 10, 10.5),
+        ("start", 10.5, 10.5),
+        ("run", 10.5, 11.5),
+    ]
+
+
+def test_a_program_that_never_ran_has_no_run() -> None:
+    assert steps([*WAY[:4], (S.SUBMITTED, S.FAILED, 9, 1, "a")], an_attempt(1, None, 7)) == [
+        ("place", 0, 2),
+        ("send", 2, 3),
+        ("start", 3, 7),
+    ]
+
+
+def test_a_silence_is_no_longer_than_the_run_that_it_hides() -> None:
+    silent = [(S.RUNNING, S.UNREACHABLE, 9, 1, "a"), (S.UNREACHABLE, S.SUCCEEDED, 100, 1, "a")]
+    assert steps(WAY[:5] + silent, an_attempt(1, 4.5, 7))[-2:] == [("run", 4.5, 7), ("unreachable", 7, 7)]

@@ -64,7 +64,7 @@ def _facts(job: JobDetail, times: Times) -> Table:
         ("metadata", _pairs(job.metadata)),
         ("accepted", times.when(job.accepted_at)),
         ("started", times.when(job.started_at) if job.started_at else None),
-        ("ended", times.when(job.ended_at) if job.ended_at else None),
+        ("ended", _ended(job, times)),
         ("ran", times.ran(job.started_at, job.ended_at)),
         ("exit code", None if job.exit_code is None else str(job.exit_code)),
         ("error", job.error_type),
@@ -76,6 +76,13 @@ def _facts(job: JobDetail, times: Times) -> Table:
         if value:
             table.add_row(heading, value if isinstance(value, Text) else Text(value))
     return table
+
+
+def _ended(job: JobDetail, times: Times) -> str | None:
+    if job.ended_at is None:
+        return None
+    noticed = " (seen then: its cluster did not say when it ended)" if job.end_unreported else ""
+    return times.when(job.ended_at) + noticed
 
 
 def _other_options(job: JobDetail) -> list[tuple[str, str | Text | None]]:

@@ -64,7 +64,10 @@ class Allowance:
 def after_end(
     streak: Streak, job: Job, kind: FailureKind | None, *, now: float, rules: QuarantineRules
 ) -> Streak:
-    """Count the end of an attempt; `kind` is why it ended badly, None when it ended well."""
+    """Count the end of an attempt; `kind` is why it ended badly, None when it ended well.
+
+    `job` has the times of this attempt.
+    """
     if job.spec.is_session:
         return streak  # its program runs elsewhere, and ends it when it likes
     if kind is None:
@@ -72,7 +75,8 @@ def after_end(
     weight = _WEIGHTS.get(kind)
     if weight is None:
         return streak  # the whole cluster is gone, or the program was stopped: no word about its health
-    if job.started_at is not None and now - job.started_at >= rules.quick_s:
+    ended_at = now if job.ended_at is None else job.ended_at  # it may have been noticed much later
+    if job.started_at is not None and ended_at - job.started_at >= rules.quick_s:
         return Streak()
     was_probe = streak.weight >= rules.nothing_from and (job.placed_at or 0.0) > streak.last_at
     return Streak(

@@ -7,13 +7,13 @@ others, and the store writes the result.
 |-----------|--------------------------------------------------------------|---------------------------------|
 | any state | `state`, `changed_at`, `reason`                              | `session_name`, `started_at`    |
 | PLACED    | attempt number, `remote_id`, `placed_at`; clears old errors  | everything: it is a new one     |
-| QUEUED    | clears all fields of the place on a cluster                  | `ended_at`, `outcome`, `reason` |
+| QUEUED    | clears all fields of the place on a cluster                  | the end, `outcome`, `reason`    |
 | RUNNING   | `started_at`, unless it is known                             |                                 |
-| an end    | `ended_at`                                                   | `ended_at`, `outcome`, `reason` |
+| an end    | the end: `ended_at`, `end_unreported`                        | the end, `outcome`, `reason`    |
 | the same  | only `reason`, and not on an ended job: it is a note         |                                 |
 
 Fields in `changes` and `attempt_changes` override the derived ones, except that a queued job never has a
-place on a cluster.
+place on a cluster, and no end. Times in `changes` are then those of the attempt that it leaves.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ JOB_FIELDS = frozenset(field.name for field in fields(Job)) - {
 ATTEMPT_FIELDS = frozenset(field.name for field in fields(Attempt)) - {
     "submission_id", "number", "cluster", "remote_id",
 }  # fmt: skip
-#: Fields of a job's place on a cluster. They are empty for a queued job.
-_NO_PLACE: Mapping[str, None] = dict.fromkeys(
-    ("cluster", "remote_id", "session_name", "placed_at", "seen_at", "started_at")
-)
+#: Fields of a job's place on a cluster, and of its end. They are empty for a queued job.
+_NO_PLACE: Mapping[str, Any] = {
+    **dict.fromkeys(
+        ("cluster", "remote_id", "session_name", "placed_at", "seen_at", "started_at", "ended_at")
+    ),
+    "end_unreported": False,
+}
 #: Outcome of an attempt whose job returns to the queue, unless the transition sets one.
 REQUEUED_OUTCOME: Mapping[JobState, str] = {
     JobState.PLACED: "NOT_STARTED",
@@ -127,11 +130,24 @@ def _values(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
     elif move.new is JobState.QUEUED:
         return {**derived, **move.changes, **_NO_PLACE}
     elif move.new is JobState.RUNNING and job.started_at is None:
-        derived["started_at"] = now
+        derived["started_at"] = derived["changed_at"] = move.changes.get("started_at", now)
     elif move.new in FINAL:
-        started_at = move.changes.get("started_at", job.started_at)
-        derived["ended_at"] = max(now, started_at or now)  # clocks differ, and may have been set meanwhile
+        derived |= _end(job, move, now=now)
+        derived["changed_at"] = derived["ended_at"]
     return {**derived, **move.changes}
+
+
+def _end(job: Job, move: Transition, *, now: float) -> dict[str, Any]:
+    """Return when a job and its attempt have ended: as the cluster said, or else now.
+
+    What never reached a cluster has ended when that was decided. Of everything else the end is only noticed.
+    """
+    started_at = move.changes.get("started_at", job.started_at)
+    derived = {
+        "ended_at": max(now, started_at or now),  # clocks differ, and may have been set meanwhile
+        "end_unreported": job.state in LIVE and job.state is not JobState.PLACED,
+    }
+    return {name: move.changes.get(name, value) for name, value in derived.items()}
 
 
 def _new_attempt(job: Job, changes: Mapping[str, Any]) -> Attempt:
@@ -148,16 +164,13 @@ def _new_attempt(job: Job, changes: Mapping[str, Any]) -> Attempt:
 
 
 def _attempt_values(before: Job, after: Job, move: Transition, *, now: float) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if after.state is not JobState.QUEUED:  # fields that both records have are given once, in `changes`
-        values = {
-            name: getattr(after, name)
-            for name in ("session_name", "started_at")
-            if getattr(after, name) != getattr(before, name)
-        }
+    # Fields that both records have are given once, in `changes`; a job in the queue does not keep them.
+    kept = before if after.state is JobState.QUEUED else after
+    values = {name: move.changes.get(name, getattr(kept, name)) for name in ("session_name", "started_at")}
+    values = {name: value for name, value in values.items() if value != getattr(before, name)}
     if before.state in LIVE and after.state not in LIVE:
-        ended_at = now if after.ended_at is None else after.ended_at
-        values |= {"ended_at": ended_at, "outcome": _outcome(before, after), "reason": move.reason}
+        outcome = {"outcome": _outcome(before, after), "reason": move.reason}
+        values |= {**_end(before, move, now=now), **outcome}
     return {**values, **move.attempt_changes}
 
 

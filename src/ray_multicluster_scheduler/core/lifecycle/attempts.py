@@ -45,8 +45,8 @@ class ClusterAttempts:
         self._observed_at = AT_ONCE
         self._took_s = 0.0
         self._silence: Silence | None = None
-        #: When an attempt was last observed as PENDING, by its id on the cluster.
-        self._pending_at: dict[str, float] = {}
+        #: How the last look that found an attempt open found it, and when that look began, by its id there.
+        self._last_open: dict[str, tuple[AttemptStatus, float]] = {}
         self._dead_nodes: frozenset[str] = frozenset()
         self._refusals: dict[AttemptKey, list[str]] = {}
         self.stops = StopRequests()
@@ -102,14 +102,14 @@ class ClusterAttempts:
         if not event.answered:
             return self._silent(event, now=now)
         self._silence = None
-        pending_at = self._pending_at
+        before = self._last_open
         if not event.confirmed:
-            self._pending_at = {
-                remote_id: event.asked_at
+            self._last_open = before | {
+                remote_id: (sighting.status, event.asked_at)
                 for remote_id, sighting in event.found.items()
-                if sighting.status is AttemptStatus.PENDING
+                if not sighting.status.final
             }
-        return lambda job: self._of(job, event, pending_at, now=now)
+        return lambda job: self._of(job, event, before, now=now)
 
     def settle(self, observed: Collection[str], *, unsettled: Collection[str]) -> None:
         """Note the jobs whose transitions are still to be written after a look."""
@@ -137,19 +137,26 @@ class ClusterAttempts:
         return lambda _job: common
 
     def _of(
-        self, job: Job, event: AttemptsObserved, pending_at: Mapping[str, float], *, now: float
+        self,
+        job: Job,
+        event: AttemptsObserved,
+        last_open: Mapping[str, tuple[AttemptStatus, float]],
+        *,
+        now: float,
     ) -> Observation | None:
         remote_id = job.remote_id or ""
         sighting = event.found.get(remote_id)
         if sighting is not None and still_runs(job, sighting, self._dead_nodes):
             return None
+        status, at = last_open.get(remote_id, (None, None))
         return Observation(
             answered=True,
             sighting=sighting,
             session_name=event.session_name,
             dead_nodes=self._dead_nodes,
             confirmed=event.confirmed,
-            pending_at=pending_at.get(remote_id),
+            pending_at=at if status is AttemptStatus.PENDING else None,
+            running_at=at if status is AttemptStatus.RUNNING else None,
             stopping_s=self.stops.stopping_s(remote_id, now=now),
         )
 
@@ -166,5 +173,5 @@ class ClusterAttempts:
     def forget(self, job: Job) -> None:
         """Drop the state of an attempt that has left the cluster."""
         self._refusals.pop(attempt_key(job), None)
-        self._pending_at.pop(job.remote_id or "", None)
+        self._last_open.pop(job.remote_id or "", None)
         self.stops.forget(job.remote_id or "")

@@ -1,13 +1,14 @@
 """Conclusions about one attempt from one look at its cluster.
 
 The basic rules: an unreachable cluster does not mean a dead job. RUNNING is not believed if the driver's node
-is dead. A job that Ray does not know may have run all the same.
+is dead. A job that Ray does not know may have run all the same. Reported times are believed as far as our own
+looks allow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -38,8 +39,9 @@ class Observation:
     refusal_counts: bool = False
     #: A second read of this id had the same result.
     confirmed: bool = False
-    #: When an earlier look last found it PENDING, so not running; None if none did.
+    #: When the last look that found it open asked its cluster, if that look found it PENDING, or RUNNING.
     pending_at: float | None = None
+    running_at: float | None = None
     #: How long ago Ray was first asked to stop it; None if it was not.
     stopping_s: float | None = None
 
@@ -77,10 +79,27 @@ class Conclusion:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptTimes:
+    """When an attempt ran, by our clock."""
+
+    #: None: its program has not begun, or nobody knows when.
+    started_at: float | None
+    #: None while it has not ended.
+    ended_at: float | None = None
+    #: Its cluster has not reported the end: `ended_at` is the time of this look.
+    end_unreported: bool = False
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of the job to set."""
+        started = {} if self.started_at is None else {"started_at": self.started_at}
+        if self.ended_at is None:
+            return started
+        return {**started, "ended_at": self.ended_at, "end_unreported": self.end_unreported}
+
+
 NOTHING_NEW = Conclusion(act=Act.KEEP)
-#: Ray reports when a job was submitted, not when its program began. A program that was never observed running
-#: began after the last look that found it PENDING. If that look is older than this, the start is unknown.
-UNSEEN_RUN_S = 2.0
 #: Connections are refused by a port that was closed before, or by a tunnel that has ended.
 NO_WITNESS = " (refused connections are none here: `raymc doctor` says why, and how to change it)"
 #: A message may contain a whole traceback; the log is stored separately.
@@ -162,10 +181,10 @@ def _found(
     if sighting.status is AttemptStatus.PENDING:
         return _pending(job, observation, rules=rules, now=now)
     if sighting.status is AttemptStatus.RUNNING:
-        return _running(job, observation, now=now)
+        return _running(job, observation, sighting, now=now)
     if sighting.status is AttemptStatus.SUCCEEDED:
         ended = "its program has disconnected" if job.spec.is_session else "its driver ended with exit code 0"
-        return _move(job, observation, JobState.SUCCEEDED, ended, sighting, now=now)
+        return _ended(job, observation, JobState.SUCCEEDED, ended, sighting, now=now)
     if sighting.status is AttemptStatus.STOPPED:
         return _stopped(job, observation, sighting, now=now)
     return _failed(job, observation, sighting, now=now)
@@ -191,27 +210,77 @@ def still_runs(job: Job, sighting: Sighting, dead_nodes: Set[str]) -> bool:
     return is_known and sighting.node_id not in dead_nodes
 
 
-def _running(job: Job, observation: Observation, *, now: float) -> Conclusion:
+def attempt_times(job: Job, observation: Observation, sighting: Sighting, *, now: float) -> AttemptTimes:
+    """Return when an attempt ran: as its cluster reports, and never outside of what our own looks allow.
+
+    Ray reports when it accepted the submission, not when the program began. The program has begun after the
+    last look that found it PENDING, and has ended after the last one that found it RUNNING.
+    """
+    reported = sighting.started_at
+    accepted_at = None if reported is None else _accepted_at(job, reported, now=now)
+    started_at = job.started_at
+    if started_at is None and _has_run(sighting):
+        if accepted_at is not None:
+            started_at = min(max(accepted_at, observation.pending_at or accepted_at), now)
+        elif sighting.status is AttemptStatus.RUNNING:
+            started_at = now
+    if not sighting.status.final:
+        return AttemptTimes(started_at=started_at)
+    known = (job.placed_at, accepted_at, started_at, observation.running_at)
+    earliest = max((at for at in known if at is not None), default=now)
+    ended_at = sighting.ended_at
+    if ended_at is None:
+        return AttemptTimes(started_at=started_at, ended_at=max(earliest, now), end_unreported=True)
+    if reported is not None and accepted_at is not None:
+        ended_at += accepted_at - reported  # a clock that is wrong at the start is as wrong at the end
+    return AttemptTimes(started_at=started_at, ended_at=max(earliest, min(ended_at, now)))
+
+
+def _accepted_at(job: Job, reported: float, *, now: float) -> float:
+    """Return when a cluster accepted an attempt: not before it was placed, nor after it was first seen there.
+
+    A report out of these bounds comes from a wrong clock. Ours says then when the cluster had it.
+    """
+    earliest = job.accepted_at if job.placed_at is None else job.placed_at
+    latest = now if job.seen_at is None else job.seen_at
+    if job.seen_at is not None and not earliest <= reported <= latest:
+        return latest
+    return min(max(reported, earliest), latest)
+
+
+def _has_run(sighting: Sighting) -> bool:
+    """Tell whether the program of an attempt has begun: until then Ray names no node for its driver."""
+    runs = sighting.status in {AttemptStatus.RUNNING, AttemptStatus.SUCCEEDED}
+    return runs or sighting.node_id is not None or sighting.exit_code is not None
+
+
+def _running(job: Job, observation: Observation, sighting: Sighting, *, now: float) -> Conclusion:
     if job.state is JobState.RUNNING:
         return NOTHING_NEW
     back = job.state is JobState.UNREACHABLE
     reason = (
         "the cluster is back and it still runs" if back else f"its driver runs on cluster {job.cluster!r}"
     )
-    started = job.started_at or now
+    times = attempt_times(job, observation, sighting, now=now)
     return Conclusion(
         act=Act.MOVE,
         state=JobState.RUNNING,
         reason=reason,
-        changes={**_seen(job, observation, now=now), "started_at": started},
+        changes={**_seen(job, observation, now=now), **times.changes},
     )
 
 
 def _stopped(job: Job, observation: Observation, sighting: Sighting, *, now: float) -> Conclusion:
-    step = stop_step(job, Presence.STOPPED, too_long=timed_out(job, now=now))
+    times = attempt_times(job, observation, sighting, now=now)
+    # What we have stopped ran until then, whatever the clock of its cluster says.
+    until = now if observation.stopping_s is not None or times.ended_at is None else times.ended_at
+    ran = replace(job, started_at=times.started_at)
+    step = stop_step(job, Presence.STOPPED, too_long=timed_out(ran, now=until))
     if step.action is StopAction.FAIL:
-        return Conclusion(act=Act.FAIL, failure=FailureKind.TIMED_OUT, reason=step.reason)
-    return _move(job, observation, JobState.STOPPED, step.reason, sighting, now=now)
+        return Conclusion(
+            act=Act.FAIL, failure=FailureKind.TIMED_OUT, reason=step.reason, changes=times.changes
+        )
+    return _ended(job, observation, JobState.STOPPED, step.reason, sighting, now=now)
 
 
 def _failed(job: Job, observation: Observation, sighting: Sighting, *, now: float) -> Conclusion:
@@ -226,7 +295,7 @@ def _failed(job: Job, observation: Observation, sighting: Sighting, *, now: floa
         changes={
             "error_type": sighting.error_type,
             "exit_code": sighting.exit_code,
-            **(_started(job, observation, now=now) if sighting.exit_code is not None else {}),
+            **attempt_times(job, observation, sighting, now=now).changes,
         },
     )
 
@@ -242,21 +311,12 @@ def _failure_reason(sighting: Sighting, kind: FailureKind) -> str:
     return message or "its cluster calls it FAILED without saying why"
 
 
-def _move(
+def _ended(
     job: Job, observation: Observation, state: JobState, reason: str, sighting: Sighting, *, now: float
 ) -> Conclusion:
-    changes = {**_seen(job, observation, now=now), "exit_code": sighting.exit_code}
-    if state is JobState.SUCCEEDED:
-        changes |= _started(job, observation, now=now)
+    times = attempt_times(job, observation, sighting, now=now)
+    changes = {**_seen(job, observation, now=now), "exit_code": sighting.exit_code, **times.changes}
     return Conclusion(act=Act.MOVE, state=state, reason=reason, changes=changes)
-
-
-def _started(job: Job, observation: Observation, *, now: float) -> dict[str, Any]:
-    """Return when a program that has ended began, as far as the looks show."""
-    waited_until = max(job.seen_at or 0.0, observation.pending_at or 0.0)
-    if job.started_at is not None or not 0.0 <= now - waited_until <= UNSEEN_RUN_S:
-        return {}
-    return {"started_at": waited_until}
 
 
 def _seen(job: Job, observation: Observation, *, now: float) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class JobFacts(ui.element):
             for name in _TIMES:
                 with self._row(name):
                     self._times[name] = When(style="moment")
+                    if name == "ended":
+                        self._unreported = ui.label(page.t("job.end_unreported")).classes("quiet")
             with self._row("lasting"):
                 self._lasting = Lasting()
             self._add_text("exit_code")
@@ -79,6 +81,7 @@ class JobFacts(ui.element):
             at: float | None = getattr(job, f"{name}_at")
             self._times[name].show(at)
             self._rows[name].set_visibility(at is not None)
+        self._unreported.set_visibility(job.end_unreported)
         self._rows["lasting"].set_visibility(job.started_at is not None)
         self._lasting.show(job.started_at, job.ended_at)
 

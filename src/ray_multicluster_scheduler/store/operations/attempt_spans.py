@@ -25,6 +25,7 @@ _SPANS = select(
     attempts.c.placed_at,
     attempts.c.started_at,
     attempts.c.ended_at,
+    attempts.c.end_unreported,
     attempts.c.outcome,
     jobs.c.state,
     cast(jobs.c.spec, Text),

@@ -61,6 +61,8 @@ _MOVES = (
         jobs.c.accepted_at,
         _LEFT_STATE_SINCE.label("since"),
         attempts.c.outcome,
+        attempts.c.started_at,
+        attempts.c.ended_at,
     )
     .join(jobs, jobs.c.submission_id == events.c.submission_id)
     .outerjoin(
@@ -93,6 +95,8 @@ def _past_move(row: Any) -> PastMove:
         accepted_at=row.accepted_at,
         since=row.since,
         outcome=row.outcome if ends_attempt else None,
+        started_at=row.started_at,
+        ended_at=row.ended_at if ends_attempt else None,
     )
 
 

@@ -5,6 +5,7 @@ Where there are too many jobs, or they take too much space, those users give up 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,6 +16,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Table,
+    bindparam,
+    case,
     cast,
     delete,
     exists,
@@ -31,7 +34,7 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.store.operations.audit_trail import prune_audit
 from ray_multicluster_scheduler.store.operations.forget_secrets import forget_secrets
 from ray_multicluster_scheduler.store.operations.job_heads import has_more_members_than, replace_heads
-from ray_multicluster_scheduler.store.schema.prepared import ForIds
+from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.schema.tables import (
     attempts,
     dependencies,
@@ -62,6 +65,18 @@ _STANDS_FOR_FEW = has_more_members_than(_MOST_MEMBERS).is_(None)
 _ENDS = ForIds(
     lambda ids: select(jobs.c.submission_id, jobs.c.state, _IS_NEEDED.label("needed")).where(
         jobs.c.submission_id.in_(ids)
+    )
+)
+
+#: Steps by age go on after the ends that they have done with.
+_COME_BACK = Prepared(
+    update(upkeep)
+    .where(or_(upkeep.c.secrets_until >= bindparam("ended_at"), upkeep.c.logs_until >= bindparam("ended_at")))
+    .values(
+        {
+            column: case((column >= bindparam("ended_at"), bindparam("before")), else_=column)
+            for column in (upkeep.c.secrets_until, upkeep.c.logs_until)
+        }
     )
 )
 
@@ -133,6 +148,14 @@ def _prune_logs(tx: Connection, *, until: float, limit: int) -> Pruned:
 def _prune_audit(tx: Connection, keep: Keep, *, now: float, limit: int) -> Pruned:
     removed = prune_audit(tx, until=now - keep.audit_s, most=keep.audit, limit=limit * _AUDIT_PER_JOB)
     return Pruned(more=removed > 0)
+
+
+def end_found_late(tx: Connection, ended_at: float) -> None:
+    """Let the steps by age come back to jobs that ended at this time, if they have gone on to later ones.
+
+    The end of a job may be noticed long after it. Steps that are taken again find nothing left to remove.
+    """
+    _COME_BACK.run(tx, [{"ended_at": ended_at, "before": math.nextafter(ended_at, 0.0)}])
 
 
 def _by_end(

@@ -14,6 +14,7 @@ from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store.operations.job_events import WRITE_EVENTS
 from ray_multicluster_scheduler.store.operations.job_reads import get_changed
+from ray_multicluster_scheduler.store.operations.job_retention import end_found_late
 from ray_multicluster_scheduler.store.schema.prepared import ForIds, Prepared
 from ray_multicluster_scheduler.store.schema.rows import attempt_row, changed_values, move_event_row
 from ray_multicluster_scheduler.store.schema.tables import attempts, dependencies, jobs
@@ -58,6 +59,9 @@ def apply(
             tx, [move_event_row(move.before, move.after, now=now, reason=move.reason) for move in moves]
         )
         _settle_dependencies(tx, [move.after for move in moves if move.after.final])
+        ends = [move.after.ended_at or now for move in moves if move.after.final and not move.before.final]
+        if (earliest := min(ends, default=now)) < now:
+            end_found_late(tx, earliest)
     return tuple({move.after.submission_id: move.after for move in moves}.values())
 
 

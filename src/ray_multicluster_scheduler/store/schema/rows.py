@@ -94,6 +94,7 @@ def job_from(row: Sequence[Any]) -> Job:
     values["state"] = JobState(values["state"])
     values["target"] = Target(values["target"])
     values["avoid"] = _names_from(values["avoid"])
+    values["end_unreported"] = bool(values["end_unreported"])
     return Job(**values)
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -143,6 +144,8 @@ jobs = Table(
     # The group again, of the job that stands for it. PostgreSQL would not find it by `group` and `head`: it
     # takes the two for independent, and reads the whole group.
     Column("head_group", Text),
+    # Its cluster has not reported the end: `ended_at` is when it was noticed.
+    Column("end_unreported", Boolean, nullable=False, server_default=false()),
     _one_of("state", JobState),
     _one_of("target", Target),
     Index("ix_jobs_state", "state", "seq"),
@@ -209,6 +212,7 @@ attempts = Table(
     Column("outcome", Text),  # NULL while it lives
     Column("reason", Text, nullable=False),
     Column("executor", Text, nullable=False, server_default=RAY_JOBS),
+    Column("end_unreported", Boolean, nullable=False, server_default=false()),
     Index("uq_attempts_remote", "cluster", "remote_id", unique=True),
     _partial_index("ix_attempts_live", "cluster", where="outcome IS NULL"),
     # For the timeline: what began in a span of time, and what ended after one.

@@ -46,6 +46,12 @@ def test_a_few_deaths_are_no_reason_to_hold_a_cluster_back() -> None:
     assert allowed(after(*[FailureKind.SUPERVISOR] * 2)) is None
 
 
+def test_a_quick_death_that_was_noticed_late_was_quick() -> None:
+    times = {"started_at": NOW - 3600, "ended_at": NOW - 3590}
+    assert after(*[FailureKind.SUPERVISOR] * 3, **times).deaths == 3
+    assert after(FailureKind.SUPERVISOR, started_at=NOW - 3600, ended_at=NOW - 3500) == FINE
+
+
 def test_sessions_say_nothing_about_their_cluster() -> None:
     deaths = after(*[FailureKind.SUPERVISOR] * 3)
     session = an_attempt(spec=a_spec(executor=RAY_CLIENT))

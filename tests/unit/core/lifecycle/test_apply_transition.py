@@ -1,5 +1,6 @@
 """What a transition does to a job and its attempt, for every move of the state table."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,38 @@ def test_an_attempt_ends_when_its_job_leaves_the_clusters(old: JobState, new: Jo
 def test_an_attempt_ends_as_its_job_does_unless_it_was_lost(old: JobState, new: JobState) -> None:
     expected = JobState.LOST if old is JobState.LOST else new
     assert made(old, new).attempt_values["outcome"] == expected.value
+
+
+@pytest.mark.parametrize(("old", "new"), [each for each in MOVES if each[0] in LIVE and each[1] not in LIVE])
+def test_an_end_is_as_the_cluster_says_or_is_marked_as_noticed_now(old: JobState, new: JobState) -> None:
+    begin, end = NOW - 40, NOW - 30
+    told = made(old, new, started_at=begin, ended_at=end, end_unreported=False)
+    times = {name: told.attempt_values[name] for name in ("started_at", "ended_at", "end_unreported")}
+    assert times == {"started_at": begin, "ended_at": end, "end_unreported": False}
+    noticed = made(old, new)
+    assert noticed.attempt_values["ended_at"] == NOW
+    assert noticed.attempt_values["end_unreported"] == (old is not JobState.PLACED)
+    for after in (told.after, noticed.after):
+        assert after.end_unreported == (
+            new in FINAL and after is noticed.after and old is not JobState.PLACED
+        )
+
+
+@pytest.mark.parametrize(("old", "new"), MOVES)
+def test_a_state_was_entered_when_its_cluster_says(old: JobState, new: JobState) -> None:
+    job = replace(a_job_in(old), started_at=None)
+    at = {"started_at": NOW - 40}
+    if new in FINAL:
+        at["ended_at"] = NOW - 30
+    changes = {"cluster": "b"} if new is JobState.PLACED else at
+    after = apply_transition(job, move(job, new, "why", **changes), now=NOW).after
+    expected = {JobState.RUNNING: NOW - 40, **dict.fromkeys(FINAL, NOW - 30)}
+    assert after.changed_at == expected.get(new, NOW)
+
+
+def test_a_job_that_is_back_runs_again_since_now() -> None:
+    after = made(JobState.UNREACHABLE, JobState.RUNNING, started_at=NOW - 60).after
+    assert (after.started_at, after.changed_at) == (NOW - 60, NOW)
 
 
 @pytest.mark.parametrize(("old", "new"), MOVES)

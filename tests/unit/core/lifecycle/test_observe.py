@@ -9,12 +9,15 @@ from tests.builders import NOW, a_job, a_spec
 
 from ray_multicluster_scheduler.core.lifecycle.observe import (
     Act,
+    AttemptTimes,
     Conclusion,
     Observation,
     ObserveRules,
+    attempt_times,
     interpret,
     still_runs,
 )
+from ray_multicluster_scheduler.core.lifecycle.stopping import timed_out
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.job import Job, Target
@@ -31,6 +34,7 @@ def a_running(**changes: Any) -> Job:
         "cluster": "a",
         "remote_id": "job-1",
         "session_name": "session_1",
+        "placed_at": NOW - 60,
         "seen_at": NOW - 60,
         "started_at": NOW - 60,
     }
@@ -255,31 +259,140 @@ def test_a_confirmed_observation_asks_for_no_further_confirmation(job: Job, obse
     assert (conclusion.state in FINAL) <= (conclusion.act is Act.MOVE)
 
 
-def ended(job: Job, code: int = 0, **observation: Any) -> Any:
-    """Return when a job had begun by the look that finds it ended."""
-    status = AttemptStatus.SUCCEEDED if code == 0 else AttemptStatus.FAILED
-    found = a_sighting(status, failure=FailureKind.USER, exit_code=code, started_at=NOW - 8, ended_at=NOW)
-    return concluded(job, sighting=found, **observation).changes.get("started_at")
+# -- times
+
+HOUR = 3600.0
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_program_that_was_never_seen_running_began_after_the_last_look_that_found_it_waiting(
-    code: int,
+def times_of(job: Job, status: AttemptStatus = AttemptStatus.SUCCEEDED, **seen: Any) -> AttemptTimes:
+    """Return the times of an attempt that a look finds; `pending_at` and `running_at` are of former looks."""
+    former = {name: seen.pop(name) for name in ("pending_at", "running_at") if name in seen}
+    observation = Observation(answered=True, **former)
+    return attempt_times(job, observation, a_sighting(status, **seen), now=NOW)
+
+
+def a_sent(**changes: Any) -> Job:
+    """A job that was placed 100 s ago, and that its cluster had accepted two seconds later."""
+    times = {"placed_at": NOW - 100, "seen_at": NOW - 98, "started_at": None}
+    return a_running(**{"state": JobState.SUBMITTED, **times, **changes})
+
+
+@pytest.mark.parametrize("status", [status for status in AttemptStatus if status.final])
+def test_an_attempt_has_run_when_its_cluster_says_however_late_that_is_found(status: AttemptStatus) -> None:
+    times = times_of(a_sent(), status, started_at=NOW - 99, ended_at=NOW - 59)
+    assert times == AttemptTimes(started_at=NOW - 99, ended_at=NOW - 59)
+
+
+@pytest.mark.parametrize("wrong_by", [-HOUR, HOUR, -30 * HOUR])
+def test_a_wrong_clock_of_a_cluster_changes_no_length_and_puts_no_run_out_of_its_bounds(
+    wrong_by: float,
 ) -> None:
-    """Ray's start is that of the submission: `true` would have run for eight seconds."""
-    waiting = a_running(state=JobState.SUBMITTED, seen_at=NOW - 8, started_at=None)
-    assert ended(waiting, code, pending_at=NOW - 0.5) == NOW - 0.5
-    assert ended(a_running(state=JobState.SUBMITTED, seen_at=NOW - 1, started_at=None), code) == NOW - 1
+    times = times_of(a_sent(), started_at=NOW - 99 + wrong_by, ended_at=NOW - 59 + wrong_by)
+    assert times == AttemptTimes(started_at=NOW - 98, ended_at=NOW - 58)
 
 
-@pytest.mark.parametrize("pending_at", [None, NOW - 5, NOW + 5])
-def test_a_start_that_no_look_can_tell_is_unknown(pending_at: float | None) -> None:
-    waiting = a_running(state=JobState.SUBMITTED, seen_at=NOW - 8, started_at=None)
-    assert ended(waiting, pending_at=pending_at) is None
+@pytest.mark.parametrize(("wrong_by", "begin"), [(-HOUR, -100), (HOUR, 0)])
+def test_without_an_answer_to_the_submission_a_wrong_time_is_brought_to_the_nearest_bound(
+    wrong_by: float, begin: float
+) -> None:
+    placed = a_sent(state=JobState.PLACED, seen_at=None)
+    times = times_of(placed, started_at=NOW - 99 + wrong_by, ended_at=NOW - 59 + wrong_by)
+    assert times == AttemptTimes(started_at=NOW + begin, ended_at=min(NOW, NOW + begin + 40))
 
 
-def test_a_start_that_was_seen_stays() -> None:
-    assert ended(a_running(), pending_at=NOW - 1) is None
+def test_a_program_began_after_the_last_look_that_found_it_waiting() -> None:
+    """Ray's start is that of the submission: its environment may have taken most of the time."""
+    times = times_of(a_sent(), started_at=NOW - 99, ended_at=NOW - 1, pending_at=NOW - 5)
+    assert times == AttemptTimes(started_at=NOW - 5, ended_at=NOW - 1)
+
+
+def test_a_program_ended_after_the_last_look_that_found_it_running() -> None:
+    running = a_sent(state=JobState.RUNNING, started_at=NOW - 90)
+    times = times_of(running, started_at=NOW - 99, ended_at=NOW - 20, running_at=NOW - 2)
+    assert times == AttemptTimes(started_at=NOW - 90, ended_at=NOW - 2)
+
+
+@pytest.mark.parametrize("started_at", [None, NOW - 90])
+def test_an_end_that_nobody_reports_is_the_look_that_finds_it(started_at: float | None) -> None:
+    times = times_of(a_sent(started_at=started_at))
+    assert times == AttemptTimes(started_at=started_at, ended_at=NOW, end_unreported=True)
+
+
+def test_a_start_that_nobody_reports_is_the_look_that_finds_it_running() -> None:
+    assert times_of(a_sent(), AttemptStatus.RUNNING) == AttemptTimes(started_at=NOW)
+
+
+def test_a_program_that_never_ran_has_no_start() -> None:
+    broken = {"node_id": None, "failure": FailureKind.ENVIRONMENT, "started_at": NOW - 99}
+    times = times_of(a_sent(), AttemptStatus.FAILED, **broken, ended_at=NOW - 60)
+    assert times == AttemptTimes(started_at=None, ended_at=NOW - 60)
+
+
+def test_a_program_that_was_never_seen_running_and_then_died_with_its_helper_has_run() -> None:
+    times = times_of(a_sent(), AttemptStatus.FAILED, started_at=NOW - 99, ended_at=NOW - 60)
+    assert times.started_at == NOW - 99
+
+
+_moments = st.none() | st.floats(NOW - 10 * HOUR, NOW + 10 * HOUR)
+_before = st.floats(0, HOUR)
+
+
+@given(
+    status=st.sampled_from(AttemptStatus),
+    reported=st.tuples(_moments, _moments),
+    ages=st.tuples(_before, _before, _before),
+    knows=st.tuples(st.booleans(), st.booleans()),
+    former=st.sampled_from([None, "pending_at", "running_at"]),
+)
+def test_whatever_a_cluster_reports_times_are_possible(
+    status: AttemptStatus,
+    reported: tuple[float | None, float | None],
+    ages: tuple[float, float, float],
+    knows: tuple[bool, bool],
+    former: str | None,
+) -> None:
+    """Placed, then seen, then looked at: in this order, and all of it before now."""
+    looked, seen, placed = sorted(ages)
+    job = a_sent(
+        placed_at=NOW - placed,
+        seen_at=NOW - seen if knows[0] else None,
+        started_at=NOW - looked if knows[1] else None,
+    )
+    looks = {} if former is None else {former: NOW - looked}
+    times = times_of(job, status, started_at=reported[0], ended_at=reported[1], **looks)
+    if times.started_at is not None:
+        assert NOW - placed <= times.started_at <= NOW
+    if status.final:
+        assert times.ended_at is not None
+        assert (times.started_at or NOW - placed) <= times.ended_at <= NOW
+        assert times.ended_at >= NOW - looked or former != "running_at"
+        assert times.end_unreported == (reported[1] is None)
+        assert times.ended_at == NOW or not times.end_unreported
+    else:
+        assert times.ended_at is None
+
+
+@given(st.floats(-10 * HOUR, 10 * HOUR), st.floats(0, 90))
+def test_a_job_does_not_time_out_by_the_wrong_clock_of_its_cluster(wrong_by: float, ran_s: float) -> None:
+    """It has run for less than its limit, by our clock."""
+    seen_at = NOW - ran_s
+    job = a_sent(placed_at=seen_at - 2, seen_at=seen_at, spec=a_spec(timeout_s=100.0))
+    started = times_of(job, AttemptStatus.RUNNING, started_at=seen_at - 1 + wrong_by).started_at
+    assert not timed_out(a_running(spec=job.spec, started_at=started), now=NOW)
+
+
+def test_a_job_that_somebody_stopped_in_time_has_not_timed_out_because_nobody_looked() -> None:
+    job = a_sent(spec=a_spec(timeout_s=30.0))
+    stopped = a_sighting(AttemptStatus.STOPPED, started_at=NOW - 99, ended_at=NOW - 89)
+    assert concluded(job, sighting=stopped).state is JobState.STOPPED
+    late = a_sighting(AttemptStatus.STOPPED, started_at=NOW - 99, ended_at=NOW - 60)
+    assert concluded(job, sighting=late).failure is FailureKind.TIMED_OUT
+
+
+def test_a_job_that_we_stopped_for_its_time_has_timed_out_whatever_the_cluster_says() -> None:
+    job = a_sent(state=JobState.RUNNING, started_at=NOW - 31, spec=a_spec(timeout_s=30.0))
+    early = a_sighting(AttemptStatus.STOPPED, started_at=NOW - 99, ended_at=NOW - 2)
+    assert concluded(job, sighting=early, stopping_s=0.5).failure is FailureKind.TIMED_OUT
 
 
 @pytest.mark.parametrize("state", sorted(LIVE))

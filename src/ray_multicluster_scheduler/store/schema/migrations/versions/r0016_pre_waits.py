@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0016_pre"
-down_revision = "0014_pre"
+down_revision = "0015_pre"
 
 
 def upgrade() -> None:
