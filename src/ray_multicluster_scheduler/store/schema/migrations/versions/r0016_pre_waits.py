@@ -12,7 +12,8 @@ def upgrade() -> None:
     number = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
     op.create_table(
         "waits",
-        sa.Column("id", number, primary_key=True, autoincrement=False),
+        sa.Column("id", number, autoincrement=False),
         sa.Column("epoch", number, nullable=False),
         sa.Column("waits", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_waits"),
     )
