@@ -253,7 +253,13 @@ class Scheduler:
             spec.name: context.connections[spec.name] if spec in same else self._connect(spec, fresh.settings)
             for spec in fresh.clusters
         }
-        watch = ClusterWatch(connections, clock=self.clock, settings=fresh.settings, jitter=jitter)
+        watch = ClusterWatch(
+            connections,
+            clock=self.clock,
+            settings=fresh.settings,
+            jitter=jitter,
+            origin=parts.store.store_id,
+        )
         return replace(
             context, config=parts.config, packages=parts.packages, connections=connections, watch=watch
         )
@@ -369,7 +375,9 @@ class Scheduler:
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         explainer = Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
-        look = FreshLook(config, self._connect_all, self.clock, is_published=self._is_led)
+        look = FreshLook(
+            config, self._connect_all, self.clock, origin=store.store_id, is_published=self._is_led
+        )
         service_parts = ServiceParts(
             config=config,
             loaded=raw,
@@ -423,7 +431,13 @@ class Scheduler:
             store=parts.store,
             packages=parts.packages,
             connections=connections,
-            watch=ClusterWatch(connections, clock=self.clock, settings=settings, jitter=jitter),
+            watch=ClusterWatch(
+                connections,
+                clock=self.clock,
+                settings=settings,
+                jitter=jitter,
+                origin=parts.store.store_id,
+            ),
             clock=self.clock,
             offload=StoreThread(),
             job_token=parts.job_tokens.token_of,
