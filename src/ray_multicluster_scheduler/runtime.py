@@ -20,6 +20,8 @@ from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
+from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
+from ray_multicluster_scheduler.config.store_owner import remember
 from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
@@ -370,6 +372,7 @@ class Scheduler:
 
     def _assemble(self, raw: Config, store: SqlStore, hub: EventHub, tokens: Tokens) -> Parts:
         """Build the components of one configuration. All arguments but `raw` outlive a reload."""
+        remember(raw, self.place, self._environ)
         shared = raw.settings.packages or self.place.packages
         packages = open_packages(self.directory / "packages", shared, store)
         config = with_packed_environments(raw, packages)
@@ -395,6 +398,7 @@ class Scheduler:
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
             tokens=tokens,
+            closed=lambda: SANDBOX_DOWN if sandbox_is_down(raw.path, self._environ) else None,
         )
         return Parts(
             config=config,

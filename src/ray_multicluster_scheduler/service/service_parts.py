@@ -47,3 +47,5 @@ class ServiceParts:
     reach: Reach
     tails: Tails
     tokens: Tokens
+    #: Says why no job is accepted at all; None: jobs are.
+    closed: Callable[[], str | None] = lambda: None
