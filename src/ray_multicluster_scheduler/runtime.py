@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
-from ray_multicluster_scheduler.config.store_owner import remember
+from ray_multicluster_scheduler.config.store_owner import kept_apart, remember
 from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.core.placement.wait_reasons import Wait
@@ -49,6 +49,7 @@ from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
+from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
 from ray_multicluster_scheduler.service.scheduler_parts import Parts
@@ -65,6 +66,9 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 T = TypeVar("T")
+
+#: How long it is remembered which other queues of this machine use the same clusters.
+OTHERS_GOOD_FOR_S = 5.0
 
 
 class Scheduler:
@@ -398,6 +402,9 @@ class Scheduler:
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
             tokens=tokens,
+            kept_apart=KeptAnswer(
+                lambda: kept_apart(raw, self.place, self._environ), self.clock, good_for_s=OTHERS_GOOD_FOR_S
+            ),
             closed=lambda: SANDBOX_DOWN if sandbox_is_down(raw.path, self._environ) else None,
         )
         return Parts(

@@ -10,7 +10,7 @@ import pytest
 
 from ray_multicluster_scheduler.config import Config, load_config
 from ray_multicluster_scheduler.config.find import sandbox_is_down, state_dir
-from ray_multicluster_scheduler.config.store_owner import FILE, remember, same_address
+from ray_multicluster_scheduler.config.store_owner import FILE, MOST_TOLD, kept_apart, remember, same_address
 from ray_multicluster_scheduler.config.store_place import store_place
 
 TWO = {"a": "http://a.example:8265", "b": "http://b.example:8265"}
@@ -44,6 +44,11 @@ class Machine:
         place.directory.mkdir(parents=True, exist_ok=True)
         remember(config, place, environ)
         return place.directory
+
+    def apart(self, path: Path, **environ: str) -> tuple[str, ...]:
+        """What whoever submits with this file is told."""
+        config, environ = self.config(path), {**self.environ, **environ}
+        return kept_apart(config, store_place(config, environ), environ)
 
     def stores(self) -> list[Path]:
         return [each for each in self.home.iterdir() if each.is_dir() and not each.is_symlink()]
@@ -204,6 +209,70 @@ def test_a_link_whose_directory_is_gone_leads_to_a_new_one(machine: Machine) -> 
     (where / FILE).unlink()
     where.rmdir()
     assert machine.open(new) == where.resolve()
+
+
+def test_another_queue_on_the_same_cluster_is_told_with_the_line_that_shares_it(machine: Machine) -> None:
+    one = machine.write("one/clusters.yaml", {"centos": "http://localhost:8265/", "b": TWO["b"]})
+    two = machine.write("two/clusters.yaml", {"mine": "http://127.0.0.1:8265", "c": "http://c.example:8265"})
+    where = machine.open(one)
+    assert machine.apart(one) == ()
+    machine.open(two)
+    assert machine.apart(two) == (
+        f"cluster 'mine' is also in {one}, whose jobs are kept apart; to share one queue, write "
+        f"`store: {where.resolve()}` under `scheduler:` in {two}",
+    )
+    assert [sentence[:44] for sentence in machine.apart(one)] == [f"cluster 'centos' is also in {two}"[:44]]
+
+
+def test_several_clusters_are_told_in_one_sentence_and_some_files_only(machine: Machine) -> None:
+    mine = machine.write("mine.yaml")
+    for number in range(MOST_TOLD + 2):
+        machine.open(machine.write(f"{number}/clusters.yaml"))
+    told = machine.apart(mine)
+    assert len(told) == MOST_TOLD
+    assert told[0].startswith("clusters 'a', 'b' are also in ")
+
+
+def test_who_follows_that_advice_is_told_no_more(machine: Machine) -> None:
+    one, two = machine.write("one/clusters.yaml"), machine.write("two/clusters.yaml")
+    where = machine.open(one)
+    machine.open(two)
+    machine.write("two/clusters.yaml", more=f"scheduler: {{store: '{where}'}}")
+    assert machine.open(two) == where
+    assert machine.apart(two) == machine.apart(one) == ()
+
+
+def test_a_file_that_is_gone_or_names_other_clusters_now_is_not_told(machine: Machine) -> None:
+    one, two = machine.write("one/clusters.yaml"), machine.write("two/clusters.yaml")
+    machine.open(one)
+    machine.open(two)
+    machine.write("one/clusters.yaml", {"c": "http://c.example:8265"})
+    machine.open(one)
+    assert machine.apart(two) == ()
+    machine.write("one/clusters.yaml")
+    machine.open(one)
+    assert len(machine.apart(two)) == 1
+    one.unlink()
+    assert machine.apart(two) == ()
+
+
+def test_a_file_that_has_moved_is_not_its_own_rival(machine: Machine) -> None:
+    old = machine.write("one/clusters.yaml")
+    machine.open(old)
+    new = machine.root / "new.yaml"
+    old.rename(new)
+    machine.open(new)
+    assert machine.apart(new) == ()
+
+
+def test_the_address_of_a_database_is_not_told(machine: Machine) -> None:
+    one, two = machine.write("one/clusters.yaml"), machine.write("two/clusters.yaml")
+    machine.open(one)
+    url = "postgresql://ann:sesame@db.example/raymc"
+    (told,) = machine.apart(two, RAY_MULTICLUSTER_STORE=url)
+    assert told.endswith(f"write the `store` of {two} under `scheduler:` in {one}")
+    machine.open(one, RAY_MULTICLUSTER_STORE=url)  # now both are in the database
+    assert machine.apart(two, RAY_MULTICLUSTER_STORE=url) == ()
 
 
 @pytest.mark.parametrize(

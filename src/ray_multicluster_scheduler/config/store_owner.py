@@ -30,6 +30,8 @@ FILE = "clusters.json"
 #: Directories below the home that are looked at, and how long a file is that is read there.
 MOST_DIRECTORIES = 1_000
 MOST_CHARS = 1_000_000
+#: Other files that are named to whoever submits a job.
+MOST_TOLD = 3
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
 
@@ -108,6 +110,30 @@ def own_directory(config: Config, environ: Mapping[str, str]) -> Path:
     return gone[0].directory
 
 
+def kept_apart(config: Config, place: StorePlace, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Say which clusters another configuration of this home uses as well, with a queue of its own."""
+    names = {same_address(spec.dashboard): spec.name for spec in config.clusters}
+    told = []
+    for other in _owners(home_dir(environ)):
+        shared = sorted(names[address] for address in names.keys() & set(other.addresses.values()))
+        is_other = other.directory != place.directory.resolve() and other.path != config.path.resolve()
+        if shared and is_other and _is_file(other.path):
+            told.append(_sentence(shared, other, config, place))
+    return tuple(told[:MOST_TOLD])
+
+
+def _sentence(shared: list[str], other: StoreOwner, config: Config, place: StorePlace) -> str:
+    named = ", ".join(map(repr, shared))
+    clusters = f"cluster {named} is" if len(shared) == 1 else f"clusters {named} are"
+    # The address of a database may hold a password.
+    how = (
+        f"write `store: {other.directory}` under `scheduler:` in {config.path.absolute()}"
+        if place.url is None
+        else f"write the `store` of {config.path.absolute()} under `scheduler:` in {other.path}"
+    )
+    return f"{clusters} also in {other.path}, whose jobs are kept apart; to share one queue, {how}"
+
+
 def _former(owner: StoreOwner, environ: Mapping[str, str]) -> list[StoreOwner]:
     """Return the directories that served the same clusters for a file of this machine that is gone.
 
@@ -162,6 +188,13 @@ def _link(link: Path, directory: Path) -> bool:
     except OSError:  # such as a file system without links
         return False
     return True
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _may_exist(path: Path) -> bool:

@@ -85,7 +85,12 @@ class LocalService(SchedulerCalls):
         check_may_act_for(self._caller, {request.user for request in requests})
         self._check_open()
         named = [self._with_content_names(request) for request in requests]
-        return self._show(self._jobs.submit(named, by=self._caller))
+        accepted = self._show(self._jobs.submit(named, by=self._caller))
+        apart = self._parts.kept_apart()
+        if not accepted or not apart:
+            return accepted
+        first = accepted[0]  # said once, however many jobs there are
+        return first.model_copy(update={"warnings": (*first.warnings, *apart)}), *accepted[1:]
 
     def open_session(self, request: JobRequest, client: SessionClient) -> JobView:
         """Accept a Ray Client session: a job that a program outside the clusters runs."""

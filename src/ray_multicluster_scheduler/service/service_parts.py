@@ -49,3 +49,5 @@ class ServiceParts:
     tokens: Tokens
     #: Says why no job is accepted at all; None: jobs are.
     closed: Callable[[], str | None] = lambda: None
+    #: Says which clusters are also used by another queue of this machine, for whoever submits a job.
+    kept_apart: Callable[[], Sequence[str]] = tuple
