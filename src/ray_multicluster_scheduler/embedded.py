@@ -9,13 +9,13 @@ from pathlib import Path
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
-from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
 from ray_multicluster_scheduler.engine.leader import holder_name
 from ray_multicluster_scheduler.engine.store_thread import StoreThread
 from ray_multicluster_scheduler.engine.thread import EngineThread
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.service.scheduler_parts import Parts
 
@@ -106,8 +106,11 @@ class EmbeddedScheduler(Scheduler):
             spec.name: context.connections[spec.name] if spec in same else self._connect(spec, fresh.settings)
             for spec in fresh.clusters
         }
-        watch = ClusterWatch(connections, clock=self.clock, settings=fresh.settings, jitter=jitter)
+        watch = self._watch(connections, fresh.settings, context.store.store_id)
         return replace(context, connections=connections, watch=watch)
+
+    def _watch(self, connections: Connections, settings: Settings, origin: str) -> ClusterWatch:
+        return ClusterWatch(connections, clock=self.clock, settings=settings, jitter=jitter, origin=origin)
 
     def _context(self, parts: Parts) -> EngineContext:
         settings, connections = parts.config.settings, self._connect_all()
@@ -116,7 +119,7 @@ class EmbeddedScheduler(Scheduler):
             store=parts.store,
             packages=parts.packages,
             connections=connections,
-            watch=ClusterWatch(connections, clock=self.clock, settings=settings, jitter=jitter),
+            watch=self._watch(connections, settings, parts.store.store_id),
             clock=self.clock,
             offload=StoreThread(),
             job_token=parts.job_tokens.token_of,

@@ -15,7 +15,7 @@
     ├── JobNotFound           (LookupError)
     ├── JobsFailed            (RuntimeError)  raised by waiting
     ├── WaitTimeout           (TimeoutError)  raised by waiting
-    ├── NoClusterAvailable    (RuntimeError)  no cluster can take this task or actor now
+    ├── NoClusterAvailable    (RuntimeError)  no cluster can take this work now
     ├── NoQueueHere           (RuntimeError)  a program inside a job has no queue without a server
     ├── HomeLost              (ConnectionError)  this program has lost its connection to its home cluster
     ├── ClusterError          one call to one Ray cluster went wrong
@@ -176,7 +176,7 @@ class WaitTimeout(SchedulerError, TimeoutError):
 
 
 class NoClusterAvailable(SchedulerError, RuntimeError):
-    """No cluster can take this task or actor now; one that is down or drained might, later."""
+    """No cluster can take this task, actor or job now; one that is down or drained might, later."""
 
 
 class NoQueueHere(SchedulerError, RuntimeError):

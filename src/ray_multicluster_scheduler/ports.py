@@ -79,7 +79,8 @@ class Executor(Protocol):
         """Return the attempts that `keep` selects, including those of others; by default all of them.
 
         The cost grows with the number of jobs that the cluster remembers, so not for frequent use. Only
-        selected entries are read in full. `keep` is called once for each entry, in the order of the list.
+        selected entries are read in full. `keep` is called once for each entry, in the order of the list,
+        also for connected programs (`is_driver`), which are never returned.
         """
 
     async def stop(self, remote_id: str) -> bool:

@@ -22,6 +22,8 @@ from ray_multicluster_scheduler.clock import StoreClock
 from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
+from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
+from ray_multicluster_scheduler.config.store_owner import kept_apart, remember
 from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules
@@ -44,6 +46,7 @@ from ray_multicluster_scheduler.service.event_hub import EventHub
 from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
+from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
 from ray_multicluster_scheduler.service.scheduler_parts import Parts
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Scheduler")
+
+#: How long it is remembered which other queues of this machine use the same clusters.
+OTHERS_GOOD_FOR_S = 5.0
 
 
 class Scheduler:
@@ -331,12 +337,13 @@ class Scheduler:
 
     def _assemble(self, raw: Config, store: SqlStore, hub: EventHub, tokens: Tokens) -> Parts:
         """Build the components of one configuration. All arguments but `raw` outlive a reload."""
+        remember(raw, self.place, self._environ)
         shared = raw.settings.packages or self.place.packages
         packages = open_packages(self.directory / "packages", shared, store)
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         explainer = Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
-        look = FreshLook(config, self.begin, self.clock, is_published=self._is_led)
+        look = FreshLook(config, self.begin, self.clock, origin=store.store_id, is_published=self._is_led)
         service_parts = ServiceParts(
             config=config,
             loaded=raw,
@@ -356,6 +363,10 @@ class Scheduler:
             reach=self.begin,
             tails=Tails(self.begin, hub, store),
             tokens=tokens,
+            kept_apart=KeptAnswer(
+                lambda: kept_apart(raw, self.place, self._environ), self.clock, good_for_s=OTHERS_GOOD_FOR_S
+            ),
+            closed=lambda: SANDBOX_DOWN if sandbox_is_down(raw.path, self._environ) else None,
         )
         return Parts(
             config=config,

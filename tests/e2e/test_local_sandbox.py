@@ -188,5 +188,5 @@ def test_what_a_killed_starter_leaves_is_adopted_guarded_and_removed_with_its_jo
     assert left_of(head) == []
     assert [pid for pid in pids if is_alive(pid)] == []
     assert not head.temp_dir.parent.exists()
-    assert [path.name for path in (home / "local").iterdir()] == ["lock"]
+    assert {path.name for path in (home / "local").iterdir()} == {"lock", "clusters.yaml"}
     assert list(user_home.iterdir()) == []

@@ -54,6 +54,23 @@ async def test_the_table_shows_health_use_and_versions_in_any_width(tmp_path: Pa
     assert max(map(len, done.out.splitlines())) <= columns
 
 
+@pytest.mark.parametrize("columns", [80, 140, 0])
+async def test_what_another_scheduler_has_claimed_is_told(tmp_path: Path, columns: int) -> None:
+    metadata = {"raymc.origin": "another store", "raymc.claim": '{"CPU":1.5}'}
+    async with AsyncExitStack() as stack:
+        good = await a_good_one(stack)
+        async with HttpConnection(good) as connection:
+            await connection.executor.start(
+                StartRequest(remote_id="j2", entrypoint="sleep 1000", metadata=metadata)
+            )
+        config = write_config(tmp_path, [good])
+        done = await raymc(
+            "clusters", "--config", config, environ=environment(**(screen(columns) if columns else {}))
+        )
+    assert (done.code, done.err) == (0, "")
+    assert "good: 1.5 CPU claimed by another scheduler" in done.out
+
+
 async def test_a_cluster_that_does_not_answer_is_unknown_and_never_zero(tmp_path: Path) -> None:
     config = write_config(tmp_path, [REFUSED])
     done = await raymc("clusters", "--config", config, environ=environment())

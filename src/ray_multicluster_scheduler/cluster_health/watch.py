@@ -16,11 +16,13 @@ from ray_multicluster_scheduler.asyncio_tools import together, within
 from ray_multicluster_scheduler.cluster_health.isolation import Isolation
 from ray_multicluster_scheduler.cluster_health.probe import Reading, read_cluster, read_usage
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.core.claims import OtherClaims
 from ray_multicluster_scheduler.core.flow import circuit_breaker
 from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
 from ray_multicluster_scheduler.model.execution import Inventory
+from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock, ClusterConnection, Connections
 
 
@@ -32,6 +34,15 @@ class ProbeResult:
     #: Health, session or totals differ from the previous probe, so a new plan is needed.
     changed: bool
 
+
+#: The list of all jobs is read for others' claims once in so many probes. While there are such claims it is
+#: read with each probe, because their end is waited for; and never for more than a twentieth of the time.
+CLAIM_PROBES = 3
+LIST_REST = 20
+#: Where the list cannot be read in time, it is tried again after so many probes.
+UNREAD_PROBES = 12
+#: Claims that were not seen again for so many probes are forgotten.
+CLAIMS_GOOD_FOR_PROBES = 60
 
 Listener = Callable[[ProbeResult], None]
 
@@ -50,6 +61,9 @@ class _WatchedCluster:
     #: Monotonic time of the next probe.
     due_at: float = float("-inf")
     probes: int = 0
+    #: Monotonic time from which on others' claims are read again, and when they were last read.
+    claims_due_at: float = float("-inf")
+    claims_read_at: float = float("-inf")
     #: Number of probes and refreshes.
     looks: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -59,7 +73,8 @@ class ClusterWatch:
     """Keeps a recent `ClusterSnapshot` of every cluster; the caller opens and closes `connections`.
 
     `jitter` returns numbers from 0 to 1 (such as `clock.jitter`), so that not all clusters are probed at the
-    same time. With `lists_jobs` each probe also lists the running jobs, if there is time.
+    same time. With `lists_jobs` each probe also lists the running jobs, if there is time. With `origin`, the
+    id of our store, the claims of other schedulers are read now and then.
     """
 
     def __init__(
@@ -70,7 +85,9 @@ class ClusterWatch:
         settings: Settings,
         jitter: Callable[[], float],
         lists_jobs: bool = False,
+        origin: str | None = None,
     ) -> None:
+        self._origin = origin
         self._clock = clock
         self._settings = settings
         self._jitter = jitter
@@ -94,6 +111,15 @@ class ClusterWatch:
     def inventory(self, name: str) -> Inventory | None:
         """Return the running jobs of the last successful probe; None if it did not list them."""
         return self._watched[name].inventory
+
+    def note_others(self, name: str, claims: Resources) -> None:
+        """Take note of what other schedulers claim on a cluster, read from the list of its jobs."""
+        watched = self._watched[name]
+        before = watched.snapshot
+        watched.claims_read_at = self._clock.monotonic()
+        if claims != before.claimed_by_others:
+            watched.snapshot = replace(before, claimed_by_others=claims)
+            self._notify(before, watched.snapshot)
 
     def reporter(self, name: str, part: str) -> Callable[[str | None], None]:
         """Return a callback for the bugs of one part of the engine: a cluster with a bug gets no work."""
@@ -178,6 +204,9 @@ class ClusterWatch:
         """Read a cluster, update its snapshot, and notify the listeners."""
         before, asked_at = watched.snapshot, self._clock.now()
         deadline_s = self._settings.probe_timeout_s
+        is_due = self._clock.monotonic() >= watched.claims_due_at
+        is_listed = is_due or self._lists_jobs
+        others = OtherClaims(self._origin) if self._origin is not None and is_listed else None
         reading: Reading | None = None
         try:
             reading = await read_cluster(
@@ -186,17 +215,37 @@ class ClusterWatch:
                 clock=self._clock,
                 deadline_s=deadline_s,
                 lists_jobs=self._lists_jobs,
+                others=others,
             )
             finding = circuit_breaker.finding_of_nodes(reading.nodes, latency_s=reading.latency_s)
         except ClusterError as error:
             finding = circuit_breaker.finding_of_error(error)
         watched.track = circuit_breaker.judge(watched.track, finding, limit=self._settings.breaker_failures)
         after = before if reading is None else _with_reading(before, reading, asked_at=asked_at)
+        if reading is not None:
+            after = replace(after, claimed_by_others=self._others(watched, reading, is_due=is_due))
         watched.snapshot = self._with_health(watched, after)
         watched.inventory = watched.inventory if reading is None else reading.inventory
         watched.probes += 1
         watched.looks += 1
         self._notify(before, watched.snapshot)
+
+    def _others(self, watched: _WatchedCluster, reading: Reading, *, is_due: bool) -> Resources:
+        """Return others' claims after a probe, and set when they are read again."""
+        now, interval_s = self._clock.monotonic(), self._settings.probe_interval_s
+        known, read = watched.snapshot.claimed_by_others, reading.claimed_by_others
+        if read is not None:
+            probes = 1 if read else CLAIM_PROBES
+            # A little less: probes do not come exactly at their pace.
+            pause_s = max((probes - 0.5) * interval_s, LIST_REST * reading.list_s)
+            watched.claims_read_at, watched.claims_due_at = now, now + pause_s
+            return read
+        if is_due:
+            watched.claims_due_at = now + UNREAD_PROBES * interval_s
+        if reading.version.session_name != watched.snapshot.session_name:
+            watched.claims_due_at = now  # the jobs of the former head are gone
+            return {}
+        return known if now - watched.claims_read_at <= CLAIMS_GOOD_FOR_PROBES * interval_s else {}
 
     async def _refresh(self, watched: _WatchedCluster) -> None:
         asked_at = self._clock.now()

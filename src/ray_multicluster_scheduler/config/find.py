@@ -11,6 +11,11 @@ from ray_multicluster_scheduler.errors import ConfigNotFound
 HOME_VARIABLE = "RAY_MULTICLUSTER_HOME"
 CONFIG_VARIABLE = "RAY_MULTICLUSTER_CONFIG"
 FILE_NAME = "clusters.yaml"
+SANDBOX_DOWN = (
+    "the local clusters are down: `raymc local up` starts them; for other clusters, write a clusters.yaml"
+)
+#: Beside the clusters.yaml of a sandbox while its clusters are up.
+SANDBOX_STATE = "state.json"
 #: Where programs for the older package of this name have their file.
 OLDER_CONFIG_VARIABLE = "CLUSTER_CONFIG_FILE"
 OLDER_FOLDERS = ("~/.ray_scheduler", "/etc/ray_scheduler")
@@ -26,10 +31,25 @@ def login_path(environ: Mapping[str, str]) -> Path:
     return home_dir(environ) / "login.json"
 
 
-def state_dir(config_path: Path, environ: Mapping[str, str]) -> Path:
-    """Return where the jobs of one configuration are kept: one folder per file, under the home."""
+def state_dir(config_path: Path, environ: Mapping[str, str], *, follow: bool = True) -> Path:
+    """Return where the jobs of one configuration are kept: one folder per file, under the home.
+
+    That of a file which was moved is a link to the folder that it had (config/store_owner.py).
+    """
     digest = sha256(str(config_path.resolve()).encode()).hexdigest()[:8]
-    return home_dir(environ) / f"{config_path.parent.name or 'root'}-{config_path.stem}-{digest}"
+    place = home_dir(environ) / f"{config_path.parent.name or 'root'}-{config_path.stem}-{digest}"
+    return place.resolve() if follow and place.is_symlink() else place
+
+
+def sandbox_config(environ: Mapping[str, str]) -> Path:
+    """Return the clusters.yaml of `raymc local up`."""
+    return home_dir(environ) / "local" / FILE_NAME
+
+
+def sandbox_is_down(config_path: Path, environ: Mapping[str, str]) -> bool:
+    """Tell whether a configuration is that of a sandbox that does not run: `raymc local down` leaves it."""
+    sandbox = sandbox_config(environ)
+    return config_path.resolve() == sandbox.resolve() and not (sandbox.parent / SANDBOX_STATE).exists()
 
 
 def expanded(name: str | Path) -> Path:
@@ -44,8 +64,9 @@ def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd:
     """Return the configuration file to use, or raise `ConfigNotFound`.
 
     The order is: the argument, `RAY_MULTICLUSTER_CONFIG`, `CLUSTER_CONFIG_FILE`, `clusters.yaml` in `cwd`, in
-    the home and in the places of the older package, and the file of the sandbox while it is up. A file that
-    was named must exist: another file would send work to the wrong clusters.
+    the home and in the places of the older package, and the file of the sandbox, which stays when that is
+    down, so that its jobs can be looked at. A file that was named must exist: another file would send work to
+    the wrong clusters.
     """
     if argument is not None:
         return _named(argument, cwd, "the file that was asked for")
@@ -57,7 +78,7 @@ def find_config(argument: str | Path | None, *, environ: Mapping[str, str], cwd:
         cwd / FILE_NAME: "the current directory",
         home / FILE_NAME: HOME_VARIABLE,
         **{expanded(folder) / FILE_NAME: "a place of the older package" for folder in OLDER_FOLDERS},
-        home / "local" / FILE_NAME: "there while `raymc local up` runs clusters",
+        sandbox_config(environ): "written by `raymc local up`",
     }
     for path in places:
         if path.is_file():

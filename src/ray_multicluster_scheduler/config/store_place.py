@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.config.find import expanded, state_dir
+from ray_multicluster_scheduler.config.store_owner import own_directory
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ def store_place(config: Config, environ: Mapping[str, str], *, directory: Path |
     settings, folder = config.settings, config.path.parent
     named = environ.get(STORE_VARIABLE)
     given = named or settings.store
-    own = directory or state_dir(config.path, environ)
     if given is None:
-        return StorePlace(directory=own)
+        return StorePlace(directory=directory or own_directory(config, environ))
+    own = directory or state_dir(config.path, environ)
     if given.startswith(_POSTGRES):
         password_file = environ.get(PASSWORD_FILE_VARIABLE) or settings.store_password_file
         return StorePlace(

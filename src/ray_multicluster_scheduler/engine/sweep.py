@@ -5,8 +5,8 @@ leader's memory: every attempt is in the store before it is sent, so even a lead
 without noticing cannot take a job of its successor for a stray. A job that the store does not know at all is
 left alone too: then it is the store that is not up to date.
 
-The list of a cluster's jobs is read for this and for nothing else that is needed often, so it is read rarely.
-However long it is, only so many of its rows are looked at in one sweep.
+The list of a cluster's jobs is read for this and for others' claims (cluster_health/watch.py), so it is read
+rarely. However long it is, only so many of its rows are looked at in one sweep.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.core.claims import OtherClaims
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, has_origin
 from ray_multicluster_scheduler.core.lifecycle.stopping import StopRequests
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
@@ -48,13 +49,15 @@ class Swept:
 class _Ours:
     """Chooses our own rows while a list passes by: those that have ended, and those that nobody knows."""
 
-    def __init__(self, origin: str, live: Collection[str | None]) -> None:
+    def __init__(self, origin: str, live: Collection[str | None], others: OtherClaims) -> None:
+        self._others = others
         self._origin = origin
         self._live = live
         self._seen = {True: 0, False: 0}
 
     def __call__(self, row: InventoryRow) -> bool:
-        if row.status is None or not has_origin(row, self._origin):
+        self._others.see(row)
+        if row.status is None or row.is_driver or not has_origin(row, self._origin):
             return False
         ended = row.status.final
         if not ended and row.remote_id in self._live:
@@ -80,7 +83,10 @@ class Sweeper:
     async def sweep(self) -> Swept:
         """List the cluster's jobs and stop the strays among them; raises `ClusterError`."""
         live = {job.remote_id for job in self._live.on(self._cluster).jobs.values()}
-        inventory = await self._executor.inventory(_Ours(self._context.store.store_id, live))
+        origin = self._context.store.store_id
+        others = OtherClaims(origin)
+        inventory = await self._executor.inventory(_Ours(origin, live, others))
+        self._context.watch.note_others(self._cluster, others.total)
         ended = [each for each in inventory.sightings if each.status.final]
         suspects = {each.remote_id: each for each in inventory.sightings if not each.status.final}
         self._told &= suspects.keys()

@@ -32,11 +32,13 @@ class ClusterRecords:
     live: Sequence[Job] = ()
     #: Marks made by `raymc drain` and `undrain`.
     drains: Mapping[str, DrainMark] = field(default_factory=dict)
+    #: The id of the store, by which our jobs on a cluster are known. Without a store none is ours.
+    origin: str = ""
 
     @classmethod
     def of(cls, store: JobStore) -> ClusterRecords:
         """Read an open store."""
-        return cls(live=store.live(), drains=store.drained())
+        return cls(live=store.live(), drains=store.drained(), origin=store.store_id)
 
     @classmethod
     def read(cls, place: StorePlace) -> ClusterRecords:
@@ -104,8 +106,14 @@ async def open_cluster_look(
     """Open all clusters of a configuration, and close them again."""
     connections = connect()
     try:
+        origin = (await asyncio.to_thread(read_records)).origin
         watch = ClusterWatch(
-            connections, clock=clock, settings=config.settings, jitter=jitter, lists_jobs=True
+            connections,
+            clock=clock,
+            settings=config.settings,
+            jitter=jitter,
+            lists_jobs=True,
+            origin=origin,
         )
         yield ClusterLook(config, watch, clock, read_records)
     finally:

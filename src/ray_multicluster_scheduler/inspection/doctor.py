@@ -161,7 +161,7 @@ class _TrialJob:
         packages, spec = self._trials.packages, self._spec
         folder = self._config.path.resolve().parent
         own_env = await asyncio.to_thread(localise, spec.runtime_env, packages, cwd=folder)
-        job = JobSpec(entrypoint=entrypoint(), user=ORIGIN)
+        job = JobSpec(entrypoint=entrypoint(), user=ORIGIN, requirements={"CPU": 0.0})
         target, clusters = replace(spec, runtime_env=own_env), self._config.clusters
         request = compose_submit(self._id, job, 1, target, clusters, origin=ORIGIN)
         own_package = OwnPackage(packages) if spec.ship_package else None

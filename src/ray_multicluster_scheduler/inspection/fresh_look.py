@@ -24,8 +24,15 @@ class FreshLook:
     """Probes all clusters on demand, unless it has just done so or a leader publishes snapshots."""
 
     def __init__(
-        self, config: Config, reach: Reach, clock: Clock, *, is_published: Callable[[], bool]
+        self,
+        config: Config,
+        reach: Reach,
+        clock: Clock,
+        *,
+        origin: str,
+        is_published: Callable[[], bool],
     ) -> None:
+        self._origin = origin
         self._config = config
         self._reach = reach
         self._clock = clock
@@ -45,7 +52,7 @@ class FreshLook:
     async def _probe(self, connections: Connections) -> Snapshots:
         settings = self._config.settings
         watch = ClusterWatch(
-            connections, clock=self._clock, settings=settings, jitter=jitter, lists_jobs=True
+            connections, clock=self._clock, settings=settings, jitter=jitter, origin=self._origin
         )
         await watch.first_look()
         start_limit = first_limit(settings.max_starts_in_flight).starts

@@ -9,7 +9,7 @@ import yaml
 
 from ray_multicluster_scheduler.local.sandbox_state import Member
 
-_COMMENT = "# Written by `raymc local up`, removed by `raymc local down`.\n"
+_COMMENT = "# Written by `raymc local up`. The clusters are there until `raymc local down`.\n"
 
 
 def render(members: Iterable[Member]) -> str:

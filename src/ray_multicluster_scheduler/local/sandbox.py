@@ -50,7 +50,7 @@ class Sandbox:
         check_heads(heads)
         self._dir = StateDir(home)
         self._specs = tuple(heads)
-        #: A clusters.yaml for these clusters; the file is there while they are up.
+        #: A clusters.yaml for these clusters. In the home it stays when they are down, for their history.
         self.config_path = config_path.absolute() if config_path else self._dir.config
         self._members: dict[str, Member] = {}
 
@@ -128,7 +128,7 @@ class Sandbox:
             undo.pop_all()
 
     def down(self) -> None:
-        """Stop everything and leave no process and no file behind."""
+        """Stop everything and leave no process behind, and no file but the clusters.yaml of the home."""
         with self._dir.lock():
             self._clear()
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ray_multicluster_scheduler.config.find import FILE_NAME, SANDBOX_STATE
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local.spec import Head, HeadSpec
 from ray_multicluster_scheduler.local.tcp_ports import Ports
@@ -47,14 +48,14 @@ class StateDir:
         self.home = home.expanduser().resolve()
         self.root = self.home / "local"
         digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:10]
-        self._state_file = self.root / "state.json"
+        self._state_file = self.root / SANDBOX_STATE
         #: Resolved, because on macOS /tmp is a link and Ray compares real paths.
         self.scratch = Path("/tmp").resolve() / f"raymc-{digest}"  # noqa: S108 - made with mode 0700, owner checked
 
     @property
     def config(self) -> Path:
         """The generated clusters.yaml, which is where every other command looks for it."""
-        return self.root / "clusters.yaml"
+        return self.root / FILE_NAME
 
     def token_file(self, name: str) -> Path:
         """Where the token of a head is, for the head itself and for the user to read."""
@@ -103,11 +104,15 @@ class StateDir:
         write_private(self._state_file, json.dumps(document, indent=1))
 
     def forget(self) -> None:
-        """Remove all files except the lock, which another process may be waiting for."""
+        """Remove all files except the lock, which another process may be waiting for, and clusters.yaml.
+
+        With it the jobs that have run here can still be looked at. One in another place was made for a
+        program, and goes with its clusters.
+        """
         with suppress(SandboxError):
-            if saved := self.read():
+            if (saved := self.read()) and saved.config != self.config:
                 saved.config.unlink(missing_ok=True)
-        for path in (self.config, *self.root.glob("*.token"), self._state_file):
+        for path in (*self.root.glob("*.token"), self._state_file):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.scratch, ignore_errors=True)
 

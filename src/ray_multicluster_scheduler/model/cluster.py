@@ -137,6 +137,8 @@ class ClusterSnapshot:
     nodes: tuple[Node, ...] | None = None
     ray_version: str | None = None
     python_version: str | None = None
+    #: What the jobs of other schedulers on this cluster claim: Ray does not know it.
+    claimed_by_others: Resources = field(default_factory=dict)
     #: Ray's incarnation number: a new one means that the head restarted and its jobs are gone.
     session_name: str | None = None
     latency_s: float | None = None

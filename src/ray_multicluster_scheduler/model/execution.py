@@ -80,6 +80,8 @@ class InventoryRow(NamedTuple):
     status: AttemptStatus | None
     #: As the cluster sent it, unchecked.
     metadata: Mapping[str, Any]
+    #: A program that is connected with Ray Client, such as a session. It is never selected.
+    is_driver: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from ray_multicluster_scheduler.model.execution import RAY_CLIENT, RAY_JOBS
@@ -15,6 +16,9 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: Ray accepts other ids, but a job with such an id cannot be deleted from a cluster.
 SUBMISSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+#: What a job claims that asks for nothing.
+DEFAULT_CLAIM: Resources = MappingProxyType({"CPU": 1.0})
 
 #: The `job_id` that is generated for a job without one.
 _GENERATED_NAME = re.compile(r"job_[0-9a-f]{32}")
@@ -72,7 +76,7 @@ class JobSpec(JobOptions):
         names = {**self.requirements, **entry}
         amounts = {name: max(self.requirements.get(name, 0.0), entry.get(name, 0.0)) for name in names}
         claim = {name: amount for name, amount in amounts.items() if amount}
-        return claim if claim or "CPU" in self.requirements else {"CPU": 1.0}
+        return claim if claim or "CPU" in self.requirements else dict(DEFAULT_CLAIM)
 
 
 class Target(str, Enum):

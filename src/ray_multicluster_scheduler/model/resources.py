@@ -36,11 +36,16 @@ def parse_requirements(requirements: Mapping[str, float] | None, *, name: str) -
 
 
 def _resource_name(resource: object, name: str) -> str:
-    if not isinstance(resource, str) or not resource or not _NAME.fullmatch(resource):
+    if not is_resource_name(resource) or not isinstance(resource, str):
         raise InvalidResources(
             f"{name}: the names of resources are words such as 'CPU' or 'GPU', not {ascii(resource)[:80]}"
         )
     return resource
+
+
+def is_resource_name(name: object) -> bool:
+    """Tell whether this can be the name of a resource."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def _amount(resource: str, amount: object, name: str) -> float:

@@ -103,7 +103,8 @@ class RayJobsExecutor:
 
         def read(row: Mapping[str, Any]) -> Sighting | None:
             entry = parse.inventory_row(row)
-            return parse.sighting(row) if entry is not None and keep(entry) else None
+            is_kept = entry is not None and keep(entry) and not entry.is_driver
+            return parse.sighting(row) if is_kept else None
 
         with translated(self._http.spec):
             sightings, self._remembered = await self._http.rows(JOBS_PATH, read)

@@ -199,14 +199,17 @@ def driver(answer: Mapping[str, Any]) -> SessionDriver:
 
 
 def inventory_row(row: Mapping[str, Any]) -> InventoryRow | None:
-    """Read the fields of a row of `GET /api/jobs/` that filters need; None if it is not a submission."""
-    remote_id, status, metadata = row.get("submission_id"), row.get("status"), row.get("metadata")
-    if not isinstance(remote_id, str) or row.get("type", "SUBMISSION") != "SUBMISSION":
+    """Read the fields of a row of `GET /api/jobs/` that filters need; None if it has no id."""
+    is_driver = row.get("type", "SUBMISSION") != "SUBMISSION"
+    remote_id = row.get("job_id" if is_driver else "submission_id")
+    status, metadata = row.get("status"), row.get("metadata")
+    if not isinstance(remote_id, str):
         return None
     return InventoryRow(
         remote_id,
         _STATUS.get(status) if isinstance(status, str) else None,
         metadata if isinstance(metadata, dict) else {},
+        is_driver,
     )
 
 

@@ -15,7 +15,15 @@ from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext, supp
 from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.asyncio_tools import within
-from ray_multicluster_scheduler.core.lifecycle.attempt_request import ATTEMPT, JOB, ORIGIN, SEQ, USER
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import (
+    ATTEMPT,
+    CLAIM,
+    JOB,
+    ORIGIN,
+    SEQ,
+    USER,
+    claim_text,
+)
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
@@ -71,6 +79,7 @@ class HelperStarter:
             ATTEMPT: str(job.attempt),
             SEQ: str(job.seq),
             USER: job.spec.user,
+            CLAIM: claim_text(job.spec.claim),
         }
         message = init.composed(attempts[-1].runtime_env, marks)
         for left in reversed(range(TRIES)):

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from ray_multicluster_scheduler.environment.redact import GrowingText, redact_text
-from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, JobNotFound, NoClusterAvailable
 from ray_multicluster_scheduler.model.access import named_ids
 from ray_multicluster_scheduler.model.client_session import SessionClient
 from ray_multicluster_scheduler.model.job import Job
@@ -83,17 +83,25 @@ class LocalService(SchedulerCalls):
     def submit(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Accept jobs, all or none; they are on disk when this returns."""
         check_may_act_for(self._caller, {request.user for request in requests})
+        self._check_open()
         named = [self._with_content_names(request) for request in requests]
-        return self._show(self._jobs.submit(named, by=self._caller))
+        accepted = self._show(self._jobs.submit(named, by=self._caller))
+        apart = self._parts.kept_apart()
+        if not accepted or not apart:
+            return accepted
+        first = accepted[0]  # said once, however many jobs there are
+        return first.model_copy(update={"warnings": (*first.warnings, *apart)}), *accepted[1:]
 
     def open_session(self, request: JobRequest, client: SessionClient) -> JobView:
         """Accept a Ray Client session: a job that a program outside the clusters runs."""
         check_may_act_for(self._caller, {request.user})
+        self._check_open()
         named = self._with_content_names(request)
         return self._show_one(self._jobs.open_session(named, client, by=self._caller))
 
     def retry(self, submission_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Accept a new job for each of these that has failed or was stopped, with the same options."""
+        self._check_open()
         jobs = self._found(submission_ids)
         for name in {name for job in jobs for name in package_names(job.spec.runtime_env)}:
             self._parts.packages.ask_for(name)  # marks it as used, so that it is not removed as too old
@@ -282,6 +290,7 @@ class LocalService(SchedulerCalls):
         Raises what `submit` would raise.
         """
         check_may_act_for(self._caller, {request.user})
+        self._check_open()
         named, explainer = self._with_content_names(request), self._parts.explainer
         looked = self._parts.look()
         snapshots = explainer.after_first_look() if looked is None else looked
@@ -297,6 +306,10 @@ class LocalService(SchedulerCalls):
             for session in sessions
             if (job := jobs.get(session.submission_id)) is not None and self._caller.sees(job.spec.user)
         )
+
+    def _check_open(self) -> None:
+        if (why := self._parts.closed()) is not None:
+            raise NoClusterAvailable(why)
 
     def _with_content_names(self, request: JobRequest) -> JobRequest:
         return request if self._uploaded is None else self._uploaded.localised(request)

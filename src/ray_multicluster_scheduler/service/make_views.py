@@ -194,6 +194,7 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
         total=None if seen.total is None else dict(seen.total),
         used=None if seen.used is None else dict(seen.used),
         claimed=dict(planned.reserved),
+        claimed_by_others=dict(seen.claimed_by_others),
         live_jobs=planned.live_jobs,
         max_running_jobs=driver_limit(spec, seen),
         running_jobs=running_jobs,

@@ -47,3 +47,7 @@ class ServiceParts:
     reach: Reach
     tails: Tails
     tokens: Tokens
+    #: Says why no job is accepted at all; None: jobs are.
+    closed: Callable[[], str | None] = lambda: None
+    #: Says which clusters are also used by another queue of this machine, for whoever submits a job.
+    kept_apart: Callable[[], Sequence[str]] = tuple

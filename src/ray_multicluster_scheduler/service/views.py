@@ -285,6 +285,8 @@ class ClusterView(View):
     used: dict[str, float] | None
     #: What our jobs there claim, and how many they are.
     claimed: dict[str, float]
+    #: What the jobs of other schedulers there claim: they have queues of their own.
+    claimed_by_others: dict[str, float] = {}
     live_jobs: int
     #: How many they may be: as configured, or else what its head has memory for.
     max_running_jobs: int

@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch, ProbeR
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable, RemoteJobNotFound
 from ray_multicluster_scheduler.model.cluster import Health, Node, RemoteVersion, Usage
-from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, Sighting
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, InventoryRow, Sighting
 
 INTERVAL_S = 5.0
 REFUSED = ClusterUnreachable("a", "connection refused", refused=True)
@@ -50,7 +50,9 @@ class ScriptedCluster:
             **answers,
         }
         self.probe = self.executor = self
-        self.looks = 0
+        self.looks = self.lists = 0
+        #: What the list of jobs holds.
+        self.rows: list[InventoryRow] = []
         self.open_requests = 0
 
     async def _answer(self, what: str) -> Any:
@@ -79,8 +81,10 @@ class ScriptedCluster:
         assert remote_id == PROBE_JOB_ID
         return await self._answer("jobs")
 
-    async def inventory(self, keep: object) -> Any:
-        assert keep
+    async def inventory(self, keep: Callable[[InventoryRow], bool]) -> Any:
+        self.lists += 1
+        for row in self.rows:
+            keep(row)
         return await self._answer("list")
 
     async def usage(self) -> Any:
@@ -101,6 +105,7 @@ def watching(
     deadline_s: float = 60.0,
     jitter: Callable[[], float] = lambda: 0.5,
     lists_jobs: bool = False,
+    origin: str | None = None,
     **clusters: ScriptedCluster,
 ) -> ClusterWatch:
     settings = Settings(probe_interval_s=INTERVAL_S, probe_timeout_s=deadline_s, breaker_failures=3)
@@ -110,6 +115,7 @@ def watching(
         settings=settings,
         jitter=jitter,
         lists_jobs=lists_jobs,
+        origin=origin,
     )
 
 
@@ -139,6 +145,64 @@ async def test_a_list_of_jobs_is_welcome_where_it_is_shown_but_never_needed(answ
     watch = watching(deadline_s=0.2, lists_jobs=True, a=ScriptedCluster(list=answer))
     assert (await watch.probe("a")).health is Health.HEALTHY
     assert watch.inventory("a") == (answer if isinstance(answer, Inventory) else None)
+
+
+def claiming(claim: str, origin: str = "theirs") -> InventoryRow:
+    metadata = {"raymc.origin": origin, "raymc.claim": claim}
+    return InventoryRow("j1", AttemptStatus.RUNNING, metadata)
+
+
+async def test_others_claims_are_read_at_first_then_rarely_and_often_while_there_are_some() -> None:
+    clock, cluster = ManualClock(), ScriptedCluster()
+    watch = watching(clock, origin="ours", a=cluster)
+
+    async def lists_in(probes: int) -> int:
+        before = cluster.lists
+        for _ in range(probes):
+            clock.advance(INTERVAL_S)
+            await watch.probe("a")
+        return cluster.lists - before
+
+    cluster.rows = [claiming('{"CPU":9}', origin="ours")]
+    assert (await watch.probe("a")).claimed_by_others == {}
+    assert (cluster.lists, await lists_in(6)) == (1, 2)
+    cluster.rows = [claiming('{"CPU":3}')]
+    assert await lists_in(3) == 1
+    assert watch.snapshot("a").claimed_by_others == {"CPU": 3.0}
+    assert await lists_in(3) == 3
+    cluster.rows = []
+    assert await lists_in(1) == 1
+    assert watch.snapshot("a").claimed_by_others == {}
+
+
+async def test_claims_that_cannot_be_read_again_are_kept_for_a_while_and_those_of_a_former_head_are_not() -> (
+    None
+):
+    clock, cluster = ManualClock(), ScriptedCluster()
+    watch = watching(clock, origin="ours", a=cluster)
+    cluster.rows = [claiming('{"CPU":3}')]
+    await watch.probe("a")
+    cluster.answers["list"] = ClusterBadAnswer("a", "too long")
+    clock.advance(INTERVAL_S)
+    seen = await watch.probe("a")
+    assert (seen.health, seen.claimed_by_others) == (Health.HEALTHY, {"CPU": 3.0})
+    lists = cluster.lists
+    clock.advance(INTERVAL_S)
+    await watch.probe("a")
+    assert cluster.lists == lists, "a list that is too long is not tried with each probe"
+    clock.advance(100 * INTERVAL_S)
+    assert (await watch.probe("a")).claimed_by_others == {}
+
+    watch.note_others("a", {"CPU": 2.0})  # a sweep has more time
+    assert (await watch.probe("a")).claimed_by_others == {"CPU": 2.0}
+    cluster.answers["version"] = RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s2")
+    assert (await watch.probe("a")).claimed_by_others == {}
+
+
+async def test_without_an_origin_no_list_is_read() -> None:
+    cluster = ScriptedCluster()
+    await watching(a=cluster).probe("a")
+    assert cluster.lists == 0
 
 
 @pytest.mark.parametrize("needed", ["version", "nodes", "jobs"])

@@ -38,7 +38,7 @@ class Looks:
 
 def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
     looks, clock = Looks(), Clock()
-    look = FreshLook(CONFIG, looks.reach, clock, is_published=lambda: False)
+    look = FreshLook(CONFIG, looks.reach, clock, origin="ours", is_published=lambda: False)
     assert look() == look() == {}
     assert looks.count == 1
     clock.passed = GOOD_FOR_S + 0.1
@@ -48,5 +48,5 @@ def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
 
 def test_where_somebody_leads_nobody_else_looks() -> None:
     looks = Looks()
-    assert FreshLook(CONFIG, looks.reach, Clock(), is_published=lambda: True)() is None
+    assert FreshLook(CONFIG, looks.reach, Clock(), origin="ours", is_published=lambda: True)() is None
     assert looks.count == 0

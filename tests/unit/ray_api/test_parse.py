@@ -232,8 +232,10 @@ def test_of_an_environment_that_failed_the_words_that_matter_are_told() -> None:
     assert found.message == "ValueError: Could not find Conda executable at conda."
 
 
-def test_plain_drivers_are_left_out_of_the_list() -> None:
-    assert parse.inventory_row(DRIVER_ROW) is None
+def test_a_row_of_a_driver_is_marked_as_one() -> None:
+    row = parse.inventory_row(DRIVER_ROW)
+    assert row == InventoryRow("02000000", AttemptStatus.PENDING, {}, is_driver=True)
+    assert parse.inventory_row({**DRIVER_ROW, "job_id": None}) is None
     assert parse.inventory_row(JOB_ROW) == InventoryRow("full_1", AttemptStatus.FAILED, {"a": "b"})
 
 

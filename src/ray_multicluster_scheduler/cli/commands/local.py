@@ -92,9 +92,15 @@ def up(
 
 @local_app.command(cls=PlainCommand)
 def down() -> None:
-    """Stop the clusters and all of their processes, also those that an interrupted `up` left behind."""
+    """Stop the clusters and all of their processes, also those that an interrupted `up` left behind.
+
+    The jobs that have run there can still be looked at.
+    """
     ended = Sandbox.clean(home_dir(os.environ))
-    typer.echo(f"Stopped; {ended} processes ended." if ended else "No local clusters were running.")
+    if not ended:
+        typer.echo("No local clusters were running.")
+        return
+    typer.echo(f"Stopped; {ended} processes ended. `raymc jobs` still shows what has run there.")
 
 
 @local_app.command(cls=PlainCommand)

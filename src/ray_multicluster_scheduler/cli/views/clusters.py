@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.cli.views.render import (
 )
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.resources import show
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import ClusterView
@@ -34,15 +35,15 @@ _RESOURCES = (("CPU", "CPU", False), ("GPU", "GPU", False), ("memory", "memory",
 
 
 def overview(rows: Sequence[ClusterView], console: Console) -> RenderableType:
-    """Return the table, one line per cluster if that fits and else more, and the problems below it."""
+    """Return the table, one line per cluster if that fits and else more, and notes below it."""
     plain = plain_signs(console)
     if not console.is_terminal:
-        return Group(_plain_table(rows), *_problems(rows, plain=plain))
+        return Group(_plain_table(rows), *_notes(rows, plain=plain))
     table = _table(rows, stacked=False, plain=plain)
     unlimited = console.options.update(max_width=10_000)
     if console.measure(table, options=unlimited).maximum > console.width:
         table = _table(rows, stacked=True, plain=plain)
-    return Group(table, *_problems(rows, plain=plain))
+    return Group(table, *_notes(rows, plain=plain))
 
 
 def _table(rows: Sequence[ClusterView], *, stacked: bool, plain: bool) -> Table:
@@ -155,7 +156,8 @@ def _amount(row: ClusterView, name: str, total: float, *, is_bytes: bool, plain:
     claimed = row.claimed.get(name, 0.0)
     drawn = UNKNOWN
     if used is not None:
-        drawn = bar(used / total, width=BAR_WIDTH, plain=plain, also=claimed / total)
+        promised = claimed + row.claimed_by_others.get(name, 0.0)
+        drawn = bar(used / total, width=BAR_WIDTH, plain=plain, also=promised / total)
     parts = [drawn, Text(used_of(used, total, is_bytes=is_bytes))]
     return [*parts, Text(f"{amount(claimed, is_bytes=is_bytes)} claimed")] if claimed else parts
 
@@ -173,6 +175,20 @@ def _latency(row: ClusterView) -> Text:
     if row.problem is not None:
         return Text(f"{age(row.age_s)} ago", style="yellow")
     return Text(duration(row.latency_s))
+
+
+def _notes(rows: Sequence[ClusterView], *, plain: bool) -> list[Text]:
+    """Return the problems, and what other schedulers have claimed."""
+    others = [
+        Text.assemble(
+            sign(Verdict.NOTE, plain=plain),
+            (f" {row.name}: ", "bold"),
+            f"{show(row.claimed_by_others)} claimed by another scheduler",
+        )
+        for row in rows
+        if row.claimed_by_others
+    ]
+    return [*_problems(rows, plain=plain), *others]
 
 
 def _problems(rows: Sequence[ClusterView], *, plain: bool) -> list[Text]:

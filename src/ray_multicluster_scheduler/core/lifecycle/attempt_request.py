@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.environment.compose import compose
@@ -14,7 +15,8 @@ from ray_multicluster_scheduler.environment.env_vars import (
 from ray_multicluster_scheduler.environment.paths import map_paths
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.execution import InventoryRow, Sighting, StartRequest
-from ray_multicluster_scheduler.model.job import Job, JobSpec, remote_id_for
+from ray_multicluster_scheduler.model.job import DEFAULT_CLAIM, Job, JobSpec, remote_id_for
+from ray_multicluster_scheduler.model.resources import MOST, Resources, is_resource_name
 
 ORIGIN = "raymc.origin"
 JOB = "raymc.job"
@@ -23,6 +25,10 @@ ATTEMPT = "raymc.attempt"
 USER = "raymc.user"
 #: Distinguishes a job from an earlier one with the same id that was deleted here but not on the cluster.
 SEQ = "raymc.seq"
+#: What the job claims, as JSON: any scheduler that uses the same cluster counts it (core/claims.py).
+CLAIM = "raymc.claim"
+#: A longer claim is neither written nor read.
+MOST_CLAIM_CHARS = 4_000
 
 
 def compose_submit(
@@ -56,6 +62,7 @@ def compose_submit(
             ORIGIN: origin,
             JOB: submission_id,
             ATTEMPT: str(attempt),
+            CLAIM: claim_text(spec.claim),
             **({} if seq is None else {SEQ: str(seq)}),
         },
         entrypoint_num_cpus=spec.entrypoint_num_cpus,
@@ -76,3 +83,30 @@ def is_ours(sighting: Sighting, job: Job, *, origin: str) -> bool:
 def has_origin(row: InventoryRow, origin: str) -> bool:
     """Tell whether an entry of a cluster's list has our origin."""
     return bool(row.metadata.get(ORIGIN) == origin)
+
+
+def claim_text(claim: Resources) -> str:
+    """Write a claim for the metadata of a job."""
+    text = json.dumps(claim, separators=(",", ":"), sort_keys=True)
+    if len(text) <= MOST_CLAIM_CHARS:
+        return text
+    return claim_text({name: claim[name] for name in ("CPU", "GPU", "memory") if name in claim})
+
+
+def claim_of(row: InventoryRow) -> Resources:
+    """Return what a job of a scheduler claims; the default if it does not say so, or not in a way to believe.
+
+    Metadata may hold anything: whoever may use the cluster writes it.
+    """
+    text = row.metadata.get(CLAIM)
+    if not isinstance(text, str) or len(text) > MOST_CLAIM_CHARS:
+        return DEFAULT_CLAIM
+    try:
+        claim = json.loads(text)
+    except (ValueError, RecursionError):
+        return DEFAULT_CLAIM
+    if not isinstance(claim, dict) or not all(map(is_resource_name, claim)):
+        return DEFAULT_CLAIM
+    if not all(type(amount) in {int, float} and 0 <= amount < MOST for amount in claim.values()):
+        return DEFAULT_CLAIM
+    return {name: float(amount) for name, amount in claim.items() if amount}

@@ -1,10 +1,10 @@
 """The free capacity of each cluster during one pass of the planner.
 
     capacity = total, or max_resources where that is more (an autoscaling cluster grows to it)
-    free     = capacity - max(used + unseen, reserved) - claims placed in this pass
+    free     = capacity - max(used + unseen, reserved + claimed_by_others) - claims placed in this pass
 
-`used` includes our own jobs, which may use less than they claim, so the larger of both sums counts. A
-resource of unknown amount is not in `capacity`, and so never free.
+`used` includes our own jobs and those of other schedulers, which may use less than they claim, so the larger
+of both sums counts. A resource of unknown amount is not in `capacity`, and so never free.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def open_room(view: ClusterView) -> Room:
     """Return the room of a cluster before anything is placed."""
     capacity = view.capacity
     used = plus(view.snapshot.used or {}, view.unseen)
+    promised = plus(view.reserved, view.snapshot.claimed_by_others)
     free = {
-        name: amount - max(used.get(name, 0.0), view.reserved.get(name, 0.0))
-        for name, amount in capacity.items()
+        name: amount - max(used.get(name, 0.0), promised.get(name, 0.0)) for name, amount in capacity.items()
     }
     limit = driver_limit(view.spec, view.snapshot)
     return Room(view=view, driver_limit=limit, capacity=capacity, free=free, ours=dict(view.reserved))

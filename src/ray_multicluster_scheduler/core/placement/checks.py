@@ -276,7 +276,11 @@ def _minor(version: str | None) -> str:
 
 def _needs(claim: Resources, room: Room, names: Iterable[str]) -> str:
     free = {name: max(0.0, amount) for name, amount in _only(room.free, names).items()}
-    return f"needs {show(_only(claim, names))}; free: {show(free)} of {show(_only(room.capacity, names))}"
+    others = {name: room.view.snapshot.claimed_by_others.get(name, 0.0) for name in free}
+    taken = {name: amount for name, amount in others.items() if amount}
+    why = f" ({show(taken)} claimed by another scheduler)" if taken else ""
+    wanted, capacity = show(_only(claim, names)), show(_only(room.capacity, names))
+    return f"needs {wanted}; free: {show(free)} of {capacity}{why}"
 
 
 def _only(amounts: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:

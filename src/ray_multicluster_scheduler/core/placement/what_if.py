@@ -210,7 +210,9 @@ def _freed(view: ClusterView, amounts: Resources) -> ClusterView:
         return {name: max(0.0, amount - amounts.get(name, 0.0)) for name, amount in held.items()}
 
     used = less(plus(view.snapshot.used or {}, view.unseen))
-    return replace(view, reserved=less(view.reserved), unseen={}, snapshot=replace(view.snapshot, used=used))
+    others = less(view.snapshot.claimed_by_others)
+    snapshot = replace(view.snapshot, used=used, claimed_by_others=others)
+    return replace(view, reserved=less(view.reserved), unseen={}, snapshot=snapshot)
 
 
 def _enough(alone: int, ahead: int) -> list[int]:

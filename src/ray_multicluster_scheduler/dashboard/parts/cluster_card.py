@@ -11,6 +11,7 @@ from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import StateChip, When, health_word
 from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
 from ray_multicluster_scheduler.dashboard.parts.resource_bar import ResourceBar, shares
+from ray_multicluster_scheduler.dashboard.parts.resource_text import resources_text
 from ray_multicluster_scheduler.dashboard.parts.sparkline import Sparkline
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import LIVE, JobState
@@ -36,6 +37,7 @@ class ClusterCard(ui.card):
                 self._since = When()
             self._versions = ui.label().classes("quiet")
             self._resources = ui.element("div").style("display: grid; gap: .5rem; width: 100%")
+            self._others = ui.label().classes("quiet")
             self._unknown = ui.label(page.t("overview.resources_unknown")).classes("quiet")
             with ui.element("div").classes("line spread"):
                 self._jobs = ui.link("", address(JobQuery(cluster=name, states=_LIVE)))
@@ -88,3 +90,6 @@ class ClusterCard(ui.card):
                     self._bars[name] = ResourceBar(self._page, name)
             self._bars[name].show(share)
         self._unknown.set_visibility(not found)
+        others = resources_text(self._page.words, cluster.claimed_by_others)
+        self._others.set_visibility(bool(others))
+        self._others.set_text(self._page.t("clusters.others", claims=others))

@@ -44,6 +44,7 @@ class ClusterSection(ui.element):
             self._problem = _Note()
             self._drained = _Note()
             self._throttle = _Note()
+            self._others = _Note()
             self._facts = _Facts(page)
             self._links(name)
             columns = [page.t(f"clusters.doctor_{column}") for column in ("check", "verdict", "says")]
@@ -100,6 +101,7 @@ class ClusterSection(ui.element):
         why = cluster.drain_reason or page.t("clusters.no_reason")
         self._drained.show(page.t("clusters.drained", why=why) if cluster.drained else "", cluster.drained_at)
         self._throttle.show("" if cluster.throttle is None else self._throttled(cluster), None)
+        self._others.show(self._claims_of_others(cluster), None)
         self._facts.show(cluster)
         address = web_address(cluster.dashboard)
         self._dashboard.set_visibility(address is not None)
@@ -110,6 +112,10 @@ class ClusterSection(ui.element):
 
     def _throttled(self, cluster: ClusterView) -> str:
         return self._page.t("clusters.throttled", jobs=cluster.throttle, why=cluster.throttle_reason)
+
+    def _claims_of_others(self, cluster: ClusterView) -> str:
+        claims = resources_text(self._page.words, cluster.claimed_by_others)
+        return self._page.t("clusters.others", claims=claims) if claims else ""
 
     def _show_nodes(self, cluster: ClusterView) -> None:
         rows = [_node_row(self._page, node) for node in cluster.nodes or ()]

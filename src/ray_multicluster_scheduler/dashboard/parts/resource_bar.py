@@ -1,4 +1,4 @@
-"""How full a cluster is: for each resource what Ray uses, what our jobs have reserved besides, the rest."""
+"""How full a cluster is: for each resource what Ray uses, what jobs have reserved besides, the rest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.resource_text import number
+from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.service.views import ClusterView
 
 #: Shown on a card, if a cluster has them. `memory` is in bytes.
@@ -33,9 +34,10 @@ class Share:
 def shares(cluster: ClusterView) -> tuple[Share, ...]:
     """Return the resources of a cluster that are worth a bar; none: nothing is known of them.
 
-    What our jobs have claimed is reserved for them, whether they use it or not: so reserved is what they
-    have claimed and Ray does not count as used.
+    What jobs of a scheduler, ours or another one, have claimed is reserved for them, whether they use it or
+    not: so reserved is what they have claimed and Ray does not count as used.
     """
+    claimed = plus(cluster.claimed, cluster.claimed_by_others)
     total: Mapping[str, float] = cluster.total or {}
     used: Mapping[str, float] = cluster.used or {}
     return tuple(
@@ -43,7 +45,7 @@ def shares(cluster: ClusterView) -> tuple[Share, ...]:
             name=name,
             total=total[name],
             used=min(used.get(name, 0.0), total[name]),
-            reserved=max(0.0, min(cluster.claimed.get(name, 0.0), total[name]) - used.get(name, 0.0)),
+            reserved=max(0.0, min(claimed.get(name, 0.0), total[name]) - used.get(name, 0.0)),
         )
         for name in SHOWN
         if total.get(name)

@@ -183,6 +183,15 @@ def test_free_is_the_total_less_the_larger_of_use_and_claims(
     assert "free: 1 CPU of 4 CPU" in refusal(view, a_queued(claim={"CPU": 2.0})).sentence
 
 
+def test_what_other_schedulers_claim_is_not_free_and_is_said_so() -> None:
+    seen = {"used": {"CPU": 1.0}, "claimed_by_others": {"CPU": 2.0, "GPU": 1.0}}
+    view = a_view("a", {"CPU": 4.0}, seen=seen, reserved={"CPU": 1.0})
+    assert accepts(view)
+    found = refusal(view, a_queued(claim={"CPU": 2.0}))
+    assert found.cause is Cause.NO_ROOM
+    assert found.sentence == "needs 2 CPU; free: 1 CPU of 4 CPU (2 CPU claimed by another scheduler)"
+
+
 def test_an_overcommitted_cluster_has_nothing_free_rather_than_less() -> None:
     assert "free: 0 CPU of 4 CPU" in refusal(a_view("a", {"CPU": 4.0}, reserved={"CPU": 9.0})).sentence
 
