@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
 import re
-import time
 import uuid
-from typing import Any
+from contextlib import nullcontext, suppress
+from typing import TextIO
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from ray_multicluster_scheduler.text.visible import one_line
 
@@ -20,68 +21,31 @@ log = logging.getLogger(__name__)
 _PROCESS, _NUMBERS = uuid.uuid4().hex[:16], itertools.count(1)
 #: A caller's own id for a request is taken over if it is a plain word.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+#: Made once: `json.dumps` makes one for each line.
+_JSON = json.JSONEncoder(default=str)
+#: How long the line of a request may wait for others.
+WRITE_AFTER_S = 0.1
 #: What a client that went away before its answer began is logged as.
 CLIENT_GONE = 499
 
 
-class RequestLog:
-    """Names each request, and logs it when its answer is complete."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] not in {"http", "websocket"}:
-            await self._app(scope, receive, send)
-            return
-        request_id = _id_of(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
-        began, status, is_gone = time.monotonic(), CLIENT_GONE, False
-
-        async def sending(message: Message) -> None:
-            nonlocal status, is_gone
-            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
-                status = message["status"]
-                message = {
-                    **message,
-                    "headers": [*message["headers"], (b"x-request-id", request_id.encode())],
-                }
-            elif message["type"] == "websocket.accept":
-                status = 101
-            try:
-                await send(message)
-            except OSError:  # the server says so that its client has gone
-                status, is_gone = CLIENT_GONE, True
-                raise
-
-        try:
-            await self._app(scope, receive, sending)
-        except Exception:
-            if not is_gone:
-                log.exception("a request broke", extra={"request_id": request_id})
-                status = 500
-            raise
-        finally:
-            log.info("request", extra=_facts(scope, status, time.monotonic() - began))
-
-
-def _id_of(scope: Scope) -> str:
+def request_id_of(scope: Scope) -> str:
+    """Return the name of a request: its caller's, or one of our own."""
     given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     return given.decode() if _REQUEST_ID.fullmatch(given) else f"{_PROCESS}{next(_NUMBERS):016x}"
 
 
-def _facts(scope: Scope, status: int, took_s: float) -> dict[str, Any]:
-    """Return what is known of a request. Its route, not its path: that may hold anything."""
-    caller = scope["state"].get("caller")
-    return {
+def log_request(scope: Scope, status: int, took_s: float) -> None:
+    """Log what is known of a request that has ended. Its route, not its path: that may hold anything."""
+    facts = {
         "method": scope.get("method", "WEBSOCKET"),
         "route": getattr(scope.get("route"), "path", None),
         "status": status,
         "ms": round(1000 * took_s, 1),
-        "user": getattr(caller, "user", None),
+        "user": getattr(scope["state"].get("caller"), "user", None),
         "request_id": scope["state"]["request_id"],
     }
+    log.info("request", extra=facts)
 
 
 class JsonLines(logging.Formatter):
@@ -89,15 +53,15 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return time, level and message, then the facts."""
-        facts = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         line = {
             "at": round(record.created, 3),
             "level": record.levelname.lower(),
             "what": record.getMessage(),
+            **{name: value for name, value in vars(record).items() if name not in _STANDARD},
         }
         if record.exc_info:
-            facts["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({**line, **facts}, default=str)
+            line["traceback"] = self.formatException(record.exc_info)
+        return _JSON.encode(line)
 
 
 class PlainLines(logging.Formatter):
@@ -111,6 +75,32 @@ class PlainLines(logging.Formatter):
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         line = f"{self.formatTime(record, '%H:%M:%S')} {level}{one_line(record.getMessage() + facts)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class LogLines(logging.StreamHandler[TextIO]):
+    """Writes requests together with those that end soon after them, and all else at once, in order.
+
+    To write a line of its own for each one took more time than all else about the line.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line; one about a request comes from the loop of the server."""
+        self._lines.append(self.format(record) + self.terminator)
+        if not is_request(record):
+            self.flush()
+        elif len(self._lines) == 1:
+            asyncio.get_running_loop().call_later(WRITE_AFTER_S, self.flush)
+
+    def flush(self) -> None:
+        """Write what there is. What cannot be written is lost, as it is with Python's own handlers."""
+        with self.lock or nullcontext(), suppress(OSError):
+            lines, self._lines = self._lines, []
+            self.stream.write("".join(lines))
+            super().flush()
 
 
 def is_request(record: logging.LogRecord) -> bool:

@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.server.protocol import CarefulProtocol
-from ray_multicluster_scheduler.server.request_log import JsonLines, PlainLines, is_request
+from ray_multicluster_scheduler.server.request_log import JsonLines, LogLines, PlainLines, is_request
 from ray_multicluster_scheduler.server.running import announced
 from ray_multicluster_scheduler.server.server_options import (
     ServerOptions,
@@ -218,7 +218,7 @@ def _listener(host: str, port: int, option: str) -> socket.socket:
 @contextmanager
 def _logging(options: ServerOptions) -> Iterator[None]:
     """Write our log and uvicorn's warnings to stderr: for a person at a terminal, else JSON, a line each."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogLines(sys.stderr)
     for_people = sys.stderr.isatty()
     handler.setFormatter(PlainLines() if for_people else JsonLines())
     handler.addFilter(_not_logged_elsewhere)
@@ -233,6 +233,7 @@ def _logging(options: ServerOptions) -> Iterator[None]:
     try:
         yield
     finally:
+        handler.flush()
         theirs.removeHandler(handler)
         ours.handlers[:] = former[2]
         ours.setLevel(former[0])
@@ -240,7 +241,7 @@ def _logging(options: ServerOptions) -> Iterator[None]:
 
 
 def _not_logged_elsewhere(record: logging.LogRecord) -> bool:
-    """Drop records that `RequestLog` has logged with the request's id, and those of streams that we cut."""
+    """Drop records that `Door` has logged with the request's id, and those of streams that we cut."""
     return record.name != "uvicorn.error" or not record.getMessage().startswith(
         ("Exception in ASGI application", "ASGI callable returned without completing")
     )
