@@ -14,6 +14,7 @@ from tests.live_server import live
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.server.ray_route import RayRoute
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -40,6 +41,10 @@ class Asked:
 def routes(app: FastAPI) -> Iterator[Asked]:
     """Yield every method of every route, with the role that it needs; None: it asks for none."""
     for route in _flat(app.routes):
+        if isinstance(route, RayRoute):
+            for method, (needed, _) in sorted(route.handlers.items()):
+                yield Asked(method=method, path=route.path, role=needed)
+            continue
         found = [getattr(each.call, "role", None) for each in _dependencies(route)]
         role = next((each for each in found if each is not None), None)
         for method in sorted(getattr(route, "methods", None) or {"WEBSOCKET"}):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TextIO
 
 from ray_multicluster_scheduler.text.visible import one_line
 
 #: The logger of lines about requests that were answered.
 REQUEST_LOG = "ray_multicluster_scheduler.server.request_log"
+#: How long a line about a request waits for others, to be written with them.
+WRITE_AFTER_S = 0.1
+#: Made once: to make one for each line takes longer than to write the line.
+_JSON = json.JSONEncoder(default=str)
 
 
 class JsonLines(logging.Formatter):
@@ -19,15 +25,15 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return time, level and message, then the facts."""
-        facts = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         line = {
             "at": round(record.created, 3),
             "level": record.levelname.lower(),
             "what": record.getMessage(),
+            **{name: value for name, value in vars(record).items() if name not in _STANDARD},
         }
         if record.exc_info:
-            facts["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({**line, **facts}, default=str)
+            line["traceback"] = self.formatException(record.exc_info)
+        return _JSON.encode(line)
 
 
 class PlainLines(logging.Formatter):
@@ -41,6 +47,32 @@ class PlainLines(logging.Formatter):
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         line = f"{self.formatTime(record, '%H:%M:%S')} {level}{one_line(record.getMessage() + facts)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class LogLines(logging.StreamHandler[TextIO]):
+    """Writes requests together with those that end soon after them, and all else at once, in order.
+
+    To write a line of its own for each one took more time than all else about the line.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line; one about a request comes from the loop of the server."""
+        self._lines.append(self.format(record) + self.terminator)
+        if not is_request(record):
+            self.flush()
+        elif len(self._lines) == 1:
+            asyncio.get_running_loop().call_later(WRITE_AFTER_S, self.flush)
+
+    def flush(self) -> None:
+        """Write what there is. What cannot be written is lost, as it is with Python's own handlers."""
+        with self.lock or nullcontext(), suppress(OSError):
+            lines, self._lines = self._lines, []
+            self.stream.write("".join(lines))
+            super().flush()
 
 
 def is_request(record: logging.LogRecord) -> bool:
@@ -63,7 +95,7 @@ def logging_to_stderr(*, access_log: bool | None) -> Iterator[None]:
 
     Requests are logged with `access_log`; None: only where stderr is no terminal.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogLines(sys.stderr)
     for_people = sys.stderr.isatty()
     handler.setFormatter(PlainLines() if for_people else JsonLines())
     handler.addFilter(_not_logged_elsewhere)
@@ -78,6 +110,7 @@ def logging_to_stderr(*, access_log: bool | None) -> Iterator[None]:
     try:
         yield
     finally:
+        handler.flush()
         theirs.removeHandler(handler)
         ours.handlers[:] = former[2]
         ours.setLevel(former[0])
@@ -85,7 +118,7 @@ def logging_to_stderr(*, access_log: bool | None) -> Iterator[None]:
 
 
 def _not_logged_elsewhere(record: logging.LogRecord) -> bool:
-    """Drop records that `RequestLog` has logged with the request's id, and those of streams that we cut."""
+    """Drop records that `Door` has logged with the request's id, and those of streams that we cut."""
     return record.name != "uvicorn.error" or not record.getMessage().startswith(
         ("Exception in ASGI application", "ASGI callable returned without completing")
     )

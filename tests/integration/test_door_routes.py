@@ -145,6 +145,16 @@ async def test_public_routes_need_no_token(served: Door) -> None:
             assert (await served.ask(asked.method, asked.path))[0] in {200, 503}, asked
 
 
+async def test_methods_that_a_path_of_rays_does_not_have_are_refused_as_ray_does(served: Door) -> None:
+    token = served.token("ann", Role.READ)
+    for path, allowed in (("/api/gcs_healthz", "GET,HEAD"), ("/api/jobs/x", "DELETE,GET,HEAD")):
+        status, text, headers = await served.ask("PATCH", path, token)
+        assert (status, text) == (405, "405: Method Not Allowed")
+        assert dict(headers)["Allow"] == allowed
+    assert (await served.ask("PATCH", "/api/jobs/x/y/z", token))[:2] == (404, "404: Not Found")
+    assert (await served.ask("POST", "/api/gcs_healthz"))[0] == 405
+
+
 async def test_a_role_that_is_too_low_is_refused(served: Door) -> None:
     tokens = {role: served.token("bob", role) for role in Role}
     for asked in routes(served.app):

@@ -2,21 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import StreamingResponse
+from tests.open_door import open_door
 from tests.oracle import PATIENCE_S, eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.server.door import Door
 from ray_multicluster_scheduler.server.metrics import Metrics, add_metrics
 from ray_multicluster_scheduler.server.observability import watching
 from ray_multicluster_scheduler.service.caller import Caller, Role
@@ -31,15 +33,8 @@ class Watched:
     def __init__(self, scheduler: EmbeddedScheduler, *, caller: Caller = READER) -> None:
         self.app = FastAPI()
         self.app.state.scheduler = scheduler
-
-        @self.app.middleware("http")
-        async def recognise(
-            request: Request, call_next: Callable[[Request], Awaitable[Response]]
-        ) -> Response:
-            request.state.caller = caller
-            return await call_next(request)
-
         self.metrics: Metrics = add_metrics(self.app, scheduler)
+        self.app.add_middleware(Door, **open_door(nobody=caller, metrics=self.metrics.http))
         self.server = uvicorn.Server(uvicorn.Config(self.app, port=0, log_level="warning"))
 
     @property

@@ -20,14 +20,13 @@ from ray_multicluster_scheduler.server import (
     ray_jobs,
     ray_logs,
     ray_packages,
-    ray_unknown,
+    ray_route,
     ray_version,
 )
-from ray_multicluster_scheduler.server.body_limit import BodyRefused, LimitedBody, refuse_body
+from ray_multicluster_scheduler.server.body_limit import BodyRefused, refuse_body
+from ray_multicluster_scheduler.server.door import add_door
 from ray_multicluster_scheduler.server.metrics import add_metrics
 from ray_multicluster_scheduler.server.observability import watching
-from ray_multicluster_scheduler.server.protect import protect
-from ray_multicluster_scheduler.server.request_log import RequestLog
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.server.v1 import (
     clusters,
@@ -40,13 +39,17 @@ from ray_multicluster_scheduler.server.v1 import (
     tokens,
 )
 
-#: The first that matches answers, and each one before it is tried in vain, which costs more than some answers
-#: do: what stock clients ask with every submission comes first. Words like `find` come before ids.
+#: The first that matches answers, and each one before it is tried in vain: what stock clients ask with every
+#: submission comes first.
+RAY_ROUTES = (
+    *ray_version.routes,
+    *ray_jobs.routes,
+    *ray_packages.routes,
+    *ray_logs.routes,
+    *ray_route.UNKNOWN,
+)
+#: Words like `find` come before ids.
 ROUTERS = (
-    ray_jobs.router,
-    ray_version.router,
-    ray_logs.router,
-    ray_packages.router,
     ray_auth.router,
     jobs.router,
     streams.router,
@@ -58,7 +61,6 @@ ROUTERS = (
     config.router,
     health.router,
     docs_page.router,
-    ray_unknown.router,
 )
 
 
@@ -72,6 +74,7 @@ def routes_alone() -> FastAPI:
         responses={"default": {"model": error_responses.ErrorAnswer, "description": "Something went wrong."}},
         lifespan=_lifespan,
     )
+    app.router.routes[:0] = RAY_ROUTES
     for router in ROUTERS:
         app.include_router(router)
     error_responses.install(app)
@@ -86,19 +89,15 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
     app.state.options = options
     #: Set when the server is about to end: what streams ends, so that clients go on elsewhere.
     app.state.stopping = asyncio.Event()
-    # The last one added is the first to see a request.
     app.add_exception_handler(BodyRefused, refuse_body)
-    app.add_middleware(LimitedBody)
-    if options.dashboard:
-        from ray_multicluster_scheduler.server import pages  # noqa: PLC0415 - imports NiceGUI
+    metrics = add_metrics(app, scheduler)
+    if not options.dashboard:
+        add_door(app, scheduler, options, metrics.http)
+        return app
+    from ray_multicluster_scheduler.server import pages  # noqa: PLC0415 - imports NiceGUI
 
-        protect(app, scheduler, options, **pages.LOGIN_OPTIONS)
-    else:
-        protect(app, scheduler, options)
-    app.add_middleware(RequestLog)
-    add_metrics(app, scheduler)
-    if options.dashboard:
-        app.state.dashboard = pages.add_pages(app, scheduler)
+    add_door(app, scheduler, options, metrics.http, **pages.LOGIN_OPTIONS)
+    app.state.dashboard = pages.add_pages(app, scheduler)
     return app
 
 

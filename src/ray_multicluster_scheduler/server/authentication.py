@@ -1,19 +1,17 @@
-"""Authentication: every request is identified by its token, or refused, before it reaches a route.
+"""What callers show to be known, which paths need no token, and what the others say without one.
 
 Tokens come in the headers that Ray's own clients send, with Ray's order and Ray's words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 
-from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
-from ray_multicluster_scheduler.server.allow_list import AllowList
-from ray_multicluster_scheduler.server.refusals import answer, is_ours, refused
-from ray_multicluster_scheduler.service.callers import BEARER, Callers, Unknown
+from ray_multicluster_scheduler.server.refusals import is_ours, refused
+from ray_multicluster_scheduler.service.callers import BEARER, Unknown
 
 #: What needs no token. A test holds every other route to refusing callers without one.
 PUBLIC = frozenset(
@@ -32,49 +30,11 @@ PUBLIC = frozenset(
 COOKIE = "ray-authentication-token"
 MISSING = "Unauthorized: Missing authentication token"
 INVALID = "Forbidden: Invalid authentication token"
-_WORDS = {Unknown.MISSING: MISSING, Unknown.INVALID: INVALID}
 
 
-class Authentication:
-    """ASGI middleware for HTTP and websockets; `scope["state"]["caller"]` is the caller."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        callers: Callers,
-        allow_list: AllowList,
-        public: Collection[str] = (),
-        instead: Callable[[Scope], Response | None] = lambda _: None,
-    ) -> None:
-        """`public`: further paths that need no token. `instead`: where to send a caller without one."""
-        self._app = app
-        self._callers = callers
-        self._allow_list = allow_list
-        self._public = PUBLIC.union(public)
-        self._instead = instead
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its caller, or refuse it."""
-        if scope["type"] not in {"http", "websocket"}:
-            await self._app(scope, receive, send)
-            return
-        if (wrong := self._allow_list.refusal(scope)) is not None:
-            await answer(refused(scope, wrong[0], "Forbidden", wrong[1]), scope, receive, send)
-            return
-        if scope["path"] not in self._public:
-            caller = await self._callers.of(shown_credential(Headers(scope=scope)), address_of(scope))
-            if isinstance(caller, Unknown):
-                await self._refuse(_WORDS[caller], scope, receive, send)
-                return
-            scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive, send)
-
-    async def _refuse(self, words: str, scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(self._instead(scope) or _refusal(words, scope), scope, receive, send)
-
-
-def _refusal(words: str, scope: Scope) -> Response:
+def refusal_of(why: Unknown, scope: Scope) -> Response:
+    """Return the refusal of a caller who is not known."""
+    words = MISSING if why is Unknown.MISSING else INVALID
     if is_ours(scope["path"]):
         return refused(scope, 401, "NotAuthenticated", _advice(words), {"WWW-Authenticate": "Bearer"})
     return refused(scope, 401 if words == MISSING else 403, "NotAuthenticated", words)

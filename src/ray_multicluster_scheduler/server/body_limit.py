@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from anyio import move_on_after
 from fastapi import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope
 
-from ray_multicluster_scheduler.asyncio_tools import within
 from ray_multicluster_scheduler.dashboard.addresses import LOGIN
 from ray_multicluster_scheduler.server.refusals import refused
 
@@ -40,33 +40,26 @@ class BodyRefused(HTTPException):
     """A body is too large, too deep, or too slow."""
 
 
-class LimitedBody:
-    """Reads the body of a request as soon as its route asks for it, and refuses one that is too much.
+def limited_body(scope: Scope, receive: Receive) -> Receive:
+    """Return what reads the whole body when its route asks for it, and refuses one that is too much.
 
-    Nothing is read for a route that takes no body, nor before a caller is known: this comes behind that.
+    Nothing is read for a route that takes no body.
     """
+    if scope["type"] != "http" or scope["path"].startswith(FILES):
+        return receive
+    is_read = False
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def whole() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        body = await _read(scope, receive)
+        if body is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": body, "more_body": False}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with a body that is whole, and within the limits."""
-        if scope["type"] != "http" or scope["path"].startswith(FILES):
-            await self._app(scope, receive, send)
-            return
-        is_read = False
-
-        async def whole() -> Message:
-            nonlocal is_read
-            if is_read:
-                return await receive()
-            is_read = True
-            body = await _read(scope, receive)
-            if body is None:
-                return {"type": "http.disconnect"}
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, whole, send)
+    return whole
 
 
 async def refuse_body(request: Request, problem: Exception) -> Response:
@@ -81,10 +74,11 @@ async def _read(scope: Scope, receive: Receive) -> bytes | None:
     told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if told.isdigit() and int(told[:20]) > most:
         raise _too_large(most)
-    try:
-        body = await within(BODY_TIMEOUT_S, _whole(receive, most))
-    except asyncio.TimeoutError:
-        raise BodyRefused(408, "The body of this request took too long.") from None
+    body = None
+    with move_on_after(BODY_TIMEOUT_S) as waiting:
+        body = await _whole(receive, most)
+    if waiting.cancelled_caught:
+        raise BodyRefused(408, "The body of this request took too long.")
     if body is None:
         return None
     if b"\0" in body[:4]:  # a parser would take it for UTF-16 or UTF-32, where brackets look otherwise

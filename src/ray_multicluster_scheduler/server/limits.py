@@ -7,10 +7,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Scope
 
 from ray_multicluster_scheduler.config.schema import ServerSettings
-from ray_multicluster_scheduler.server.refusals import answer, refused
+from ray_multicluster_scheduler.server.refusals import refused
 from ray_multicluster_scheduler.service.caller import Caller
 
 CHANGE, LIST, LOG = "changes", "lists", "logs"
@@ -47,12 +48,9 @@ _EXPLAIN = "/explain"
 
 
 class Limits:
-    """ASGI middleware behind `Authentication`. Callers that need no token are one user, and not limited."""
+    """What each user has asked for lately, and has open now."""
 
-    def __init__(
-        self, app: ASGIApp, *, settings: ServerSettings, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._app = app
+    def __init__(self, settings: ServerSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rates = {
             CHANGE: settings.changes_per_second,
             LIST: settings.lists_per_second,
@@ -63,13 +61,8 @@ class Limits:
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         self._open: dict[str, int] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or say when to try again."""
-        caller: Caller | None = scope.get("state", {}).get("caller")
-        if caller is None or caller.token_id is None:
-            await self._app(scope, receive, send)
-            return
-        user = caller.user
+    def enter(self, user: str, scope: Scope) -> Response | None:
+        """Count a request of a user until `leave`; or return the refusal that says when to try again."""
         wait_s = self._wait_s(user, kind_of(scope))
         if wait_s > 0:
             sentence = f"{user!r} asks more often than this server allows; try again in {wait_s} s"
@@ -77,19 +70,15 @@ class Limits:
             wait_s = 1
             sentence = f"{user!r} has {self._most_open} requests and streams open, which is the most at once"
         else:
-            await self._pass(user, scope, receive, send)
-            return
-        response = refused(scope, 429, "TooManyRequests", sentence, {"Retry-After": str(wait_s)})
-        await answer(response, scope, receive, send)
+            self._open[user] = self._open.get(user, 0) + 1
+            return None
+        return refused(scope, 429, "TooManyRequests", sentence, {"Retry-After": str(wait_s)})
 
-    async def _pass(self, user: str, scope: Scope, receive: Receive, send: Send) -> None:
-        self._open[user] = self._open.get(user, 0) + 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._open[user] -= 1
-            if not self._open[user]:
-                del self._open[user]
+    def leave(self, user: str) -> None:
+        """Tell that a request of a user has ended."""
+        self._open[user] -= 1
+        if not self._open[user]:
+            del self._open[user]
 
     def _wait_s(self, user: str, kind: str | None) -> int:
         """Take one from the user's bucket; return 0, or after how many seconds there is one."""
@@ -104,6 +93,12 @@ class Limits:
         if len(self._buckets) > MOST_USERS:
             self._buckets.popitem(last=False)
         return 0 if taken else max(1, math.ceil((1.0 - left) / rate))
+
+
+def limited_user(scope: Scope) -> str | None:
+    """Return the user of a request; None: not limited. Callers that need no token are all one user."""
+    caller: Caller | None = scope["state"].get("caller")
+    return None if caller is None or caller.token_id is None else caller.user
 
 
 def kind_of(scope: Scope) -> str | None:

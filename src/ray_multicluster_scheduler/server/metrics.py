@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server.http_metrics import CountRequests, HttpMetrics
+from ray_multicluster_scheduler.server.http_metrics import HttpMetrics
 from ray_multicluster_scheduler.server.job_metrics import JobMetrics
 from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.world_metrics import WorldMetrics
@@ -82,13 +82,9 @@ class Metrics:
 
 
 def add_metrics(app: FastAPI, scheduler: Scheduler) -> Metrics:
-    """Count what this application does, and let it answer `/metrics`; `watching` is for its lifespan.
-
-    Call it after all other middleware was added: what is added last is around the others.
-    """
+    """Let this application answer `/metrics`; its door counts, and `watching` is for its lifespan."""
     metrics = Metrics(scheduler)
     app.state.metrics = metrics
-    app.add_middleware(CountRequests, metrics=metrics.http)
     app.include_router(router)
     return metrics
 

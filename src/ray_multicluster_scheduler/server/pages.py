@@ -13,7 +13,7 @@ from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import login_page
 from ray_multicluster_scheduler.server.authentication import shown_credential
 
-#: For `Authentication`: whoever comes with a browser and without a token is asked for one.
+#: For `Door`: whoever comes with a browser and without a token is asked for one.
 LOGIN_OPTIONS: dict[str, Any] = {
     "public": (LOGIN, LOGOUT),
     "instead": login_page.to_login,

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends
-from starlette.requests import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.errors import DuplicateSubmission, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
 from ray_multicluster_scheduler.server.ray_details import job_details
-from ray_multicluster_scheduler.server.ray_route import (
-    RayJSON,
-    is_browser,
-    ray_router,
-    refusal,
-    refuse_other_methods,
-)
+from ray_multicluster_scheduler.server.ray_route import RayJSON, RayRoutes, is_browser, refusal
 from ray_multicluster_scheduler.server.ray_submit import request_of
-from ray_multicluster_scheduler.server.request_caller import allowed, caller_of
+from ray_multicluster_scheduler.server.request_caller import caller_of, service_of
 from ray_multicluster_scheduler.server.wait_reason_cache import WaitReasonCache
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
@@ -35,25 +29,22 @@ from ray_multicluster_scheduler.service.views import JobView
 #: Ray's list has no pages: this is how many jobs of the caller it shows, the newest.
 MOST_LISTED = 10_000
 
-Reader = Annotated[LocalService, Depends(allowed(Role.READ))]
-Submitter = Annotated[LocalService, Depends(allowed(Role.SUBMIT))]
+_JOB = "/api/jobs/{submission_id}"
 
-router = ray_router()
+routes = RayRoutes()
 _wait_reasons = WaitReasonCache()
 
 
-async def _body(request: Request) -> bytes:
-    """Read the body, whose size was looked at before it came here."""
-    return await request.body()
-
-
-@router.post("/api/jobs")
-@router.post("/api/jobs/")
-def submit(request: Request, service: Submitter, body: Annotated[bytes, Depends(_body)]) -> Response:
+@routes.on("POST", "/api/jobs/", "/api/jobs", role=Role.SUBMIT)
+async def submit(request: Request) -> Response:
     """Accept a job; it is on disk when this answers."""
+    return await run_in_threadpool(_submitted, request, await request.body())
+
+
+def _submitted(request: Request, body: bytes) -> Response:
     asked = request_of(body, user=caller_of(request).user)
     try:
-        (job,) = service.submit([asked])
+        (job,) = service_of(request).submit([asked])
     except DuplicateSubmission:
         # With this status: clients repeat a submission, and take these words for "it has arrived before".
         return refusal(
@@ -64,56 +55,59 @@ def submit(request: Request, service: Submitter, body: Annotated[bytes, Depends(
     return RayJSON({"job_id": job.submission_id, "submission_id": job.submission_id})
 
 
-@router.api_route("/api/jobs", methods=["GET", "HEAD"])
-@router.api_route("/api/jobs/", methods=["GET", "HEAD"])
-def list_jobs(request: Request, service: Reader) -> Response:
+@routes.on("GET", "/api/jobs/", "/api/jobs", role=Role.READ)
+def list_jobs(request: Request) -> Response:
     """Return the caller's jobs, newest first."""
-    browser = is_browser(request.headers)
-    found = all_jobs(service, JobQuery(), limit=MOST_LISTED)
+    browser = is_browser(request)
+    found = all_jobs(service_of(request), JobQuery(), limit=MOST_LISTED)
     return RayJSON([job_details(job, browser=browser) for job in found])
 
 
-@router.api_route("/api/jobs/{submission_id}", methods=["GET", "HEAD"])
-def get_job(submission_id: str, request: Request, service: Reader) -> Response:
+@routes.on("GET", _JOB, role=Role.READ)
+def get_job(request: Request) -> Response:
     """Return one job; of one that waits, why and where it stands."""
-    job = found(service, submission_id)
+    service = service_of(request)
+    job = found(request, service)
     told: dict[str, Any] = {}
     if job.state is JobState.QUEUED:
         told["why"] = _wait_reasons.reason(service, job)
     elif job.state is JobState.FAILED:
-        told["log"] = service.kept_log(submission_id) or ""
-    return RayJSON(job_details(job, browser=is_browser(request.headers), **told))
+        told["log"] = service.kept_log(job.submission_id) or ""
+    return RayJSON(job_details(job, browser=is_browser(request), **told))
 
 
-@router.delete("/api/jobs/{submission_id}")
-async def delete_job(submission_id: str, request: Request, service: Submitter) -> Response:
+@routes.on("DELETE", _JOB, role=Role.SUBMIT)
+async def delete_job(request: Request) -> Response:
     """Forget a job that has ended; its id is free again."""
-    return await in_cluster_thread(request, partial(_deleted, service, submission_id))
+    return await in_cluster_thread(request, partial(_deleted, request))
 
 
-def _deleted(service: LocalService, submission_id: str) -> Response:
-    job = found(service, submission_id)
+def _deleted(request: Request) -> Response:
+    service = service_of(request)
+    job = found(request, service)
     if not job.final:
         return refusal(
             500,
-            f"RuntimeError: Attempted to delete job '{submission_id}', but it is in a non-terminal state "
+            f"RuntimeError: Attempted to delete job '{job.submission_id}', but it is in a non-terminal state "
             f"{job.status}.",
         )
-    service.delete([submission_id])
+    service.delete([job.submission_id])
     return RayJSON({"deleted": True})
 
 
-@router.post("/api/jobs/{submission_id}/stop")
-def stop_job(submission_id: str, service: Submitter) -> Response:
+@routes.on("POST", f"{_JOB}/stop", role=Role.SUBMIT)
+def stop_job(request: Request) -> Response:
     """Ask for a job to be stopped, wherever it is; false: it had ended."""
-    if found(service, submission_id).final:
-        return RayJSON({"stopped": False})
-    service.stop([submission_id])
-    return RayJSON({"stopped": True})
+    service = service_of(request)
+    job = found(request, service)
+    if not job.final:
+        service.stop([job.submission_id])
+    return RayJSON({"stopped": not job.final})
 
 
-def found(service: LocalService, submission_id: str) -> JobView:
-    """Return a job of the caller; an id that cannot be one is as unknown as any other."""
+def found(connection: HTTPConnection, service: LocalService) -> JobView:
+    """Return the job that a path names; an id that cannot be one is as unknown as somebody else's."""
+    submission_id = connection.path_params["submission_id"]
     try:
         known: Mapping[str, JobView] = service.get_many([submission_id])
     except InvalidRequest:
@@ -121,8 +115,3 @@ def found(service: LocalService, submission_id: str) -> JobView:
     if submission_id not in known:
         raise JobNotFound(submission_id)
     return known[submission_id]
-
-
-refuse_other_methods(
-    router, "/api/jobs", "/api/jobs/", "/api/jobs/{submission_id}", "/api/jobs/{submission_id}/stop"
-)

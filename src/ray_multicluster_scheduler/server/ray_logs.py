@@ -8,20 +8,16 @@ from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import Depends
+from fastapi.routing import APIWebSocketRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ray_multicluster_scheduler.errors import JobNotFound, SchedulerError
-from ray_multicluster_scheduler.server.ray_jobs import Reader, found
-from ray_multicluster_scheduler.server.ray_route import (
-    RayJSON,
-    ray_router,
-    refusal,
-    refusal_of,
-    refuse_other_methods,
-)
-from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.server.ray_jobs import found
+from ray_multicluster_scheduler.server.ray_route import RayJSON, RayRoutes, refusal, refusal_of
+from ray_multicluster_scheduler.server.request_caller import allowed, service_of
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 
@@ -30,37 +26,33 @@ FRAME_CHARS = 20_000
 NORMAL, TROUBLE = 1000, 1011
 _LOGS, _TAIL = "/api/jobs/{submission_id}/logs", "/api/jobs/{submission_id}/logs/tail"
 
-router = ray_router()
+routes = RayRoutes()
 
 
-@router.api_route(_LOGS, methods=["GET", "HEAD"])
-async def logs(submission_id: str, service: Reader) -> Response:
+@routes.on("GET", _LOGS, role=Role.READ)
+async def logs(request: Request) -> Response:
     """Return the log so far, over all attempts; empty while there is none."""
-    await run_in_threadpool(found, service, submission_id)
-    return RayJSON({"logs": await service.whole_log(submission_id)})
+    service = service_of(request)
+    job = await run_in_threadpool(found, request, service)
+    return RayJSON({"logs": await service.whole_log(job.submission_id)})
 
 
-@router.api_route(_TAIL, methods=["GET", "HEAD"])
-def tail_without_upgrade(submission_id: str, service: Reader) -> Response:
+@routes.on("GET", _TAIL, role=Role.READ)
+def tail_without_upgrade(request: Request) -> Response:
     """Say that this path wants a websocket."""
-    found(service, submission_id)
+    found(request, service_of(request))
     return refusal(400, "WebSocket proxy error: this path is a websocket; ask for an upgrade")
 
 
-@router.websocket(_TAIL)
-async def tail(
-    websocket: WebSocket,
-    submission_id: str,
-    service: Annotated[LocalService, Depends(allowed(Role.READ))],
-) -> None:
+async def tail(websocket: WebSocket, service: Annotated[LocalService, Depends(allowed(Role.READ))]) -> None:
     """Send the log as it grows, over all attempts, and close when the job's end can be read."""
     try:
-        await run_in_threadpool(found, service, submission_id)
+        job = await run_in_threadpool(found, websocket, service)
     except JobNotFound as error:
         await websocket.send_denial_response(refusal_of(error))
         return
     await websocket.accept()
-    sending = asyncio.create_task(_send(websocket, service.tail_async(submission_id)))
+    sending = asyncio.create_task(_send(websocket, service.tail_async(job.submission_id)))
     leaving = asyncio.create_task(_left(websocket))
     try:
         await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -94,4 +86,4 @@ async def _left(websocket: WebSocket) -> None:
         pass
 
 
-refuse_other_methods(router, _LOGS, _TAIL)
+routes.append(APIWebSocketRoute(_TAIL, tail))

@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from typing import IO, Annotated
+from typing import IO, cast
 
-from fastapi import Depends
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.asyncio_tools import within
+from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.packages.uploads import check_name
 from ray_multicluster_scheduler.server.body_limit import BODY_TIMEOUT_S
-from ray_multicluster_scheduler.server.ray_route import ray_router, refusal, refuse_other_methods
-from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.server.ray_route import RayRoutes, refusal
+from ray_multicluster_scheduler.server.request_caller import service_of
 from ray_multicluster_scheduler.service.caller import Role
-from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
 
 TOO_LARGE = f"Maximum request body size {MAX_BYTES} exceeded."
@@ -30,39 +29,29 @@ PROTOCOL = "gcs"
 BLOCK_BYTES = 2**20
 _PATH = "/api/packages/{protocol}/{name}"
 
-router = ray_router()
+routes = RayRoutes()
 
 
 class _TooLarge(Exception):
     """The body is larger than Ray takes."""
 
 
-@router.api_route(_PATH, methods=["GET", "HEAD"])
-def has_package(
-    protocol: str, name: str, service: Annotated[LocalService, Depends(allowed(Role.READ))]
-) -> Response:
+@routes.on("GET", _PATH, role=Role.READ)
+def has_package(request: Request) -> Response:
     """Tell whether the caller has uploaded a package; if so, it is kept for another while."""
-    if protocol != PROTOCOL:
-        return _other_protocol(protocol)
-    if not service.packages.has(name):
+    name = _name_of(request)
+    if not service_of(request).packages.has(name):
         return refusal(404, f"Package {PROTOCOL}://{name} does not exist")
     return Response()
 
 
-@router.put(_PATH)
-async def put_package(
-    protocol: str,
-    name: str,
-    request: Request,
-    service: Annotated[LocalService, Depends(allowed(Role.SUBMIT))],
-) -> Response:
+@routes.on("PUT", _PATH, role=Role.SUBMIT)
+async def put_package(request: Request) -> Response:
     """Keep a package for the caller; the content that this caller had under this name is replaced."""
-    if protocol != PROTOCOL:
-        return _other_protocol(protocol)
-    check_name(name)
+    check_name(name := _name_of(request))
     if int(request.headers.get("content-length") or 0) >= MAX_BYTES:
         return refusal(413, TOO_LARGE)
-    packages = service.packages
+    packages = service_of(request).packages
     assert isinstance(packages, UploadedPackages), "a caller of the server is another process"
     with ExitStack() as stack:
         file = await asyncio.to_thread(stack.enter_context, packages.receive())
@@ -98,10 +87,11 @@ async def _next_block(chunks: AsyncIterator[bytes]) -> bytes:
     return bytes(block)
 
 
-def _other_protocol(protocol: str) -> Response:
-    return refusal(
-        400, f"packages are uploaded as {PROTOCOL}://NAME; {protocol[:40]!r} is none of Ray's places"
-    )
-
-
-refuse_other_methods(router, _PATH)
+def _name_of(request: Request) -> str:
+    """Return the name of the package that a path names; InvalidRequest if it is for none of Ray's places."""
+    protocol: str = request.path_params["protocol"]
+    if protocol != PROTOCOL:
+        raise InvalidRequest(
+            f"packages are uploaded as {PROTOCOL}://NAME; {protocol[:40]!r} is none of Ray's places"
+        )
+    return cast(str, request.path_params["name"])

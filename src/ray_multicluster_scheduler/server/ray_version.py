@@ -7,17 +7,16 @@ import time
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from anyio import to_thread
-from fastapi import Depends
 from packaging.version import Version
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.server.ray_route import RayJSON, ray_router, refuse_other_methods
-from ray_multicluster_scheduler.server.request_caller import allowed, scheduler_of
+from ray_multicluster_scheduler.server.ray_route import RayJSON, RayRoutes
+from ray_multicluster_scheduler.server.request_caller import scheduler_of, service_of
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
@@ -28,16 +27,15 @@ API_VERSION = "4"
 OLDEST_RAY = "2.9.0"
 
 _OPEN = tuple(state for state in JobState if state not in FINAL)
-_Reader = Annotated[LocalService, Depends(allowed(Role.READ))]
 
-router = ray_router()
+routes = RayRoutes()
 
 
-@router.api_route("/api/version", methods=["GET", "HEAD"])
-async def version(request: Request, service: _Reader) -> Response:
+@routes.on("GET", "/api/version", role=Role.READ)
+async def version(request: Request) -> Response:
     """Tell the installed Ray's version: clients compare it with what they need, before each submission."""
     installed = installed_ray()
-    newest = installed.get("version") or await to_thread.run_sync(_newest_on_clusters, service)
+    newest = installed.get("version") or await to_thread.run_sync(_newest_on_clusters, service_of(request))
     return RayJSON(
         {
             "version": API_VERSION,
@@ -48,9 +46,10 @@ async def version(request: Request, service: _Reader) -> Response:
     )
 
 
-@router.api_route("/api/component_activities", methods=["GET", "HEAD"])
-def component_activities(service: _Reader) -> Response:
+@routes.on("GET", "/api/component_activities", role=Role.READ)
+def component_activities(request: Request) -> Response:
     """Tell whether there are jobs that have not ended: whoever stops idle clusters asks this."""
+    service = service_of(request)
     open_jobs = service.list_jobs(JobQuery(states=_OPEN, limit=1)).jobs
     newest = service.list_jobs(JobQuery(limit=1)).jobs
     driver = {
@@ -62,7 +61,7 @@ def component_activities(service: _Reader) -> Response:
     return RayJSON({"driver": driver})
 
 
-@router.api_route("/api/gcs_healthz", methods=["GET", "HEAD"])
+@routes.on("GET", "/api/gcs_healthz", role=None)
 def gcs_healthz(request: Request) -> Response:
     """Say that this server and its store are there; KubeRay waits for it. It needs no token in Ray either."""
     scheduler_of(request).store.last_event()
@@ -100,6 +99,3 @@ def _comparable(version: str) -> Version:
         return Version(version)
     except ValueError:  # also of a number that is too long for Python
         return Version("0")
-
-
-refuse_other_methods(router, "/api/version", "/api/component_activities")

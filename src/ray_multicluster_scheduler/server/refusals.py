@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from ray_multicluster_scheduler.server.error_responses import error_body, refusal
 
@@ -25,10 +25,3 @@ def refused(
     if is_ours(scope["path"]):
         return refusal(status, error_body(kind, sentence), headers)
     return PlainTextResponse(sentence, status, headers=dict(headers or {}))
-
-
-async def answer(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a refusal; to a websocket, as the answer to its handshake."""
-    if scope["type"] == "websocket":
-        await receive()  # the handshake
-    await response(scope, receive, send)

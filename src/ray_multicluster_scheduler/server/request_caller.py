@@ -22,13 +22,17 @@ def caller_of(connection: HTTPConnection) -> Caller:
     return cast(Caller, connection.state.caller)
 
 
+def service_of(connection: HTTPConnection) -> LocalService:
+    """Return the service as the caller sees it."""
+    return scheduler_of(connection).service.as_caller(caller_of(connection))
+
+
 def allowed(role: Role) -> Callable[[HTTPConnection], Awaitable[LocalService]]:
     """Return the dependency of a route that needs this role: the service as the caller sees it."""
 
     async def service(connection: HTTPConnection) -> LocalService:
-        caller = caller_of(connection)
-        caller.check(role)
-        return scheduler_of(connection).service.as_caller(caller)
+        caller_of(connection).check(role)
+        return service_of(connection)
 
     service.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
     return service

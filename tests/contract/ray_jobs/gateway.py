@@ -14,8 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.system import System
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
-from ray_multicluster_scheduler.server import ray_jobs, ray_logs, ray_packages, ray_unknown, ray_version
-from ray_multicluster_scheduler.server.app import create_app
+from ray_multicluster_scheduler.server.app import RAY_ROUTES, create_app
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.testing import FakeRay
@@ -44,8 +43,7 @@ def several_users(scheduler: EmbeddedScheduler) -> FastAPI:
     app = FastAPI()
     app.state.scheduler = scheduler
     app.state.cluster_threads = CapacityLimiter(ServerOptions().cluster_threads)
-    for module in (ray_version, ray_packages, ray_jobs, ray_logs, ray_unknown):
-        app.include_router(module.router)
+    app.router.routes[:0] = RAY_ROUTES
     app.add_middleware(Recognise)
     return app
 
