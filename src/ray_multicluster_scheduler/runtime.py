@@ -19,38 +19,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ray_multicluster_scheduler.background.launch import BackgroundScheduler
 from ray_multicluster_scheduler.clock import StoreClock
-from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
 from ray_multicluster_scheduler.config.store_owner import kept_apart, remember
 from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules
 from ray_multicluster_scheduler.environment.job_address import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.inspection.cluster_loop import ClusterLoop
-from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, open_cluster_look
-from ray_multicluster_scheduler.inspection.doctor import Trials, diagnose_all
-from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
-from ray_multicluster_scheduler.inspection.process_look import ProcessLook
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSpec
 from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
 from ray_multicluster_scheduler.packages.shared_place import open_packages
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
-from ray_multicluster_scheduler.ray_api.http_connection import open_connection
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry
 from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.job_tokens import JobTokens
 from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
 from ray_multicluster_scheduler.service.scheduler_parts import Parts
-from ray_multicluster_scheduler.service.service_parts import ServiceParts
+from ray_multicluster_scheduler.service.service_parts import ServiceParts, later
 from ray_multicluster_scheduler.service.tail import Tails
 from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
 from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
@@ -60,6 +52,10 @@ from ray_multicluster_scheduler.store import SqlStore, open_at
 from ray_multicluster_scheduler.store_ports import AccessStore
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords
+    from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
+    from ray_multicluster_scheduler.inspection.process_look import ProcessLook
+    from ray_multicluster_scheduler.service.explain import Explainer
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 T = TypeVar("T")
@@ -265,6 +261,8 @@ class Scheduler:
 
     def cluster_look(self) -> AbstractAsyncContextManager[ClusterLook]:
         """Look at the clusters themselves, with what the store says of them; makes no store."""
+        from ray_multicluster_scheduler.inspection.clusters import open_cluster_look  # noqa: PLC0415 - slow
+
         return open_cluster_look(self.config, self._connect_all, self.clock, self._read_records)
 
     def doctor(self) -> tuple[ClusterReport, ...]:
@@ -279,6 +277,8 @@ class Scheduler:
         self, config: Config, only: Sequence[str] | None, timeout_s: float | None
     ) -> tuple[ClusterReport, ...]:
         """Examine all clusters, or `only` these; with a time-out, a short job runs on each of them."""
+        from ray_multicluster_scheduler.inspection.doctor import Trials, diagnose_all  # noqa: PLC0415 - slow
+
         specs = config.clusters if only is None else [config.cluster(name) for name in only]
         trials = None
         if timeout_s is not None:
@@ -291,7 +291,7 @@ class Scheduler:
 
     def processes(self) -> ProcessList:
         """Return what runs inside the clusters, and which ones cannot be looked at; makes no store."""
-        return ProcessLook(self.config, self._environ, self.clock, self._read_records)()
+        return self._process_look(self.config)()
 
     @property
     def user(self) -> str:
@@ -342,8 +342,8 @@ class Scheduler:
         packages = open_packages(self.directory / "packages", shared, store)
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
-        explainer = Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
-        look = FreshLook(config, self.begin, self.clock, origin=store.store_id, is_published=self._is_led)
+        explainer = later(lambda: self._explainer(config, raw, store))
+        look = later(lambda: self._fresh_look(config, store))
         service_parts = ServiceParts(
             config=config,
             loaded=raw,
@@ -357,7 +357,7 @@ class Scheduler:
             waits=WaitNumbers(
                 explainer, self.clock, lambda: store.published_waits(now=self.clock.now()), look=look
             ),
-            processes=ProcessLook(raw, self._environ, self.clock, lambda: ClusterRecords.of(store)),
+            processes=later(lambda: self._process_look(raw)),
             run_doctor=partial(self._diagnose, raw),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
@@ -378,10 +378,30 @@ class Scheduler:
             job_tokens=JobTokens(store, self.clock, tokens),
         )
 
+    # What follows imports the planner, the probes of clusters or HTTP: most commands need none of it.
+
+    def _explainer(self, config: Config, raw: Config, store: SqlStore) -> Explainer:
+        from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules  # noqa: PLC0415 - see above
+        from ray_multicluster_scheduler.service.explain import Explainer  # noqa: PLC0415
+
+        return Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
+
+    def _fresh_look(self, config: Config, store: SqlStore) -> FreshLook:
+        from ray_multicluster_scheduler.inspection.fresh_look import FreshLook  # noqa: PLC0415 - see above
+
+        return FreshLook(config, self.begin, self.clock, origin=store.store_id, is_published=self._is_led)
+
+    def _process_look(self, config: Config) -> ProcessLook:
+        from ray_multicluster_scheduler.inspection.process_look import ProcessLook  # noqa: PLC0415 - see above
+
+        return ProcessLook(config, self._environ, self.clock, self._read_records)
+
     def _is_led(self) -> bool:
         return self.store.leader(now=self.clock.now()) is not None
 
     def _read_records(self) -> ClusterRecords:
+        from ray_multicluster_scheduler.inspection.clusters import ClusterRecords  # noqa: PLC0415 - see above
+
         parts = self._parts
         return ClusterRecords.read(self.place) if parts is None else ClusterRecords.of(parts.store)
 
@@ -389,6 +409,8 @@ class Scheduler:
         return {spec.name: self._connect(spec, self.config.settings) for spec in self.config.clusters}
 
     def _connect(self, spec: ClusterSpec, settings: Settings) -> ClusterConnection:
+        from ray_multicluster_scheduler.ray_api.http_connection import open_connection  # noqa: PLC0415 - see above
+
         return open_connection(
             spec,
             self._environ,

@@ -34,14 +34,11 @@ are searched. `--help` after any command shows the same as this page, which is w
 
 ## Who schedules
 
-No server is needed. Of the processes that use one configuration, one leads: it places, sends and watches the
-jobs of all. `submit`, `wait`, `logs -f`, `stop`, `top` and `jobs --watch` lead while they run, unless another
-process does. `raymc serve` leads for as long as it runs ([the server](../server.md)).
-`submit --no-wait` leads for the few seconds that it takes to send what fits, and says what still waits.
-`jobs`, `status`, `info`, `events` and `explain` lead for a moment when nobody does and they show jobs on
-clusters, so that they show how these are now; where a cluster does not answer, they say how old their
-knowledge is. `clusters` only looks. SIGTERM and SIGHUP hand the lead over at once. A job that was sent runs
-on in any case.
+No server is needed. One process for each store schedules: it places, sends and watches the jobs of all. The
+first submitted job starts it in the background; it ends by itself when no job is open. Any command that meets
+open jobs starts it again if it is gone, and those that wait do so while they wait. `raymc scheduler` shows,
+runs and ends it ([the scheduler](../scheduler.md)); `raymc serve` has one as its child
+([the server](../server.md)). `clusters`, `doctor` and `config` only look. Jobs that run go on in any case.
 
 ## Help, and words of other tools
 

@@ -72,7 +72,7 @@ def test_the_check_finds_what_does_not_exist(known: list[Known]) -> None:
 
 
 def test_reasons_and_steps_that_expressions_name_exist() -> None:
-    from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
+    from ray_multicluster_scheduler.model.decision import REASONS
     from ray_multicluster_scheduler.model.states import JobState
     from ray_multicluster_scheduler.server.job_metrics import STEPS, WHOLE_WAY
 
@@ -147,7 +147,7 @@ def test_the_chinese_page_lists_the_same_metrics(known: list[Known]) -> None:
 
 @pytest.mark.parametrize("page", ["metrics.md", "metrics.zh-CN.md"])
 def test_the_page_lists_every_reason(page: str) -> None:
-    from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
+    from ray_multicluster_scheduler.model.decision import REASONS
 
     text = (DOCS / page).read_text()
     assert [reason for reason in REASONS if f"| `{reason}` |" not in text] == []

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +15,13 @@ import pytest
 from tests.doors import DOORS, OVER_HTTP
 from tests.integration.raymc import Done, write_config
 from tests.live_server import live
+from tests.oracle import PATIENCE_S
 from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.cli.main import main
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import FakeRay
 
@@ -102,6 +105,25 @@ class Commands:
         with self.scheduler() as opened:
             return opened.store.get(submission_id)
 
+    def until(self, submission_id: str, state: JobState) -> None:
+        """Wait until a job has come to a state: the scheduler acts a moment after the command."""
+        now: JobState | None = None
+        with self.scheduler() as opened:
+            for jobs in opened.service.changes([submission_id], timeout_s=PATIENCE_S, tick_s=1):
+                now = jobs[submission_id].state
+                if now is state:
+                    return
+        pytest.fail(f"{submission_id} became {now}, never {state}")
+
+    def use(self, cluster: str, cpus: float) -> None:
+        """Let others use this much of a cluster, and wait until the scheduler has seen it."""
+        ends_at = time.monotonic() + PATIENCE_S
+        self.in_loop(lambda: self.fakes[cluster].use({"CPU": cpus}))
+        with self.scheduler() as opened:
+            while {seen.name: seen.used for seen in opened.service.clusters()}[cluster] != {"CPU": cpus}:
+                assert time.monotonic() < ends_at, "the scheduler has not seen it"
+                time.sleep(0.01)
+
     def in_loop(self, change: Callable[[], T]) -> T:
         """Do something to a fake cluster, in its own thread."""
 
@@ -181,7 +203,6 @@ def raymc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]
 ONLY_IN_PROCESS = {
     "test_a_store_that_cannot_be_read_is_named": "a server's store is not its clients' to name",
     "test_ctrl_c_before_the_job_is_accepted_leaves_an_older_one_of_that_id_alone": "it interrupts the store",
-    "test_stop_ends_running_and_waiting_jobs": "it wants one that runs; a server sends in its own time",
 }
 
 

@@ -12,6 +12,8 @@ __all__ = ["raymc"]
 
 
 def with_a_job(raymc: Commands) -> None:
+    """Leave one job that waits, and nobody who schedules."""
+    raymc.stop_leading()
     with raymc.scheduler() as scheduler:
         scheduler.store.add([("job", a_spec())], now=NOW)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.integration.job_commands import Commands, commands
-from tests.oracle import PATIENCE_S
 from tests.system import fake
 
 from ray_multicluster_scheduler.model.states import JobState
@@ -46,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         with commands(folder, patch, ray) as raymc:
             told = ["--name", EVIL, "--metadata-json", json.dumps({EVIL: EVIL}), "--tag", EVIL]
             raymc.no_wait("--submission-id", "runs", *told, "--", f"echo {EVIL}; sleep 600")
-            _until_it_runs(raymc)
+            raymc.until("runs", JobState.RUNNING)
             raymc.in_loop(lambda: ray.fail_starts(f"JOB_{EVIL}"))
             raymc.run("submit", "--submission-id", "bad", *told, "--", f"exit 3 # {EVIL}")
             yield raymc
@@ -71,10 +70,3 @@ def test_json_holds_the_same_words_but_only_escaped(world: Commands, command: st
     done = world.run(command, "--json")
     assert not STEERING & set(done.out)
     assert "owned" in done.out or command == "doctor"
-
-
-def _until_it_runs(raymc: Commands) -> None:
-    with raymc.scheduler(start=True) as opened:
-        for jobs in opened.service.changes(["runs"], timeout_s=PATIENCE_S, tick_s=1):
-            if jobs["runs"].state is JobState.RUNNING:
-                return

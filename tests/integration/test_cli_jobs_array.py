@@ -8,6 +8,7 @@ import pytest
 from tests.integration.job_commands import Commands, commands, raymc, two, until
 from tests.system import fake
 
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc", "two"]
@@ -61,7 +62,7 @@ def test_a_group_is_waited_for_and_stopped_as_one(raymc: Commands) -> None:
     assert "9 STOPPED" in waited.err
 
 
-def test_what_still_waits_of_an_array_is_counted_and_a_wait_sends_it(
+def test_what_still_waits_of_an_array_is_sent_as_room_comes_and_a_wait_counts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("a", 4, runner=ShellRunner())) as raymc:
@@ -69,9 +70,15 @@ def test_what_still_waits_of_an_array_is_counted_and_a_wait_sends_it(
         done = raymc.run("submit", "--no-wait", "--array", "0-8", "--cpus", "2", "--", command)
         group = done.out.strip()
         assert done.code == 0
-        assert "2 of 9 were sent: 2 to a." in done.err
-        assert "7 wait: a: needs 2 CPU; free: 0 CPU of 4 CPU" in done.err
-        assert f"No scheduler is running: `raymc wait --group {group}`" in done.err
+        assert "They are accepted; process" in done.err
+        for index in range(2):
+            raymc.until(f"{group}-{index}", JobState.RUNNING)
+        waiting = raymc.json("jobs", "--group", group, "--state", "queued")
+        assert {row["waits_for"] for row in waiting} == {"a: needs 2 CPU; free: 0 CPU of 4 CPU"}
+        assert len(waiting) == 7
+        impatient = raymc.run("wait", "--group", group, "--timeout", "0.1")
+        assert impatient.code == 1
+        assert "0/9 jobs: 7 QUEUED, 2 RUNNING" in impatient.err
         (tmp_path / "go").touch()
         waited = raymc.run("wait", "--group", group)
         assert waited.code == 0, waited.err

@@ -1,9 +1,12 @@
 """Shell completion offers what is there, and never a word of complaint."""
 
-import pytest
-from tests.integration.job_commands import Commands, raymc, two
+from pathlib import Path
 
-__all__ = ["raymc", "two"]
+import pytest
+from tests.integration.job_commands import Commands, commands, two
+from tests.system import fake
+
+__all__ = ["two"]
 
 
 def offered(raymc: Commands, monkeypatch: pytest.MonkeyPatch, line: str) -> list[str]:
@@ -30,10 +33,11 @@ def test_ids_groups_and_clusters_complete(two: Commands, monkeypatch: pytest.Mon
 
 
 def test_without_a_configuration_or_a_store_there_is_nothing_to_offer(
-    raymc: Commands, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert offered(raymc, monkeypatch, "raymc status ") == []
-    assert not (raymc.folder / "home").exists()
-    raymc.config.unlink()
-    assert offered(raymc, monkeypatch, "raymc status ") == []
-    assert offered(raymc, monkeypatch, "raymc drain ") == []
+    with commands(tmp_path, monkeypatch, fake("centos", 4), leads=False) as raymc:
+        assert offered(raymc, monkeypatch, "raymc status ") == []
+        assert not (raymc.folder / "home").exists()
+        raymc.config.unlink()
+        assert offered(raymc, monkeypatch, "raymc status ") == []
+        assert offered(raymc, monkeypatch, "raymc drain ") == []

@@ -2,17 +2,20 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.builders import a_spec
 from tests.integration.job_commands import Commands, commands, raymc, two, until
 from tests.integration.raymc import screen
-from tests.oracle import PATIENCE_S
+from tests.oracle import eventually
 from tests.system import fake
 
+from ray_multicluster_scheduler.cli import leader_status
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import JobSpec
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.views import JobDetail, JobView
 from ray_multicluster_scheduler.testing import ShellRunner
 
@@ -21,8 +24,15 @@ __all__ = ["raymc", "two"]
 READERS = (["jobs"], ["status", "one"], ["info", "one"], ["events", "one"], ["explain", "one"])
 
 
+@pytest.fixture
+def unled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    """One fake cluster, `centos` with 4 CPUs, and nobody who schedules."""
+    with commands(tmp_path, monkeypatch, fake("centos", 4), leads=False) as ready:
+        yield ready
+
+
 def accept(raymc: Commands, **jobs: JobSpec) -> None:
-    """Write jobs to the store without sending them."""
+    """Write jobs to the store."""
     with raymc.scheduler() as opened:
         opened.store.add(list(jobs.items()), now=SystemClock().now())
 
@@ -38,28 +48,30 @@ def leases_so_far(raymc: Commands) -> int:
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
 def test_reading_about_a_waiting_job_takes_no_lease_and_sends_nothing(
-    raymc: Commands, command: list[str]
+    unled: Commands, command: list[str]
 ) -> None:
-    accept(raymc, one=a_spec(entrypoint="echo"))
-    assert raymc.run(*command).code == 0
-    assert raymc.run(command[0], "--json", *command[1:]).code == 0
-    with raymc.scheduler() as opened:
-        assert opened.store.acquire_lease("test", ttl_s=1, now=SystemClock().now()).epoch == 1  # type: ignore[union-attr]
-    assert not raymc.fakes["centos"].jobs
+    accept(unled, one=a_spec(entrypoint="echo"))
+    assert unled.run(*command).code == 0
+    assert unled.run(command[0], "--json", *command[1:]).code == 0
+    assert leases_so_far(unled) == 1
+    assert not unled.fakes["centos"].jobs
 
 
-def test_filters_choose_and_the_newest_come_first(raymc: Commands) -> None:
+def test_filters_choose_and_the_newest_come_first(unled: Commands) -> None:
     accept(
-        raymc,
+        unled,
         one=a_spec(entrypoint="echo 1", tags=("x",)),
         two=a_spec(entrypoint="echo 2", user="bob", group="g"),
         three=a_spec(entrypoint="echo 3"),
     )
-    raymc.run("stop", "three")
-    assert raymc.run("wait", "one", "two").code == 0
+    with unled.scheduler() as opened:
+        opened.service.stop(["three"])
+    unled.lead()
+    assert unled.run("wait", "one", "two").code == 0
+    unled.until("three", JobState.STOPPED)
 
     def ids(*filters: str) -> list[str]:
-        return [row["submission_id"] for row in raymc.json("jobs", *filters)]
+        return [row["submission_id"] for row in unled.json("jobs", *filters)]
 
     assert ids() == ["three", "two", "one"]
     assert ids("--limit", "1") == ["three"]
@@ -72,12 +84,12 @@ def test_filters_choose_and_the_newest_come_first(raymc: Commands) -> None:
     assert ids("--state", "stopped") == ["three"]
     assert ids("--state", "SUCCEEDED", "--state", "stopped", "--user", "ann") == ["three", "one"]
     assert ids("--state", "succeeded, Stopped", "--user", "ann") == ["three", "one"]
-    cluster = raymc.job("one").cluster
+    cluster = unled.job("one").cluster
     assert cluster is not None
     assert ids("--cluster", cluster)[-1] == "one"
     assert "three" not in ids("--cluster", cluster)
-    assert "No job matches." in raymc.run("jobs", "--user", "eve").out
-    assert "The newest 2; --limit shows more." in raymc.run("jobs", "--limit", "2").out
+    assert "No job matches." in unled.run("jobs", "--user", "eve").out
+    assert "The newest 2; --limit shows more." in unled.run("jobs", "--limit", "2").out
 
 
 def test_an_empty_store_says_so(raymc: Commands) -> None:
@@ -86,7 +98,7 @@ def test_an_empty_store_says_so(raymc: Commands) -> None:
 
 
 def _list_with_a_job_that_waits_and_one_that_failed(raymc: Commands) -> str:
-    raymc.in_loop(lambda: raymc.fakes["centos"].use({"CPU": 2.0}))
+    raymc.use("centos", 2.0)
     assert raymc.run("submit", "--submission-id", "bad", "--", "exit 3").code == 1
     raymc.no_wait("--submission-id", "large", "--cpus", "3", "--", "echo")
     return raymc.run("jobs").out
@@ -118,6 +130,7 @@ def test_on_a_narrow_screen_rows_say_why_in_a_word(raymc: Commands, monkeypatch:
 
 def test_a_job_that_waits_for_others_says_for_which_and_whether_in_vain(raymc: Commands) -> None:
     raymc.run("submit", "--submission-id", "train", "--", "exit 3")
+    raymc.stop_leading()
     accept(raymc, eval=a_spec(depends_on=("train",)), late=a_spec(depends_on=("eval",)))
     rows = {row["submission_id"]: row for row in raymc.json("jobs")}
     assert rows["eval"]["waits_for"].startswith(
@@ -131,69 +144,79 @@ def test_a_job_that_waits_for_others_says_for_which_and_whether_in_vain(raymc: C
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_list_fits_the_screen_and_a_short_id_names_its_job(
-    raymc: Commands, monkeypatch: pytest.MonkeyPatch, columns: int
+    unled: Commands, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     long_id, command = "sub_" + "0123456789abcdef" * 2, "python /home/z/train.py " + "--flag " * 40
-    accept(raymc, **{long_id: a_spec(entrypoint=command), "short": a_spec(entrypoint=command, user="bob")})
+    accept(unled, **{long_id: a_spec(entrypoint=command), "short": a_spec(entrypoint=command, user="bob")})
     for name, value in screen(columns).items():
         monkeypatch.setenv(name, value)
-    shown = raymc.run("jobs").out
+    shown = unled.run("jobs").out
     assert max(map(len, shown.splitlines())) <= columns
     (line,) = (line for line in shown.splitlines() if line.strip().startswith("sub_"))
     assert "python /home/z/t" in line  # one line for one job
-    told = raymc.run("status", line.split()[0])
+    told = unled.run("status", line.split()[0])
     assert (told.code, told.out.split()[0]) == (0, "QUEUED")
     assert long_id not in line  # its beginning names the job, too
 
 
-@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
-def test_with_nobody_scheduling_what_became_of_a_job_is_looked_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+async def test_what_ended_while_nobody_scheduled_is_told_as_soon_as_somebody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("centos", 4, runner=ShellRunner())) as raymc:
         raymc.no_wait("--submission-id", "one", "--", f"sh -c '{until(tmp_path / 'go')}'")
-        while raymc.json("status", "one")["state"] in ("QUEUED", "PLACED"):
-            raymc.run("wait", "one", "--timeout", "1")  # a busy machine may take longer than --no-wait waits
-        shown = raymc.run(*command).out
-        assert "SUCCEEDED" not in shown
-        assert "No scheduler is running" not in shown
+        raymc.until("one", JobState.RUNNING)
+        raymc.stop_leading()
+        before = leases_so_far(raymc)
         (tmp_path / "go").touch()
-        while any(run.end is None for run in raymc.fakes["centos"].runs):
-            pass
-        assert "SUCCEEDED" in raymc.run(*command).out
+        await eventually(lambda: all(run.end is not None for run in raymc.fakes["centos"].runs))
+        assert not any("SUCCEEDED" in raymc.run(*command).out for command in READERS)
+        assert leases_so_far(raymc) == before + 1, "reading leads nobody"
+        raymc.lead()
+        raymc.until("one", JobState.SUCCEEDED)
+        assert all("SUCCEEDED" in raymc.run(*command).out for command in READERS)
 
 
-def test_with_nobody_scheduling_it_is_said_that_what_waits_goes_on_waiting(raymc: Commands) -> None:
-    raymc.no_wait("--cpus", "4", "--", "sleep 600")
-    raymc.no_wait("--submission-id", "second", "--", "sleep 600")
-    assert "No scheduler is running: nothing starts waiting jobs now" in raymc.run("jobs").out
-    told = raymc.run("status", "second").out
-    assert "No scheduler is running; the clusters were last looked at" in told
-    assert "ago: nothing starts waiting jobs now; `raymc wait ID`, `raymc top` or `raymc serve` does." in told
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_with_nobody_scheduling_it_is_said_on_stderr_what_would(unled: Commands, command: list[str]) -> None:
+    accept(unled, one=a_spec(entrypoint="echo"))
+    told = unled.run(*command)
+    assert told.err.count("nothing starts jobs until `raymc scheduler run` or `raymc serve` runs") == 1
+    assert "nothing starts jobs" not in told.out
 
 
-def test_where_no_scheduler_ever_ran_nothing_is_said_of_a_last_look(raymc: Commands) -> None:
-    accept(raymc, one=a_spec(entrypoint="echo"))
-    assert "No scheduler is running: nothing starts waiting jobs now" in raymc.run("jobs").out
+def test_where_no_scheduler_ever_ran_nothing_is_said_of_a_last_look(unled: Commands) -> None:
+    accept(unled, one=a_spec(entrypoint="echo"))
+    said = "The clusters have not been looked at yet; no scheduler runs."
+    for command in (["jobs"], ["status", "one"], ["info", "one"], ["events", "one"]):
+        assert unled.run(*command).out.splitlines()[-1] == said
 
 
-def test_with_a_silent_cluster_and_nobody_scheduling_the_age_of_what_is_shown_is_said(
-    raymc: Commands,
+def test_the_age_of_what_is_shown_of_open_jobs_is_said_if_it_is_old(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submission_id = raymc.no_wait("--", "sleep 600")
-    raymc.in_loop(raymc.fakes["centos"].hang)
-    for command in (["jobs"], ["status", submission_id], ["info", submission_id], ["events", submission_id]):
-        told = raymc.run(*command).out
-        assert re.search(
-            r"No scheduler is running; the clusters (were last looked at|have not answered)", told
+    raymc.no_wait("--submission-id", "one", "--", "sleep 600")
+    raymc.until("one", JobState.RUNNING)
+    assert not any("The clusters" in raymc.run(*command).out for command in READERS)
+    monkeypatch.setattr(leader_status, "STALE_S", 0.0)
+    for command in READERS:
+        said = raymc.run(*command).out.splitlines()[-1]
+        assert re.fullmatch(
+            r"The clusters were last looked at .+ ago; the scheduler looks at them now\.", said
         )
-    raymc.in_loop(raymc.fakes["centos"].resume)
-    with raymc.scheduler(start=True) as opened:
-        opened.service.stop([submission_id])
-        for _ in opened.service.changes([submission_id], timeout_s=PATIENCE_S, tick_s=1):
-            pass
-        assert "No scheduler is running" not in raymc.run("jobs").out
-    assert "No scheduler is running" not in raymc.run("jobs").out  # nothing can have changed since
+    assert raymc.run("stop", "one").code == 0
+    assert not any("The clusters" in raymc.run(*command).out for command in READERS)  # no job is open
+
+
+def test_with_nobody_scheduling_the_age_of_what_is_shown_says_so(
+    raymc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raymc.no_wait("--submission-id", "one", "--", "sleep 600")
+    raymc.until("one", JobState.RUNNING)
+    raymc.stop_leading()
+    monkeypatch.setattr(leader_status, "STALE_S", 0.0)
+    for command in READERS:
+        said = raymc.run(*command).out.splitlines()[-1]
+        assert re.fullmatch(r"The clusters were last looked at .+ ago; no scheduler runs\.", said)
 
 
 def test_status_is_one_line_with_the_reason(raymc: Commands) -> None:
@@ -257,14 +280,17 @@ def test_events_tell_each_move_with_its_reason(raymc: Commands) -> None:
     assert re.match(r"when +from +to +try +why\n20[0-9-]+T[0-9:]+Z  -  +QUEUED +- +accepted\n", shown)
 
 
-def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
+async def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("a", runner=ShellRunner())) as raymc:
         raymc.no_wait("--submission-id", "one", "--", f"echo early; {until(tmp_path / 'go')}; echo late")
+        await eventually(lambda: raymc.run("logs", "one").out.endswith("\nearly\n"))
+        raymc.stop_leading()
         before = leases_so_far(raymc)
         assert raymc.run("logs", "one").out.splitlines()[-1] == "early"
         assert leases_so_far(raymc) == before + 1, "reading a log leads nobody"
+        raymc.lead()
         (tmp_path / "go").touch()
         followed = raymc.run("logs", "-f", "one")
         assert followed.code == 0
@@ -273,9 +299,9 @@ def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
         assert raymc.run("logs", "one").out.splitlines()[-2:] == ["early", "late"]
 
 
-def test_a_job_without_a_log_says_so(raymc: Commands) -> None:
-    accept(raymc, one=a_spec(entrypoint="echo"))
-    told = raymc.run("logs", "one")
+def test_a_job_without_a_log_says_so(unled: Commands) -> None:
+    accept(unled, one=a_spec(entrypoint="echo"))
+    told = unled.run("logs", "one")
     assert (told.code, told.out) == (0, "")
     assert "one has no log yet: it is QUEUED" in told.err
 
@@ -283,7 +309,7 @@ def test_a_job_without_a_log_says_so(raymc: Commands) -> None:
 def test_explain_names_the_true_reason_for_each_cluster_and_following_it_lets_the_job_start(
     two: Commands,
 ) -> None:
-    two.in_loop(lambda: two.fakes["centos"].use({"CPU": 3.0}))
+    two.use("centos", 3.0)
     assert two.run("drain", "mac", "--reason", "new disks").code == 0
     two.no_wait("--submission-id", "one", "--cpus", "2", "--", "echo")
     told = two.run("explain", "one")
@@ -310,14 +336,15 @@ def test_explain_of_a_placed_job_shows_the_scores_of_that_moment(two: Commands) 
 
 def test_explain_of_a_job_that_waits_for_another_names_it(raymc: Commands) -> None:
     raymc.no_wait("--submission-id", "first", "--", "sleep 30")
+    raymc.until("first", JobState.RUNNING)
     raymc.no_wait("--submission-id", "second", "--after", "first", "--", "echo")
     assert "It waits for its dependencies: first (RUNNING)." in raymc.run("explain", "second").out
 
 
 def test_a_drained_cluster_is_shown_as_drained_and_gets_no_job(two: Commands) -> None:
-    two.in_loop(lambda: two.fakes["centos"].use({"CPU": 4.0}))
-    two.no_wait("--", "sleep 30")
-    two.in_loop(lambda: two.fakes["centos"].use({}))
+    two.use("centos", 4.0)
+    two.until(two.no_wait("--", "sleep 30"), JobState.RUNNING)
+    two.use("centos", 0.0)
     assert two.run("drain", "mac").out == "mac gets no new jobs; our jobs there, which may end: 1.\n"
     assert [row["drained"] for row in two.json("clusters")] == [False, True]
     two.run("submit", "--submission-id", "one", "--cluster", "mac", "--", "echo")

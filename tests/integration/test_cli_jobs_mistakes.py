@@ -178,6 +178,7 @@ def test_a_secret_in_bad_json_or_yaml_is_not_repeated(raymc: Commands) -> None:
 @pytest.mark.parametrize("command", [["jobs"], ["status", "one"], ["submit", "--", "echo"]])
 def test_a_store_that_cannot_be_read_is_named(raymc: Commands, command: list[str]) -> None:
     raymc.run("jobs")
+    raymc.stop_leading()
     (store,) = (Path(raymc.folder) / "home").glob("*/jobs.db")
     store.write_bytes(b"this is no database at all" * 100)
     said = raymc.refused(*command)

@@ -9,6 +9,7 @@ from tests.integration.raymc import screen
 
 from ray_multicluster_scheduler.cli.commands.top import JobsOnScreen
 from ray_multicluster_scheduler.clock import SystemClock
+from ray_multicluster_scheduler.model.states import JobState
 
 __all__ = ["raymc"]
 
@@ -125,6 +126,7 @@ def test_after_takes_a_name_and_stop_asks_before_it_stops_more_than_was_named(ra
 
 
 def test_the_queue_on_the_screen_begins_with_what_is_next(raymc: Commands) -> None:
+    raymc.stop_leading()
     with raymc.scheduler() as opened:
         later = [(f"q{number}", a_spec(entrypoint="echo")) for number in range(3)]
         urgent = ("urgent", a_spec(entrypoint="echo", priority=5))
@@ -136,7 +138,7 @@ def test_the_queue_on_the_screen_begins_with_what_is_next(raymc: Commands) -> No
 
 
 def test_claims_stand_beside_use(raymc: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    raymc.no_wait("--cpus", "3", "--", "sleep 600")
+    raymc.until(raymc.no_wait("--cpus", "3", "--", "sleep 600"), JobState.RUNNING)
     (row,) = raymc.json("clusters")
     assert (row["used"]["CPU"], row["claimed"]) == (0.0, {"CPU": 3.0})
     heading, line = raymc.run("clusters").out.splitlines()

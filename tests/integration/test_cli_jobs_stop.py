@@ -11,6 +11,7 @@ __all__ = ["raymc"]
 
 def test_stop_ends_running_and_waiting_jobs(raymc: Commands) -> None:
     running = raymc.no_wait("--cpus", "4", "--", "sleep 60")
+    raymc.until(running, JobState.RUNNING)
     waiting = raymc.no_wait("--cpus", "4", "--", "sleep 60")
     done = raymc.run("stop", running, waiting)
     assert (done.code, done.out) == (0, f"{running}: STOPPED\n{waiting}: STOPPED\n")

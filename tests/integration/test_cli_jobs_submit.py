@@ -196,8 +196,8 @@ def test_a_dry_run_refuses_what_submit_refuses(raymc: Commands, asked: list[str]
 
 
 def test_a_waiting_job_says_for_what_it_waits(two: Commands) -> None:
-    for ray in two.fakes.values():
-        two.in_loop(lambda ray=ray: ray.use({"CPU": 2.0}))  # type: ignore[misc]
+    for cluster in two.fakes:
+        two.use(cluster, 2.0)
     done = two.run("submit", "--cpus", "3", "--queue-timeout", "5", "--", "echo")
     assert done.code == 1
     assert "QUEUED: centos: needs 3 CPU; free: 2 CPU of 4 CPU; mac: needs 3 CPU" in done.err
@@ -235,7 +235,7 @@ def test_a_dry_run_shows_scores_refusals_and_environments_and_submits_nothing(tw
 
 
 def test_a_dry_run_of_a_job_that_would_wait_says_what_would_help(two: Commands) -> None:
-    two.in_loop(lambda: two.fakes["centos"].use({"CPU": 3.0}))
+    two.use("centos", 3.0)
     done = two.run("submit", "--dry-run", "--array", "3-5", "--cpus", "4", "--", "echo {i}")
     assert "An array of 3 jobs; shown is its first" in done.out
     assert "It would wait, at place 1 of the queue. What would let it start now:" in done.out

@@ -2,6 +2,7 @@
 
 from tests.integration.job_commands import Commands, raymc
 
+from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing.submission import parse_submission
 
 __all__ = ["raymc"]
@@ -10,6 +11,7 @@ __all__ = ["raymc"]
 def test_a_job_that_never_calls_ray_init_is_shown_while_it_runs(raymc: Commands) -> None:
     assert raymc.run("ps").out == "Nothing runs on any cluster that answers.\n"
     raymc.no_wait("--submission-id", "nap", "--", "sleep 600")
+    raymc.until("nap", JobState.RUNNING)
     (item,) = raymc.json("ps")["items"]
     assert (item["kind"], item["state"], item["what"], item["pid"]) == ("job", "RUNNING", "sleep 600", None)
     assert item["why"] == "submitted as nap"

@@ -15,10 +15,9 @@ from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.config.schema import QuotaEntry
 from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.core.placement.wait_reasons import DEPENDENCIES
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import Forbidden, TooManyRequests
-from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.decision import DEPENDENCIES, Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service import scheduler_calls

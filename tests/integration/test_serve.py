@@ -8,8 +8,9 @@ import signal
 import socket
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,19 @@ import pytest
 from tests.contract.test_ray_api_tls import write_certificate
 from tests.integration.raymc import COMMAND, environment, raymc, write_config
 from tests.integration.terminal import CTRL_C, typing_into
+from tests.oracle import eventually
 from tests.system import FAST, fake
 
+from ray_multicluster_scheduler.background.control import BACKGROUND, ControlFiles
+from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.config.find import state_dir
+from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
+from ray_multicluster_scheduler.model.job import Lease
 from ray_multicluster_scheduler.server.running import running_servers
+from ray_multicluster_scheduler.store import open_at
 from ray_multicluster_scheduler.testing import FakeRay
+
+HAMPERED = Path(__file__).with_name("hampered_server.py")
 
 
 class Served:
@@ -49,7 +58,32 @@ class Served:
 
     async def ask(self, method: str, path: str, **options: Any) -> Any:
         async with self.http.request(method, f"{self.address}{path}", **options) as answer:
-            return await answer.json()
+            body = await answer.json()
+            assert answer.ok, body
+            return body
+
+    async def readiness(self) -> tuple[int, dict[str, str]]:
+        async with self.http.get(f"{self.address}/readyz") as answer:
+            return answer.status, await answer.json()
+
+    async def readiness_until(self, what: str, begins: str) -> tuple[int, dict[str, str]]:
+        """Ask whether it is ready until the answer about one part begins so."""
+        found: list[tuple[int, dict[str, str]]] = []
+
+        async def is_so() -> bool:
+            found[:] = [await self.readiness()]
+            return found[0][1][what].startswith(begins)
+
+        await eventually(is_so)
+        return found[0]
+
+    async def ended(self, *names: str) -> set[str]:
+        """Wait until jobs have ended; return how."""
+        body = {"submission_ids": names}
+        async with self.http.post(f"{self.address}/api/v1/jobs/changes", json=body) as answer:
+            await answer.read()
+        found = await self.ask("POST", "/api/v1/jobs/get-many", json=body)
+        return {job["state"] for job in found["jobs"].values()}
 
 
 class World:
@@ -64,6 +98,22 @@ class World:
     def write(self, *names: str) -> Path:
         specs = [ray.spec() for ray in self.rays if not names or ray.name in names]
         return write_config(self.folder, specs, **FAST)
+
+    def place(self) -> StorePlace:
+        return store_place(load_config(self.path), self.environ)
+
+    def control_files(self) -> ControlFiles:
+        return ControlFiles(self.place().directory)
+
+    def lease(self) -> Lease | None:
+        with closing(open_at(self.place())) as store:
+            return store.leader(now=time.time())
+
+    def scheduler_pid(self) -> int:
+        """Return the process that leads."""
+        lease = self.lease()
+        assert lease is not None
+        return int(lease.holder.split(":")[1])
 
     def serving(self, *options: str | Path) -> AbstractAsyncContextManager[Served]:
         return self.started([*COMMAND, "serve", "--config", self.path, "--port", "0", *options])
@@ -91,6 +141,14 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with fake("a") as a, fake("b") as b:
         yield World(tmp_path, a, b)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process has ended, though nobody may have asked for its exit code yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
+    except FileNotFoundError:
+        return True
 
 
 async def running(served: Served, name: str) -> None:
@@ -288,10 +346,115 @@ async def test_over_tls_it_is_reached_by_who_trusts_its_certificate(world: World
             await served.ask("GET", "/healthz")
 
 
-async def test_a_server_whose_engine_has_broken_ends_and_says_so(world: World, tmp_path: Path) -> None:
-    program = Path(__file__).with_name("failing_server.py")
-    async with world.started([sys.executable, program, world.path, tmp_path / "state"]) as served:
-        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "echo"})
-        said = await served.rest_of_it()
-        assert await served.process.wait() == 1
-        assert "the scheduler in this process has stopped: RuntimeError: a bug at" in said
+async def test_a_killed_scheduler_is_started_again_and_the_doors_stay_open(world: World) -> None:
+    async with world.serving() as served:
+        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "sleep 2", "submission_id": "long"})
+        await running(served, "long")
+        assert await served.readiness() == (
+            200,
+            {"status": "ok", "store": "ok", "engine": "ok", "leader": "ok"},
+        )
+        killed = world.scheduler_pid()
+        moved = world.path.rename(world.folder / "moved.yaml")  # until it is back, no scheduler can begin
+        os.kill(killed, signal.SIGKILL)
+        status, found = await served.readiness_until("engine", "it ended with code ")
+        assert (status, found["status"], found["store"]) == (503, "not ready", "ok")
+        assert re.search(r"code -?\d+, and is started again in \d+ s$", found["engine"])
+        assert '"code": -9' in await served.until("has ended and is started again")
+        assert str(world.path) in await served.until("clusters.yaml")
+        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "echo", "submission_id": "late"})
+        assert (await served.ask("GET", "/healthz")) == {"status": "ok"}
+        moved.rename(world.path)
+        assert await served.ended("long", "late") == {"SUCCEEDED"}
+        assert (await served.readiness_until("engine", "ok"))[0] == 200
+        assert world.scheduler_pid() != killed
+        assert not any("Traceback" in line for line in served.lines)
+    assert sorted(run.submission_id for ray in world.rays for run in ray.runs) == ["late", "long"]
+
+
+async def test_a_server_whose_engine_breaks_says_so_and_starts_it_again(world: World, tmp_path: Path) -> None:
+    (fault := tmp_path / "broken").touch()
+    async with world.started([sys.executable, HAMPERED, world.path, tmp_path]) as served:
+        await served.ask("POST", "/api/v1/jobs", json={"entrypoint": "echo", "submission_id": "job"})
+        assert "RuntimeError: a bug at" in await served.until("the scheduler in this process has stopped")
+        status, found = await served.readiness_until("engine", "it ended with code 1")
+        assert (status, found["status"]) == (503, "not ready")
+        fault.unlink()
+        assert await served.ended("job") == {"SUCCEEDED"}
+        await served.readiness_until("status", "ok")
+    assert sum(len(ray.runs) for ray in world.rays) == 1
+
+
+async def test_a_killed_server_leaves_no_scheduler_behind_and_the_next_one_ends_its_jobs(
+    world: World,
+) -> None:
+    async with world.serving() as served:
+        body = [{"entrypoint": "sleep 2", "submission_id": name} for name in ("one", "two")]
+        for job in body:
+            await served.ask("POST", "/api/v1/jobs", json=job)
+            await running(served, job["submission_id"])
+        child = world.scheduler_pid()
+        served.process.kill()
+        await served.process.wait()
+        await eventually(lambda: is_gone(child))
+        assert not world.control_files().is_running()
+        assert world.lease() is None, "a scheduler that ends gives its lease back"
+        assert sum(run.end is None for ray in world.rays for run in ray.runs) == 2, "jobs go on"
+    async with world.serving() as again:
+        assert await again.ended("one", "two") == {"SUCCEEDED"}
+    assert sum(len(ray.runs) for ray in world.rays) == 2
+
+
+async def test_it_takes_over_from_a_scheduler_in_the_background(world: World) -> None:
+    submit = ("submit", "--no-wait", "--submission-id", "long", "--config", world.path, "--", "sleep 5")
+    done = await raymc(*submit, environ=world.environ)
+    assert done.code == 0, done.err
+    files = world.control_files()
+    behind = files.record()
+    assert behind is not None
+    assert behind.kind == BACKGROUND
+    async with world.serving() as served:
+        await eventually(lambda: (found := files.record()) is not None and found.kind == "serve")
+        await eventually(lambda: is_gone(behind.pid))
+        assert (await served.readiness_until("status", "ok"))[0] == 200
+        assert world.scheduler_pid() != behind.pid
+        assert await served.ended("long") == {"SUCCEEDED"}
+    assert sum(len(ray.runs) for ray in world.rays) == 1
+
+
+async def test_a_blocked_door_holds_no_job_up(world: World, tmp_path: Path) -> None:
+    fault = tmp_path / "blocked"
+    async with world.started([sys.executable, HAMPERED, world.path, tmp_path]) as served:
+        await served.readiness_until("status", "ok")
+        former = world.lease()
+        assert former is not None
+        fault.touch()
+        served.process.send_signal(signal.SIGUSR1)
+        await served.until("burning")
+        answer = asyncio.create_task(served.ask("GET", "/healthz"))
+        for name in ("one", "two", "three"):  # one after the other: each is found and followed meanwhile
+            submit = ("submit", "--submission-id", name, "--config", world.path, "--", "sleep 0.1")
+            done = await raymc(*submit, environ=world.environ)
+            assert done.code == 0, done.err
+        assert not answer.done(), "the door was not blocked"
+        lease = world.lease()
+        assert lease is not None
+        assert (lease.holder, lease.epoch) == (former.holder, former.epoch)
+        fault.unlink()
+        assert await answer == {"status": "ok"}
+        assert await served.ended("one", "two", "three") == {"SUCCEEDED"}
+    assert sum(len(ray.runs) for ray in world.rays) == 3
+
+
+async def test_a_reload_while_its_scheduler_begins_does_no_harm(world: World) -> None:
+    world.write("a")
+    async with world.serving() as served:
+        world.write("a", "b")
+        for _ in range(5):
+            await served.ask("POST", "/api/v1/config/reload")
+        job = {"entrypoint": "echo", "submission_id": "job", "only_cluster": "b"}
+        await served.ask("POST", "/api/v1/jobs", json=job)
+        assert await served.ended("job") == {"SUCCEEDED"}
+        served.process.send_signal(signal.SIGTERM)
+        assert "is started again" not in await served.rest_of_it()
+    assert len(world.rays[1].runs) == 1

@@ -68,6 +68,8 @@ class SchedulerChild:
             self._thread.join(END_TIMEOUT_S)
 
     def _supervise(self) -> None:
+        # The scheduler inherits this, and lets SIGHUP through when it can obey: earlier it would die of it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
         pause_s = FIRST_PAUSE_S
         while not self._stopping.is_set():
             lived = threading.Event()

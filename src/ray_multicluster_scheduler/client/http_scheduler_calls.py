@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.client.http_calls import get, post
 from ray_multicluster_scheduler.client.http_responses import parsed
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.client.transport import ANSWER_TIMEOUT_S, Call, Transport, part
-from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
+from ray_multicluster_scheduler.model.cluster import TRIAL_S
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.views import (
     CallerView,

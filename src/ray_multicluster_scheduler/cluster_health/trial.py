@@ -18,8 +18,6 @@ from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.version import VERSION
 
-#: A job that finishes in this time got its environment. Conda or pip may have to build it first.
-TRIAL_S = 120.0
 RUN = "run"
 MOST_SKEW_S = 5.0
 LEAST_FREE = GIB

@@ -35,7 +35,8 @@ class ClusterLoop:
 
     def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine with the connections to all clusters; also works inside a running loop."""
-        return asyncio.run_coroutine_threadsafe(function(self._connections), self._started())
+        loop = self._started()  # first: the function may take a connection at once
+        return asyncio.run_coroutine_threadsafe(function(self._connections), loop)
 
     def change(self, config: Config) -> None:
         """Use another configuration from now on. Connections to clusters that did not change are kept."""

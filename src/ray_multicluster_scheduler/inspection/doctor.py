@@ -18,7 +18,6 @@ from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Versions, diagnose
 from ray_multicluster_scheduler.cluster_health.examine import examine
 from ray_multicluster_scheduler.cluster_health.trial import (
-    TRIAL_S,
     Trial,
     can_run,
     diagnose_trial,
@@ -41,7 +40,7 @@ from ray_multicluster_scheduler.errors import (
     ClusterTimeout,
     SchedulerError,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSpec
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting, StartRequest
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.packages.own_package import OwnPackage, with_own_package

@@ -10,6 +10,9 @@ from typing import Any
 from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.resources import Resources
 
+#: The short job of `raymc doctor --run` may take this long. Conda or pip may have to build its environment.
+TRIAL_S = 120.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:

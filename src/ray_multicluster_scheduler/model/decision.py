@@ -35,6 +35,34 @@ class Cause(str, Enum):
     UNKNOWN_RESOURCES = "UNKNOWN_RESOURCES"
 
 
+#: Ordered from the cause that ends first to those that never end by themselves.
+GOES_BY_FIRST: tuple[Cause, ...] = (
+    Cause.UNSEEN,
+    Cause.PACED,
+    Cause.NO_ROOM,
+    Cause.DRIVER_CAP,
+    Cause.RESERVED,
+    Cause.THROTTLED,
+    Cause.UNKNOWN_RESOURCES,
+    Cause.UNHEALTHY,
+    Cause.DRAINED,
+    Cause.AVOIDED,
+    Cause.ENVIRONMENT,
+    Cause.VERSION,
+    Cause.TOO_LARGE,
+    Cause.EXCLUDED,
+)
+#: A cluster can take the job in the next pass.
+TURN = "TURN"
+#: The job waits for other jobs, or for the time of its next attempt.
+DEPENDENCIES = "DEPENDENCIES"
+RETRY_DELAY = "RETRY_DELAY"
+#: No cluster is configured.
+NO_CLUSTER = "NO_CLUSTER"
+#: All possible reasons.
+REASONS = (TURN, DEPENDENCIES, RETRY_DELAY, NO_CLUSTER, *(cause.value for cause in GOES_BY_FIRST))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a cluster is not a candidate now."""

@@ -55,6 +55,7 @@ class _Signals:
         signal.set_wakeup_fd(self._woken)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._note)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])  # a server holds it back until now
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGHUP:
@@ -86,7 +87,12 @@ def run_in_background(config_path: Path, *, lock_file: int, ready: int) -> int:
 
 def run_for_server(config_path: Path, *, server: int, job_address: str | None) -> int:
     """Schedule as the child of a server until that has ended. Returns the exit code."""
-    return run_in_foreground(config_path, server=server, job_address=job_address)
+    with logging_to_stderr(access_log=False):
+        try:
+            return run_in_foreground(config_path, server=server, job_address=job_address)
+        except SchedulerError as problem:
+            log.error("%s", one_line(str(problem)))  # noqa: TRY400 - it says what to do
+            return 1
 
 
 def run_in_foreground(

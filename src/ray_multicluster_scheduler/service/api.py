@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator,
 from pathlib import Path
 from typing import Protocol
 
-from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
+from ray_multicluster_scheduler.model.cluster import TRIAL_S
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest

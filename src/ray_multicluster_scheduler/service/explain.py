@@ -19,19 +19,21 @@ from ray_multicluster_scheduler.core.placement.inputs import (
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
 from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of
-from ray_multicluster_scheduler.core.placement.wait_reasons import (
-    DEPENDENCIES,
-    MOST_NAMED,
-    RETRY_DELAY,
-    in_numbers,
-    waits,
-)
+from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_NAMED, in_numbers, waits
 from ray_multicluster_scheduler.core.placement.what_if import suggestions
 from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.environment.setup_summary import is_setting_up
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
-from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Wait, Waiting
+from ray_multicluster_scheduler.model.decision import (
+    DEPENDENCIES,
+    RETRY_DELAY,
+    ClusterView,
+    Placement,
+    QueuedJob,
+    Wait,
+    Waiting,
+)
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Target
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ports import Clock

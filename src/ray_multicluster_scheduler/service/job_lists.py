@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.decision import REASONS
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import arguments

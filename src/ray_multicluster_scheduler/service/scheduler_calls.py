@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import Forbidden, TooManyRequests
+from ray_multicluster_scheduler.model.cluster import TRIAL_S
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.administration import Administration
 from ray_multicluster_scheduler.service.caller import Caller, Role, audit_entry

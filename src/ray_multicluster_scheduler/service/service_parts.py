@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
@@ -11,13 +12,41 @@ from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.explain import Explainer
 from ray_multicluster_scheduler.service.job_service import JobService
 from ray_multicluster_scheduler.service.tail import Reach, Tails
 from ray_multicluster_scheduler.service.tokens import Tokens
 from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
 from ray_multicluster_scheduler.service.wait_numbers import WaitNumbers
 from ray_multicluster_scheduler.store_ports import JobStore
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.explain import Explainer
+
+T = TypeVar("T")
+
+
+class _Later:
+    """Stands for an object that is made when it is first used: what makes it is slow to import."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: Any = None
+
+    def _it(self) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._it(), name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._it()(*args, **kwargs)
+
+
+def later(make: Callable[[], T]) -> T:
+    """Return what `make` returns, which is called when that is first used."""
+    return cast(T, _Later(make))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

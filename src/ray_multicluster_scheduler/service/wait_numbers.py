@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.model.decision import Wait
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.service.explain import Explainer, Snapshots
 from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.service.explain import Explainer, Snapshots
 
 #: How long an answer is reused, so that many pages cost one pass over the queue.
 GOOD_FOR_S = 2.0

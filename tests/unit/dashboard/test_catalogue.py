@@ -15,13 +15,12 @@ from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
 from ray_multicluster_scheduler.core.placement.scoring import part_names
-from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
 from ray_multicluster_scheduler.dashboard.pages.timeline_page import WINDOWS
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, catalogue, preferred
 from ray_multicluster_scheduler.environment.origins import BOTH, CLUSTER, JOB, SCHEDULER
 from ray_multicluster_scheduler.inspection import cluster_processes
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.model.decision import REASONS, Cause
 from ray_multicluster_scheduler.model.failure import FailureKind
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ray_api import failure_kind

@@ -40,7 +40,10 @@ class World:
 
 
 def clusters(**ports: int) -> Config:
-    entries = "".join(f"  {name}: {{head_address: '127.0.0.1:{port}'}}\n" for name, port in ports.items())
+    entries = "".join(
+        f"  {name}: {{head_address: '127.0.0.1:{port}', dashboard: 'http://127.0.0.1:{port}'}}\n"
+        for name, port in ports.items()
+    )
     return parse_config(f"clusters:\n{entries}", Path("clusters.yaml"))
 
 

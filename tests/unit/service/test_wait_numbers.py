@@ -6,8 +6,7 @@ from typing import cast
 from tests.builders import a_job, a_spec
 
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.core.placement.wait_reasons import TURN
-from ray_multicluster_scheduler.model.decision import Wait
+from ray_multicluster_scheduler.model.decision import TURN, Wait
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.service.explain import Explainer, Snapshots
 from ray_multicluster_scheduler.service.wait_numbers import GOOD_FOR_S, WaitNumbers

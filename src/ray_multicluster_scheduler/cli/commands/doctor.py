@@ -16,8 +16,8 @@ from ray_multicluster_scheduler.cli.options.units import plain_seconds
 from ray_multicluster_scheduler.cli.session import opened, opened_here
 from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Verdict
-from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.cluster import TRIAL_S
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import ClusterReport

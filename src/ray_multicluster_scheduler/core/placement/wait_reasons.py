@@ -14,6 +14,11 @@ from ray_multicluster_scheduler.core.placement.plan import decisions
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of
 from ray_multicluster_scheduler.model.decision import (
+    DEPENDENCIES,
+    GOES_BY_FIRST,
+    NO_CLUSTER,
+    RETRY_DELAY,
+    TURN,
     Cause,
     ClusterView,
     Placement,
@@ -23,32 +28,6 @@ from ray_multicluster_scheduler.model.decision import (
 )
 from ray_multicluster_scheduler.model.resources import Resources
 
-#: Ordered from the cause that ends first to those that never end by themselves.
-GOES_BY_FIRST: tuple[Cause, ...] = (
-    Cause.UNSEEN,
-    Cause.PACED,
-    Cause.NO_ROOM,
-    Cause.DRIVER_CAP,
-    Cause.RESERVED,
-    Cause.THROTTLED,
-    Cause.UNKNOWN_RESOURCES,
-    Cause.UNHEALTHY,
-    Cause.DRAINED,
-    Cause.AVOIDED,
-    Cause.ENVIRONMENT,
-    Cause.VERSION,
-    Cause.TOO_LARGE,
-    Cause.EXCLUDED,
-)
-#: A cluster can take the job in the next pass.
-TURN = "TURN"
-#: The job waits for other jobs, or for the time of its next attempt.
-DEPENDENCIES = "DEPENDENCIES"
-RETRY_DELAY = "RETRY_DELAY"
-#: No cluster is configured.
-NO_CLUSTER = "NO_CLUSTER"
-#: All possible reasons.
-REASONS = (TURN, DEPENDENCIES, RETRY_DELAY, NO_CLUSTER, *(cause.value for cause in GOES_BY_FIRST))
 #: The sentence about a job names this many clusters at most: it is for a row of a table.
 MOST_NAMED = 3
 

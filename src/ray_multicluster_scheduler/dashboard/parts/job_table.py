@@ -7,10 +7,10 @@ from typing import Any
 
 from nicegui import ui
 
-from ray_multicluster_scheduler.core.placement.wait_reasons import REASONS
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.parts.chips import state_text
 from ray_multicluster_scheduler.dashboard.parts.job_rows import Row, Rows
+from ray_multicluster_scheduler.model.decision import REASONS
 from ray_multicluster_scheduler.model.states import JobState
 
 _WORDS = (

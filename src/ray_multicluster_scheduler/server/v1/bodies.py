@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, RootModel
 from pydantic_core import CoreSchema
 
-from ray_multicluster_scheduler.cluster_health.trial import TRIAL_S
+from ray_multicluster_scheduler.model.cluster import TRIAL_S
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest

@@ -8,16 +8,17 @@ from tests.builders import NOW, a_queued, a_view
 from ray_multicluster_scheduler.cli.views.jobs import IN_SHORT
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import line_name
-from ray_multicluster_scheduler.core.placement.wait_reasons import (
+from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue, waits
+from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.decision import (
     GOES_BY_FIRST,
     REASONS,
-    Kind,
-    Queue,
+    Cause,
+    ClusterView,
+    Holding,
+    QueuedJob,
     Wait,
-    waits,
 )
-from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Holding, QueuedJob
 
 FULL = {"used": {"CPU": 4.0}}
 
