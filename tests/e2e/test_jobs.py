@@ -77,7 +77,7 @@ print("done", flush=True)
 """
 
 
-def test_when_one_of_two_processes_is_killed_the_other_finishes_everything(
+def test_when_a_program_and_the_scheduler_are_killed_the_other_program_finishes_everything(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     workers = [
@@ -91,14 +91,15 @@ def test_when_one_of_two_processes_is_killed_the_other_finishes_everything(
     scheduler = EmbeddedScheduler.open(environ=environ)
     try:
         leader = _leader_pid(scheduler)
-        victim, survivor = sorted(workers, key=lambda worker: worker.pid != leader)
-        assert victim.pid == leader
+        victim, survivor = workers
+        assert leader not in {victim.pid, survivor.pid}
         victim.send_signal(signal.SIGKILL)
+        os.kill(leader, signal.SIGKILL)
         victim.communicate()
         out, _ = survivor.communicate(timeout=200)
         assert out == "done\n"
         assert survivor.returncode == 0
-        scheduler.start()  # what the dead one had submitted belongs to the store, not to its process
+        # What the dead one had submitted belongs to the store, not to its process.
         waited(scheduler.service, ids, timeout_s=100)
         assert {len(scheduler.store.attempts(each)) for each in ids} == {1}
     finally:

@@ -48,7 +48,9 @@ async def test_a_job_waits_for_its_only_cluster_although_another_has_room(tmp_pa
         assert explained.decision.refusals["a"].cause is Cause.EXCLUDED
         assert explained.why == "its only cluster 'b': needs 1 CPU; free: 0 CPU of 1 CPU"
         assert explained.why == service.explain(by_tag).why
-        assert {wait.reason: wait.jobs for wait in service.wait_reasons()} == {"NO_ROOM": 2}
+        await eventually(  # the leader publishes them in a while
+            lambda: {wait.reason: wait.jobs for wait in service.wait_reasons()} == {"NO_ROOM": 2}
+        )
         service.stop([holds_all])
         for each in (waits, by_tag):
             assert (await system.until(each, JobState.SUCCEEDED)).cluster == "b"

@@ -81,8 +81,8 @@ async def test_why_jobs_wait_is_the_same_whoever_is_asked(doors: Doors) -> None:
     await system.until(running, JobState.RUNNING)
     await system.submit_many([{"entrypoint": "true", "submission_id": f"waits-{i}"} for i in range(3)])
     await system.submit("true", depends_on=["waits-0"])
-    while sum(wait.jobs for wait in await asyncio.to_thread(system.scheduler.waits) or ()) < 4:
-        pass  # the leader has not read all of them yet
+    while sum(wait.jobs for wait in await asyncio.to_thread(local.wait_reasons)) < 4:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)  # the leader has not published all of them yet
     other = system.another_scheduler()
     try:
         led = await asyncio.to_thread(local.wait_reasons)

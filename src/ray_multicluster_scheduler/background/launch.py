@@ -211,6 +211,12 @@ def ask_to_end(files: ControlFiles) -> bool:
     return not files.send(Message(stop=True)) or files.wait_until_gone(STOP_TIMEOUT_S)
 
 
+def end_schedulers(home: Path) -> None:
+    """Let the background schedulers of all stores in this folder end."""
+    for pipe in home.glob("*/scheduler.pipe"):
+        ask_to_end(ControlFiles(pipe.parent))
+
+
 def command(config_path: Path, *options: str) -> list[str]:
     """Return the command line of a scheduler process."""
     module = "ray_multicluster_scheduler.scheduler_process"

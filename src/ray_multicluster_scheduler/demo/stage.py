@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from ray_multicluster_scheduler.background.launch import end_schedulers
 from ray_multicluster_scheduler.config.find import CONFIG_VARIABLE, HOME_VARIABLE
 from ray_multicluster_scheduler.demo import programs
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
@@ -82,6 +83,7 @@ def set_up(machines: Machines = MACHINES) -> Iterator[Stage]:
         yield Stage(folder=folder, sandbox=_sandbox(folder, state, machines))
     finally:
         _hold_signals()
+        end_schedulers(state)
         Sandbox.clean(state)
         shutil.rmtree(folder)
 

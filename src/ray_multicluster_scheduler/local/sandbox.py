@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from ray_multicluster_scheduler.background.control import ControlFiles
+from ray_multicluster_scheduler.background.launch import ask_to_end
+from ray_multicluster_scheduler.config.find import HOME_VARIABLE, state_dir
 from ray_multicluster_scheduler.config.installed import check_ray
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local import clusters_file, processes
@@ -259,6 +262,9 @@ class Sandbox:
 
 
 def _clear(directory: StateDir) -> int:
+    saved = directory.read()
+    for config in {directory.config, saved.config if saved else directory.config}:
+        ask_to_end(ControlFiles(state_dir(config, {HOME_VARIABLE: str(directory.home)})))
     ended = processes.kill(str(directory.scratch))
     directory.forget()
     return ended
