@@ -19,7 +19,8 @@ from pathlib import Path
 
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from benchmarks.real import two_clusters
-from ray_multicluster_scheduler.embedded import EmbeddedScheduler
+from ray_multicluster_scheduler.background.launch import end_schedulers
+from ray_multicluster_scheduler.runtime import Scheduler
 
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 11}
 RAYMC = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main"]
@@ -37,7 +38,14 @@ def measure(size: Size) -> Report:
         ours.submit("true")  # makes the store
         theirs = [*RAY, "job", "submit", "--address", dashboards["a"], "--", "true"]
         took = in_turns(
-            {"ours": lambda: ours.submit("true"), "stock": lambda: _wall_s(theirs, os.environ)}, rounds=rounds
+            {
+                "ours": lambda: ours.submit("true"),
+                "no wait": ours.submit_and_leave,
+                "cold": ours.submit_cold,
+                "jobs": lambda: ours.run("jobs"),
+                "stock": lambda: _wall_s(theirs, os.environ),
+            },
+            rounds=rounds,
         )
         late, ours.late_s = ours.late_s[1:], []
         for _ in range(min(3, rounds)):
@@ -50,12 +58,16 @@ def measure(size: Size) -> Report:
             ),
         }
         costs = in_turns(starts, rounds=rounds)
+        end_schedulers(Path(home))
     return Report(
         name="command",
         lines=(
             summary("raymc submit -- true", took["ours"], unit="s"),
             summary("ray job submit -- true", took["stock"], unit="s"),
-            ratio("submit -- true: raymc / ray", took["ours"], took["stock"], at_most=0.5),
+            ratio("submit -- true: raymc / ray", took["ours"], took["stock"], at_most=0.28),
+            ratio("submit --no-wait / ray job submit", took["no wait"], took["stock"], at_most=0.05),
+            ratio("the same, which starts the scheduler", took["cold"], took["stock"], at_most=0.2),
+            ratio("jobs / ray job submit", took["jobs"], took["stock"], at_most=0.04),
             summary("raymc returns after the end of true", late, unit="s", at_most=0.5),
             summary(f"raymc returns after the end of sleep {LONGER_S}", ours.late_s, unit="s", at_most=0.5),
             *(
@@ -87,9 +99,23 @@ class _Ours:
         self.late_s.append(returned_at - self._ended_at(name))
         return took_s
 
+    def submit_and_leave(self) -> float:
+        """Return how long `--no-wait` took with a scheduler that runs."""
+        return self.run("submit", "--no-wait", "--", "true")
+
+    def submit_cold(self) -> float:
+        """Return how long `--no-wait` took without one, which starts it."""
+        self.run("scheduler", "stop")
+        return self.submit_and_leave()
+
+    def run(self, command: str, *words: str) -> float:
+        """Return how long a command took."""
+        environ = {**self._environ, "RAY_MULTICLUSTER_CONFIG": str(self._config)}
+        return _wall_s([*RAYMC, command, *words], environ)
+
     def _ended_at(self, name: str) -> float:
         """Return when the job ended, as Ray tells it: our store has the time at which that was noticed."""
-        scheduler = EmbeddedScheduler.open(self._config, environ=self._environ)
+        scheduler = Scheduler.open(self._config, environ=self._environ)
         try:
             job = scheduler.store.get(name)
         finally:

@@ -59,6 +59,13 @@ class EmbeddedScheduler(Scheduler):
             if self._engine is None:
                 self._engine = EngineThread(lambda: self._context(parts), holder=self.holder)
 
+    def pause(self) -> None:
+        """End the engine, which gives its lease up; `start` starts another one."""
+        with self._usable():
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.stop()
+
     def ensure_scheduled(self, *, at_once: bool = False) -> None:  # noqa: ARG002 - the engine is here
         """Raise what ended the engine, if something did."""
         if self._engine is not None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from tests.integration.raymc import COMMAND, environment
@@ -38,9 +39,9 @@ class Victim:
 
     @property
     def cpu_s(self) -> float:
-        """The processor time that the server has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """The processor time that the server and its scheduler have used."""
+        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self._pids]
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 
     @property
     def peak_bytes(self) -> int:
@@ -58,14 +59,21 @@ class Victim:
         lines = self.log.read_text().splitlines()
         return [line for line in lines if "Traceback" in line or "never retrieved" in line]
 
+    @property
+    def _pids(self) -> list[int]:
+        """The server, and the scheduler that it has started."""
+        started = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/children")]
+        return [self.pid, *map(int, " ".join(started).split())]
+
     def _status(self, name: str) -> int:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:"))) * 1024
+        lines = [line for pid in self._pids for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+        return sum(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
 
     @contextmanager
     def costs_at_most(self, *, cpu_s: float, mib: int) -> Iterator[None]:
         """Bound what the server spends on what happens in this block."""
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # the peak begins anew
+        for pid in self._pids:
+            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
         before_s, before_bytes = self.cpu_s, self.bytes_now
         yield
         assert self.cpu_s - before_s <= cpu_s + IDLE_S
@@ -110,6 +118,8 @@ def victim(folder: Path, *options: str) -> Iterator[Victim]:
         process = subprocess.Popen(command, env=environ, stderr=said, stdout=said)
         try:
             running = Victim(pid=process.pid, tokens=tokens, log=log, **_ports(process, log))
+            while running.ask("GET", "/readyz")[0] != HTTPStatus.OK:  # its scheduler begins
+                time.sleep(0.1)
             for path in ("/healthz", "/openapi.json", "/api/v1/jobs"):  # what the first request costs more
                 running.ask("GET", path, authorization=running.bearer("read"))
             yield running

@@ -171,7 +171,7 @@ async def test_who_waits_starts_it_again_when_it_was_killed(world: World) -> Non
 
 async def test_its_end_is_not_the_end_of_a_job_that_comes_meanwhile(world: World) -> None:
     world.configure(linger_s=0.0)
-    for number in range(20):  # each comes about when the scheduler of the one before ends
+    for number in range(8):  # each comes about when the scheduler of the one before ends
         job_id = await world.submit("echo", submission_id=f"job-{number}")
         assert (await world.ended(job_id))[job_id] is JobState.SUCCEEDED
 

@@ -70,7 +70,7 @@ def test_what_still_waits_of_an_array_is_sent_as_room_comes_and_a_wait_counts_it
         done = raymc.run("submit", "--no-wait", "--array", "0-8", "--cpus", "2", "--", command)
         group = done.out.strip()
         assert done.code == 0
-        assert "They are accepted; process" in done.err
+        assert "9 jobs are accepted; process" in done.err
         for index in range(2):
             raymc.until(f"{group}-{index}", JobState.RUNNING)
         waiting = raymc.json("jobs", "--group", group, "--state", "queued")

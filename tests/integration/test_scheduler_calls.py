@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.live_server import live
+from tests.oracle import eventually
 from tests.system import System, fake
 
 from ray_multicluster_scheduler.client.http import HttpService
@@ -21,6 +22,7 @@ from ray_multicluster_scheduler.model.decision import DEPENDENCIES, Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service import scheduler_calls
+from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.caller import Caller, Role
 from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -81,18 +83,17 @@ async def test_why_jobs_wait_is_the_same_whoever_is_asked(doors: Doors) -> None:
     await system.until(running, JobState.RUNNING)
     await system.submit_many([{"entrypoint": "true", "submission_id": f"waits-{i}"} for i in range(3)])
     await system.submit("true", depends_on=["waits-0"])
-    while sum(wait.jobs for wait in await asyncio.to_thread(local.wait_reasons)) < 4:  # noqa: ASYNC110
-        await asyncio.sleep(0.05)  # the leader has not published all of them yet
     other = system.another_scheduler()
+
+    async def counted(service: Service) -> dict[str, int]:
+        return {wait.reason: wait.jobs for wait in await asyncio.to_thread(service.wait_reasons)}
+
+    async def is_published() -> bool:  # the leader does it in a while
+        return await counted(local) == {DEPENDENCIES: 1, Cause.NO_ROOM.value: 3}
+
     try:
-        led = await asyncio.to_thread(local.wait_reasons)
-        counted = {wait.reason: wait.jobs for wait in led}
-        assert sum(counted.values()) == 4
-        assert counted[DEPENDENCIES] == 1
-        assert counted.keys() <= {DEPENDENCIES, Cause.NO_ROOM.value, Cause.UNSEEN.value}
-        assert {wait.reason: wait.jobs for wait in await asyncio.to_thread(http.wait_reasons)} == counted
-        asked = await asyncio.to_thread(other.service.wait_reasons)
-        assert {wait.reason: wait.jobs for wait in asked} == counted
+        await eventually(is_published)
+        assert await counted(http) == await counted(other.service) == await counted(local)
     finally:
         await asyncio.to_thread(other.stop)
         await asyncio.to_thread(local.stop, [running])

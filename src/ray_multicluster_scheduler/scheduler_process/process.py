@@ -247,16 +247,21 @@ class _Background:
         return now - self._led_by_other_since >= STAND_BY_S
 
     def _has_let_go(self) -> bool:
-        """Let go of the lock, then look a last time: a job that came meanwhile must find a scheduler."""
+        """Let go of lease and lock, then look a last time: a job that came meanwhile must find a scheduler.
+
+        Whoever submits writes the job first, and looks for a leader and for the lock afterwards.
+        """
         assert self._lock is not None
+        self._scheduler.pause()
         self._lock.release()
         self._lock = None
-        if not any(self._scheduler.store.counts(OPEN_STATES).values()) or self._is_led_by_another():
+        if not any(self._scheduler.store.counts(OPEN_STATES).values()) or self._leader() is not None:
             return True
         self._lock = self._files.take(timeout_s=0.0)
         if self._lock is None:
             return True  # another one was started
         self._write_record()
+        self._scheduler.start()
         return False
 
 
