@@ -351,7 +351,7 @@ class Scheduler:
             packages=packages,
             clock=self.clock,
             hub=hub,
-            jobs=JobService(config, store, self.clock, hub),
+            jobs=JobService(config, store, self.clock, hub, look),
             explainer=explainer,
             look=look,
             waits=WaitNumbers(

@@ -10,11 +10,13 @@ import pytest
 from tests.attack.outside_text import Pattern, inline_patterns, parsers, patterns
 from tests.attack.worst_inputs import Grows, Made, Work, check_growth, check_pattern, cost_s, pumped
 
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import CLAIM, MOST_CLAIM_CHARS, claim_of
 from ray_multicluster_scheduler.dashboard.parts import form_text, job_as_code
 from ray_multicluster_scheduler.environment import ray_needs, redact, requirements
 from ray_multicluster_scheduler.environment.overlay import OVERLAY_HOOK, OVERLAY_VAR, remove_overlay
 from ray_multicluster_scheduler.environment.paths import map_paths, relative_script
 from ray_multicluster_scheduler.environment.setup_failure import fails_again, setup_error
+from ray_multicluster_scheduler.model.execution import InventoryRow
 from ray_multicluster_scheduler.packages.gitignore import parse_patterns
 from ray_multicluster_scheduler.ray_api import http_errors, parse, stream
 from ray_multicluster_scheduler.ray_client import job_config, messages
@@ -102,6 +104,9 @@ PIP += [pumped(",==1", begin="a==1"), pumped(" --a"), pumped("(", begin="a; "), 
 COOKIE = authentication.COOKIE
 #: By the functions that `outside_text` finds.
 CASES: dict[str, Case] = {
+    "core/lifecycle/attempt_request.py:claim_of": Case(
+        lambda text: claim_of(InventoryRow("job", None, {CLAIM: text})), JSON, MOST_CLAIM_CHARS
+    ),
     "environment/paths.py:map_paths": Case(lambda text: map_paths(text, HOMES, "/data/z"), SHELL),
     "environment/paths.py:relative_script": Case(relative_script, SHELL),
     "environment/requirements.py:requirement_of": Case(requirements.package_name, PIP, 2**19),
@@ -248,11 +253,16 @@ NO_CASE = {
     ),
     **dict.fromkeys(
         [
+            "background/control.py:ControlFiles.record",
+            "background/control.py:_message",
+            "background/launch.py:_read",
             "cli/lazy_group.py:LazyGroup.resolve_command",
             "cluster_health/diagnosis.py:_security",
             "cluster_health/examine.py:examine",
             "cluster_health/tcp_port.py:_is_loopback",
             "cluster_health/tcp_port.py:head_state",
+            "config/store_owner.py:_read",
+            "config/store_owner.py:same_address",
             "dashboard/parts/cluster_words.py:web_address",
             "ray_api/http_errors.py:place",
             "server/server_options.py:ServerOptions.names",

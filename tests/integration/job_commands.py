@@ -117,12 +117,14 @@ class Commands:
 
     def use(self, cluster: str, cpus: float) -> None:
         """Let others use this much of a cluster, and wait until the scheduler has seen it."""
-        ends_at = time.monotonic() + PATIENCE_S
         self.in_loop(lambda: self.fakes[cluster].use({"CPU": cpus}))
         with self.scheduler() as opened:
-            while {seen.name: seen.used for seen in opened.service.clusters()}[cluster] != {"CPU": cpus}:
-                assert time.monotonic() < ends_at, "the scheduler has not seen it"
-                time.sleep(0.01)
+            wait_for(
+                lambda: any(
+                    seen.name == cluster and (seen.used or {}).get("CPU") == cpus
+                    for seen in opened.service.clusters()
+                )
+            )
 
     def in_loop(self, change: Callable[[], T]) -> T:
         """Do something to a fake cluster, in its own thread."""
@@ -131,6 +133,14 @@ class Commands:
             return change()
 
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Wait until something holds that no event announces: `eventually` for tests without a loop."""
+    ends_at = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < ends_at, "it never came true"
+        time.sleep(0.01)
 
 
 def until(flag: Path) -> str:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.builders import a_spec
-from tests.integration.job_commands import Commands, commands, raymc, two, until
+from tests.integration.job_commands import Commands, commands, raymc, two, until, wait_for
 from tests.integration.raymc import screen
-from tests.oracle import eventually
 from tests.system import fake
 
 from ray_multicluster_scheduler.cli import leader_status
@@ -159,7 +158,7 @@ def test_the_list_fits_the_screen_and_a_short_id_names_its_job(
     assert long_id not in line  # its beginning names the job, too
 
 
-async def test_what_ended_while_nobody_scheduled_is_told_as_soon_as_somebody_does(
+def test_what_ended_while_nobody_scheduled_is_told_as_soon_as_somebody_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("centos", 4, runner=ShellRunner())) as raymc:
@@ -168,7 +167,7 @@ async def test_what_ended_while_nobody_scheduled_is_told_as_soon_as_somebody_doe
         raymc.stop_leading()
         before = leases_so_far(raymc)
         (tmp_path / "go").touch()
-        await eventually(lambda: all(run.end is not None for run in raymc.fakes["centos"].runs))
+        wait_for(lambda: all(run.end is not None for run in raymc.fakes["centos"].runs))
         assert not any("SUCCEEDED" in raymc.run(*command).out for command in READERS)
         assert leases_so_far(raymc) == before + 1, "reading leads nobody"
         raymc.lead()
@@ -280,12 +279,12 @@ def test_events_tell_each_move_with_its_reason(raymc: Commands) -> None:
     assert re.match(r"when +from +to +try +why\n20[0-9-]+T[0-9:]+Z  -  +QUEUED +- +accepted\n", shown)
 
 
-async def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
+def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("a", runner=ShellRunner())) as raymc:
         raymc.no_wait("--submission-id", "one", "--", f"echo early; {until(tmp_path / 'go')}; echo late")
-        await eventually(lambda: raymc.run("logs", "one").out.endswith("\nearly\n"))
+        wait_for(lambda: raymc.run("logs", "one").out.endswith("\nearly\n"))
         raymc.stop_leading()
         before = leases_so_far(raymc)
         assert raymc.run("logs", "one").out.splitlines()[-1] == "early"

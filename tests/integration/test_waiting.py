@@ -116,7 +116,8 @@ async def test_a_program_in_asyncio_ends_when_it_gave_up_waiting(variables: dict
         """,
         variables,
     )
-    assert (ended.code, ended.out.split("\n")[:2], ended.err) == (0, ["gave up", "gave up"], "")
+    said = [line for line in ended.err.splitlines() if "a scheduler for this store runs" not in line]
+    assert (ended.code, ended.out.split("\n")[:2], said) == (0, ["gave up", "gave up"], [])
 
 
 #: It has begun to wait when it logs how far the jobs are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
@@ -40,8 +40,17 @@ _Kind = tuple[frozenset[tuple[str, float]], str, str | None, tuple[str, ...]]
 class Admission:
     """Checks each kind of job against all clusters once, then only against the one that could run it."""
 
-    def __init__(self, config: Config, store: JobStore, clock: Clock, fits: Fits) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: JobStore,
+        clock: Clock,
+        fits: Fits,
+        look: Callable[[], Mapping[str, ClusterSnapshot] | None],
+    ) -> None:
+        """`look` probes the clusters where nobody leads; it returns None where somebody does."""
         self._config = config
+        self._look = look
         self._store = store
         self._clock = clock
         self._fits = fits
@@ -91,14 +100,15 @@ class Admission:
     def _ask_all(self, specs: Sequence[JobSpec]) -> tuple[ClusterView, ...]:
         """Check the jobs against all clusters, and return the view of the clusters that passed.
 
-        Waits a moment for cluster sizes and versions that are not known yet.
+        Waits a moment for cluster sizes and versions that are not known; where nobody leads, looks itself.
         """
         ends_at = self._clock.monotonic() + self._config.settings.probe_timeout_s
         unsure: Collection[JobSpec] = specs
         asks_for_ray = any(ray_needs(spec.runtime_env) for spec in specs)
-        mark = 0
+        mark, seen = 0, None
         while True:
-            views = self._views(self._config.clusters)
+            clusters = self._config.clusters
+            views = self._views(clusters) if seen is None else self._views_of(clusters, seen)
             _refuse_too_large(unsure, views)
             unsure = [
                 spec
@@ -107,10 +117,12 @@ class Admission:
             ]
             left = ends_at - self._clock.monotonic()
             unseen = asks_for_ray and any(view.snapshot.health is Health.UNKNOWN for view in views)
-            if left <= 0 or not (unsure or unseen):
+            if left <= 0 or seen is not None or not (unsure or unseen):
                 _refuse_unworkable(specs, views)
                 return views
-            mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
+            seen = self._look()
+            if seen is None:
+                mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
 
     def _views(self, clusters: Sequence[ClusterSpec]) -> tuple[ClusterView, ...]:
         names = None if clusters is self._config.clusters else [spec.name for spec in clusters]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -28,12 +28,20 @@ from ray_multicluster_scheduler.store_ports import JobStore
 
 
 class JobService:
-    """The use cases around the store. It decides nothing about placement and talks to no cluster."""
+    """The use cases around the store. It decides nothing about placement."""
 
-    def __init__(self, config: Config, store: JobStore, clock: Clock, hub: EventHub) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: JobStore,
+        clock: Clock,
+        hub: EventHub,
+        look: Callable[[], Mapping[str, ClusterSnapshot] | None] = lambda: None,
+    ) -> None:
+        """`look` probes the clusters where nobody leads; it returns None where somebody does."""
         self._config = config
         self._fits = Fits(config.clusters)
-        self._admission = Admission(config, store, clock, self._fits)
+        self._admission = Admission(config, store, clock, self._fits, look)
         self._store = store
         self._clock = clock
         self._hub = hub
