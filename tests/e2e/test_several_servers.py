@@ -83,12 +83,14 @@ class World:
     folder: Path
 
     def leader(self) -> ServerProcess | None:
+        """Return the server whose child schedules."""
+        parent = parent_of(self.scheduler_pid())
+        return next((server for server in self.servers if server.process.pid == parent), None)
+
+    def scheduler_pid(self) -> int | None:
         with suppress(StoreError):
             lease = self.store.leader(now=time.time())
-            pid = None if lease is None else int(lease.holder.split(":")[1])
-            for server in self.servers:
-                if server.process.pid == pid:
-                    return server
+            return None if lease is None else int(lease.holder.split(":")[1])
         return None
 
     def ended(self) -> int:
@@ -130,11 +132,19 @@ def kill_leader(world: World) -> None:
 
 def freeze_leader(world: World) -> None:
     leader = until(world.leader)
-    leader.process.send_signal(signal.SIGSTOP)
+    frozen = until(world.scheduler_pid)
+    os.kill(frozen, signal.SIGSTOP)
     try:
         until(lambda: (other := world.leader()) is not None and other is not leader)
     finally:
-        leader.process.send_signal(signal.SIGCONT)
+        os.kill(frozen, signal.SIGCONT)
+
+
+def parent_of(pid: int | None) -> int | None:
+    """Return the parent of a process, if there is such a process."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 def restart_database(world: World) -> None:

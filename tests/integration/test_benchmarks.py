@@ -31,12 +31,17 @@ ON_REAL_CLUSTERS = ("bridge", "burst", "client_port", "command", "gateway", "pip
 
 
 def check(name: str) -> None:
-    """Run a benchmark in its smallest size. It must measure something, on every line of its report."""
+    """Run a benchmark in its smallest size. It must measure something, on every line of its report.
+
+    Lines that count what must not happen, such as lost jobs, are zero where all is well.
+    """
     report = run(name, "--smoke")
     assert report.name == name
     assert report.lines
     assert report.commit
-    assert [line.what for line in report.lines if not line.value > 0] == []
+    counts = ("failures", "lost of")
+    lines = [line for line in report.lines if not any(word in line.what for word in counts)]
+    assert [line.what for line in lines if not line.value > 0] == []
 
 
 @pytest.mark.parametrize("name", NEED_NO_RAY)

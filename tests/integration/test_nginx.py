@@ -130,7 +130,7 @@ async def test_an_event_stream_is_not_held_back_and_resumes_by_id_at_any_server(
     async with scene.asking("GET", stream) as first:
         await scene.submit("followed")
         seen = [await next_event(first)]  # it came while the stream is open
-    while seen[-1]["new"] != "SUCCEEDED":
+    while (seen[-1]["submission_id"], seen[-1]["new"]) != ("followed", "SUCCEEDED"):
         known = {"Last-Event-ID": str(seen[-1]["id"])}
         async with (
             scene.asking("GET", stream, headers=known) as one,
@@ -139,7 +139,8 @@ async def test_an_event_stream_is_not_held_back_and_resumes_by_id_at_any_server(
             seen.append(await next_event(one))
             assert await next_event(other) == seen[-1]
     told = await scene.ask("GET", "/api/v1/events", params={"after": seen[0]["id"] - 1})
-    assert [each["id"] for each in seen] == [each["id"] for each in told["events"]]
+    ids = [each["id"] for each in told["events"]]  # there may be later ones of another job
+    assert [each["id"] for each in seen] == [each for each in ids if each <= seen[-1]["id"]]
     assert len(await scene.asked(stream, servers=2)) == 2
 
 

@@ -159,7 +159,7 @@ async def test_a_package_and_its_job_need_not_go_to_the_same_server(pair: tuple[
     )
     await one.until("packed", "SUCCEEDED")
     (ray,) = one.world.rays
-    assert list(ray.cluster.packages.values()) == [b"some code"]
+    assert b"some code" in ray.cluster.packages.values()  # beside our own package
     homes = [machine.world.environ["RAY_MULTICLUSTER_HOME"] for machine in (one, other)]
     assert homes[0] != homes[1]
 
