@@ -36,8 +36,8 @@ are searched. `--help` after any command shows the same as this page, which is w
 
 No server is needed. One process for each store schedules: it places, sends and watches the jobs of all. The
 first submitted job starts it in the background; it ends by itself when no job is open. Any command that meets
-open jobs starts it again if it is gone, and those that wait do so while they wait. `raymc scheduler` shows,
-runs and ends it ([the scheduler](../scheduler.md)); `raymc serve` has one as its child
+open jobs starts it again if it is gone, and those that wait do so while they wait. `raymc scheduler status`
+and `stop` show and end it ([the scheduler](../scheduler.md)); `raymc serve` has one as its child
 ([the server](../server.md)). `clusters`, `doctor` and `config` only look. Jobs that run go on in any case.
 
 ## Help, and words of other tools
