@@ -206,7 +206,8 @@ class Scheduler:
                 return
             self._stopped = True
             atexit.unregister(self.stop)
-            self._close()
+        # Without the lock: the threads that end now may ask for it once more.
+        self._close()
 
     def _close(self) -> None:
         if self._tasks is not None:

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -20,9 +21,10 @@ from tests.system import FAST, fake
 
 from ray_multicluster_scheduler.background import launch
 from ray_multicluster_scheduler.background.control import ControlFiles, Message, Record
-from ray_multicluster_scheduler.config import load_config
+from ray_multicluster_scheduler.config import load_config, parse_config
 from ray_multicluster_scheduler.config.store_place import store_place
 from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.store import open_at
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.version import VERSION
@@ -333,3 +335,29 @@ def _is_led_by(world: World, pid: int) -> bool:
     record: Callable[[], Record | None] = world.files.record
     found = record()
     return found is not None and found.pid == pid
+
+
+def test_a_program_that_stops_does_not_wait_for_the_thread_that_looks_for_a_scheduler(
+    world_alone: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = threading.Event(), world_alone.ensure_scheduled
+
+    def slowly(*, at_once: bool = False) -> None:
+        looks.set()
+        time.sleep(0.5)  # the program is being stopped meanwhile
+        look(at_once=at_once)
+
+    monkeypatch.setattr(world_alone, "ensure_scheduled", slowly)
+    with world_alone.parts.hub.subscribe(None):
+        assert looks.wait(PATIENCE_S)
+        stopping = threading.Thread(target=world_alone.stop, daemon=True)
+        stopping.start()
+        stopping.join(PATIENCE_S)
+        assert not stopping.is_alive()
+
+
+@pytest.fixture
+def world_alone(tmp_path: Path) -> Scheduler:
+    """A program's scheduler, with a cluster that nobody asks."""
+    config = parse_config("clusters: {a: {head_address: '127.0.0.1:1'}}", tmp_path / "clusters.yaml")
+    return Scheduler(config, directory=tmp_path / "state", environ={"RAY_MULTICLUSTER_BACKGROUND": "0"})

@@ -1,7 +1,6 @@
 """A clusters.yaml is moved, or is that of local clusters that are down: its jobs are still there."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -70,7 +69,7 @@ def test_whoever_submits_is_told_of_another_queue_on_the_same_cluster(
     first = raymc.config
     raymc.config = tmp_path / "copy" / "clusters.yaml"
     raymc.config.write_text(first.read_text())
-    with served(raymc, monkeypatch) if over_http else nullcontext():
+    with served(raymc, monkeypatch) if over_http else raymc.scheduler(start=True):
         named = [] if over_http else ["--config", str(raymc.config)]
         done = raymc.run("submit", *named, "--array", "2", "--", "echo", "2")
         assert done.code == 0, done.err
