@@ -1,6 +1,7 @@
 """A whole system in one process: fake clusters over loopback HTTP, a real store, the real engine."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -59,6 +60,15 @@ def waited(
     raise_if_failed(service, jobs)
 
 
+def until_led(scheduler: EmbeddedScheduler) -> None:
+    """Wait until somebody leads: from then on who submits waits for the first look at the clusters."""
+    ends_at = time.monotonic() + PATIENCE_S
+    while scheduler.store.leader(now=scheduler.clock.now()) is None:
+        scheduler.ensure_scheduled()
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
+
+
 class System:
     """`async with System(tmp_path, fake("a"), fake("b")) as system: ...`."""
 
@@ -86,6 +96,7 @@ class System:
         self.scheduler = self.another_scheduler()
         self.scheduler.start()
         self._stack.push_async_callback(asyncio.to_thread, self.scheduler.stop)
+        await asyncio.to_thread(until_led, self.scheduler)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -97,6 +108,7 @@ class System:
         self.scheduler = self.another_scheduler()
         self.scheduler.start()
         self._stack.push_async_callback(asyncio.to_thread, self.scheduler.stop)
+        await asyncio.to_thread(until_led, self.scheduler)
 
     def another_scheduler(self, *, clusters: dict[str, dict[str, Any]] | None = None) -> EmbeddedScheduler:
         """A further scheduler on the same store, as another process would have it; not started."""

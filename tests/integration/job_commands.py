@@ -16,7 +16,7 @@ from tests.doors import DOORS, OVER_HTTP
 from tests.integration.raymc import Done, write_config
 from tests.live_server import live
 from tests.oracle import PATIENCE_S
-from tests.system import FAST, fake
+from tests.system import FAST, fake, until_led
 
 from ray_multicluster_scheduler.cli.main import main
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
@@ -49,6 +49,7 @@ class Commands:
         """Schedule from now on, as a process of its own would."""
         self._leader = EmbeddedScheduler.open(self.config)
         self._leader.start()
+        until_led(self._leader)
 
     def stop_leading(self) -> None:
         """Schedule no longer: nobody does then."""

@@ -47,9 +47,11 @@ async def bearer(world: World, user: str, role: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {made.strip()}"}
 
 
-async def submitted(served: Served, who: Mapping[str, str], name: str, **body: Any) -> Any:
+async def submitted(
+    served: Served, who: Mapping[str, str], name: str, *, refused: bool = False, **body: Any
+) -> Any:
     body = {"entrypoint": "sleep 600", "submission_id": name, **body}
-    return await served.ask("POST", JOBS, headers=who, json=body)
+    return await served.ask("POST", JOBS, headers=who, json=body, refused=refused)
 
 
 async def env_of(ray: FakeRay, name: str) -> Mapping[str, str]:
@@ -84,12 +86,15 @@ async def test_what_a_job_submits_is_its_users_and_its_child_whatever_it_says(wo
         await served.ask("POST", f"{JOBS}/stop", headers=inside, json={"submission_ids": ["inner"]})
         again = {"submission_ids": ["inner"]}
         told = await until(
-            lambda: served.ask("POST", f"{JOBS}/retry", headers=inside, json=again), lambda it: "jobs" in it
+            lambda: served.ask("POST", f"{JOBS}/retry", headers=inside, json=again, refused=True),
+            lambda it: "jobs" in it,
         )
 
         for child in (inner, plain, *told["jobs"]):
             assert (child["user"], child["parent"]) == ("root", "outer")
-        assert (await submitted(served, inside, "x", user="ann"))["error"]["type"] == "Forbidden"
+        assert (await submitted(served, inside, "x", refused=True, user="ann"))["error"][
+            "type"
+        ] == "Forbidden"
         for path in ("/api/v1/clusters/a/drain", "/api/v1/tokens", "/api/v1/config/reload"):
             assert await status(served, inside, "POST", path) == 403
         await submitted(served, await bearer(world, "bob", "submit"), "his")

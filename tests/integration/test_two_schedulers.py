@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.oracle import eventually
-from tests.system import System, fake
+from tests.system import System, fake, until_led
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
@@ -23,6 +23,7 @@ async def beside(first: System, directory: Path) -> AsyncIterator[System]:
     second = System(directory, *first.ray.values())
     second.scheduler = second.another_scheduler()
     second.scheduler.start()
+    await asyncio.to_thread(until_led, second.scheduler)
     try:
         yield second
     finally:

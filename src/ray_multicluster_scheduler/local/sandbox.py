@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -262,8 +262,10 @@ class Sandbox:
 
 
 def _clear(directory: StateDir) -> int:
-    saved = directory.read()
-    for config in {directory.config, saved.config if saved else directory.config}:
+    configs = {directory.config}
+    with suppress(SandboxError):  # a damaged state is cleared too
+        configs |= {saved.config} if (saved := directory.read()) else set()
+    for config in configs:
         ask_to_end(ControlFiles(state_dir(config, {HOME_VARIABLE: str(directory.home)})))
     ended = processes.kill(str(directory.scratch))
     directory.forget()
