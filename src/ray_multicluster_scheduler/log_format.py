@@ -8,9 +8,14 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ray_multicluster_scheduler.text.visible import one_line
+
+if TYPE_CHECKING:
+    _TextHandler = logging.StreamHandler[TextIO]
+else:  # Python 3.10 has no such types at run time
+    _TextHandler = logging.StreamHandler
 
 #: The logger of lines about requests that were answered.
 REQUEST_LOG = "ray_multicluster_scheduler.server.request_log"
@@ -49,7 +54,7 @@ class PlainLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class LogLines(logging.StreamHandler[TextIO]):
+class LogLines(_TextHandler):
     """Writes requests together with those that end soon after them, and all else at once, in order.
 
     To write a line of its own for each one took more time than all else about the line.

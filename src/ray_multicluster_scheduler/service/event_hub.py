@@ -12,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -213,7 +214,8 @@ class EventHub:
                 useful = False
             pause_s = 0.0 if useful else min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * pause_s))
             self._urgent.wait(pause_s)
-            self._ensure_scheduled()  # what is waited for needs somebody who schedules
+            with suppress(StoreBusy):  # asked again in a moment
+                self._ensure_scheduled()  # what is waited for needs somebody who schedules
             if not self._news.is_set():
                 pause_s = 0.0
                 self._news.wait(ENSURE_EVERY_S)
