@@ -1,9 +1,9 @@
 """Notifications between threads and processes that share a store, so that none of them has to poll it.
 
 Each receiving process binds a datagram socket in a folder that all of them see. A process that commits a
-change sends one byte to every socket there. A notification may get lost: the path may be too long for a
-socket address, or somebody may have cleaned up the folder. So a receiver also reads the store itself from
-time to time.
+change sends one byte to every socket there. A path that is too long for a socket address is shortened by way
+of `/proc`, where there is one. A notification may get lost: somebody may have cleaned up the folder. So a
+receiver also reads the store itself from time to time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from ray_multicluster_scheduler.store.local_notifier import LocalNotifier
+
+#: The address of a socket has 104 bytes or more, the name of one of ours 25 at most.
+MOST_BYTES = 75
+#: A folder that is open can be reached here by a short path. Linux only.
+OPEN_FILES = Path("/proc/self/fd")
 
 
 class SocketNotifier(LocalNotifier):
@@ -58,7 +63,7 @@ class SocketNotifier(LocalNotifier):
             self._condition.notify_all()
             thread = self._thread
         if self._own_path is not None:
-            _send([os.fspath(self._own_path)])
+            _send(self._own_path.parent, [self._own_path.name])
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -68,7 +73,7 @@ class SocketNotifier(LocalNotifier):
             contextlib.suppress(OSError),
             os.scandir(folder) as entries,
         ):  # no folder: no process ever listened
-            _send(entry.path for entry in entries if entry.name != own_name)
+            _send(folder, (entry.name for entry in entries if entry.name != own_name))
 
     def _start_thread(self, folder: Path) -> None:
         path = folder / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.sock"
@@ -113,20 +118,37 @@ def _bind(path: Path) -> socket.socket | None:
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        receiver.bind(os.fspath(path))
+        with _short(path.parent) as folder:
+            receiver.bind(f"{folder}/{path.name}")
     except OSError:  # usually because the path is too long for a socket address
         receiver.close()
         return None
     return receiver
 
 
-def _send(paths: Iterable[str]) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:  # one for all paths: there may be many
+def _send(folder: Path, names: Iterable[str]) -> None:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,  # one for all: there may be many
+        _short(folder) as short,
+    ):
         sender.settimeout(0)
-        for path in paths:
+        for name in names:
             try:
-                sender.sendto(b"!", path)
+                sender.sendto(b"!", f"{short}/{name}")
             except ConnectionRefusedError:  # the receiving process is gone
-                Path(path).unlink(missing_ok=True)
+                (folder / name).unlink(missing_ok=True)
             except OSError:  # its buffer is full, or it has just ended: the fallback covers the rest
                 continue
+
+
+@contextlib.contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """Yield a path of a folder that leaves room for a name in a socket address, if there is one."""
+    if len(os.fsencode(folder)) < MOST_BYTES or not OPEN_FILES.is_dir():
+        yield os.fspath(folder)
+        return
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"{OPEN_FILES}/{opened}"
+    finally:
+        os.close(opened)
