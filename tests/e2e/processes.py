@@ -1,5 +1,6 @@
 """What runs on this machine, read from /proc."""
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -13,6 +14,13 @@ def processes() -> dict[int, str]:
             continue  # it ended while we looked
         found[int(path.parent.name)] = line
     return found
+
+
+def parent_of(pid: int | None) -> int | None:
+    """Return the parent of a process, if there is such a process."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 def command_lines() -> list[str]:

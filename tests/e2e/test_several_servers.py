@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.processes import parent_of
 from tests.e2e.task_world import PROGRAMS, until
 from tests.postgres_server import PostgresServer, a_postgres
 
@@ -138,13 +139,6 @@ def freeze_leader(world: World) -> None:
         until(lambda: (other := world.leader()) is not None and other is not leader)
     finally:
         os.kill(frozen, signal.SIGCONT)
-
-
-def parent_of(pid: int | None) -> int | None:
-    """Return the parent of a process, if there is such a process."""
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return None
 
 
 def restart_database(world: World) -> None:
