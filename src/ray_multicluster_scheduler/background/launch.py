@@ -67,8 +67,8 @@ class BackgroundScheduler:
     def ensure(self, store: JobStore, *, now: float, at_once: bool) -> None:
         """Start a scheduler if jobs are open and nobody schedules; raises `SchedulerNotStarted`.
 
-        Jobs are in the store before this is called. A scheduler that is about to end lets go of its lock
-        before it looks for jobs a last time: so it finds them, or this call finds the lock free.
+        Jobs are in the store before this is called. A scheduler that is about to end lets go of its lease
+        and its lock before it looks for jobs a last time: so it finds them, or this call finds both free.
         """
         with self._lock:
             if not at_once and time.monotonic() < self._look_at:

@@ -30,8 +30,6 @@ scheduler_app = typer.Typer(
     cls=CommandGroup, help="The process that schedules the jobs of a store.", no_args_is_help=True
 )
 
-#: How long `stop` waits for the scheduler to end.
-STOP_TIMEOUT_S = 30.0
 _STARTED_BY = {
     "background": "in the background; ends by itself when no job is open",
     "run": "started by `raymc scheduler run`",
@@ -105,7 +103,7 @@ def stop(*, config: ConfigOption = None) -> None:
             return
         if not lazy_imports.ask_to_end(files):
             raise InvalidRequest(
-                f"process {record.pid} on {record.host} has not ended within {STOP_TIMEOUT_S:g} s; "
+                f"process {record.pid} on {record.host} was told to end and has not ended yet; "
                 f"its log is {files.log}"
             )
         typer.echo(f"Ended: process {record.pid}.")
