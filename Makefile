@@ -5,14 +5,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 READY := $(VENV)/.ready
+# What was compiled once is not compiled again by each of a dozen processes.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests without Ray wait more than they compute.
 WORKERS ?= 4
 
-.PHONY: help setup demo demo-ui browser test check unit e2e pythons pins bench docs clean
+.PHONY: help setup demo demo-ui browser test check unit e2e pythons pins bench bench-smoke docs clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed: make PYTHON=python3.11")'
@@ -32,22 +34,23 @@ $(READY): COVERED := $(READY)-demo $(READY)-demo-ui
 setup: $(READY)  ## create .venv with the pinned dependencies
 
 demo: $(READY)-demo  ## start two real local clusters, show what the scheduler does, stop them
-	$(BIN)/python -m ray_multicluster_scheduler.demo
+	$(BIN)/python -m raymc_demo
 
 demo-ui: $(READY)-demo-ui  ## start two real local clusters and a server with the dashboard, with jobs on them, until Ctrl-C
-	$(BIN)/python -m ray_multicluster_scheduler.demo.ui
+	$(BIN)/python -m raymc_demo.ui
 
 browser:  ## install chromium from Debian's packages, where that is possible; without it pages are not tested
 	@command -v chromium >/dev/null \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	|| echo "NO BROWSER: the tests of the dashboard's pages will be skipped; install Debian's package chromium" >&2
 
-NO_RAY := -m "not ray and not slow and not browser" --numprocesses $(WORKERS) --dist worksteal
+NO_RAY := -m "not ray and not slow and not browser and not bench" --numprocesses $(WORKERS) --dist worksteal
 
 # A stage that fails does not keep the others from running.
-test: check browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
+test: $(READY) browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
 	@trap 'exit 130' INT; failed=; \
 	stage() { echo "== $$1"; shift; "$$@"; }; \
+	stage "linters and types" $(MAKE) --no-print-directory check || failed="$$failed [check]"; \
 	stage "tests without Ray" $(PYTEST) $(NO_RAY) || failed="$$failed [without Ray]"; \
 	stage "tests in a browser" $(PYTEST) tests/browser -m "not slow" --numprocesses 2 --dist loadfile || failed="$$failed [browser]"; \
 	stage "tests on real Ray clusters" $(PYTEST) -m "ray and not slow" || failed="$$failed [Ray]"; \
@@ -59,8 +62,8 @@ check: $(READY)  ## linters, types, and declared dependencies
 	$(BIN)/mypy
 	$(PYTEST) --quiet tests/unit/test_dependencies.py
 
-unit: $(READY)  ## the tests that need neither Ray nor a browser
-	$(PYTEST) $(NO_RAY)
+unit: $(READY)  ## the tests of single modules, which need nothing but Python
+	$(PYTEST) tests/unit $(NO_RAY)
 
 e2e: $(READY)  ## the tests on real Ray clusters, and all others that are slow
 	$(PYTEST) -m "ray or slow"
@@ -74,6 +77,9 @@ pins: $(BIN)/python  ## write constraints.txt anew, for every Python from 3.10 o
 	$(PIP) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --no-annotate --no-header $(UPGRADE) \
 	  --output-file constraints.txt pyproject.toml
+
+bench-smoke: $(READY)  ## run each benchmark that needs no Ray in its smallest size
+	$(PYTEST) tests/integration/test_benchmarks.py -m bench
 
 bench: $(READY)  ## measure, as ratios to a peer in the same run
 	$(BIN)/python -m benchmarks

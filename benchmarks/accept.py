@@ -15,10 +15,11 @@ from pathlib import Path
 from benchmarks.measure import Line, Report, Size, in_turns, main, ratio, summary
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
+from ray_multicluster_scheduler.executors.registry import Registry
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
-from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.job_service import JobService
+from ray_multicluster_scheduler.service.events import EventHub
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.service import JobService
 from ray_multicluster_scheduler.store import open_store
 
 FEW, MANY = 10, 1_000
@@ -57,10 +58,12 @@ def service_of(count: int) -> Iterator[JobService]:
         config = Config(path=Path(folder) / "clusters.yaml", clusters=specs, settings=Settings())
         store = open_store(Path(folder) / "store")
         try:
-            lease = store.acquire_lease("benchmark", ttl_s=3600, now=clock.now())
+            lease = store.leases.acquire("benchmark", ttl_s=3600, now=clock.now())
             assert lease is not None
-            store.save_snapshots([_seen(spec.name, clock.now()) for spec in specs], epoch=lease.epoch)
-            yield JobService(config, store, clock, EventHub(store, clock))
+            store.clusters.save_snapshots(
+                [_seen(spec.name, clock.now()) for spec in specs], epoch=lease.epoch
+            )
+            yield JobService(config, store, clock, EventHub(store, clock), Registry())
         finally:
             store.close()
 

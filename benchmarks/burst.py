@@ -89,11 +89,11 @@ def through_us(config_path: Path, jobs: int) -> Outcome:
         started, mark = time.monotonic(), 0
         made = scheduler.service.submit([JobRequest(entrypoint=COMMAND, user="ann") for _ in range(jobs)])
         ids = [job.submission_id for job in made]
-        rows = scheduler.store.get_many(ids)
+        rows = scheduler.store.jobs.get_many(ids)
         while any(job.state not in FINAL for job in rows.values()):
             scheduler.ensure_scheduled()
-            mark = scheduler.store.wait_for_change(mark, timeout_s=1.0)
-            rows = scheduler.store.get_many(ids)
+            mark = scheduler.store.changes.wait(mark, timeout_s=1.0)
+            rows = scheduler.store.jobs.get_many(ids)
         makespan_s = time.monotonic() - started
         taken = [(job.changed_at - job.placed_at) for job in rows.values() if job.placed_at is not None]
         failures = sum(job.state is not JobState.SUCCEEDED for job in rows.values())

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from benchmarks.real import two_clusters
-from ray_multicluster_scheduler.background.launch import end_schedulers
+from ray_multicluster_scheduler.background import end_schedulers
 from ray_multicluster_scheduler.runtime import Scheduler
 
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 11}
@@ -117,7 +117,7 @@ class _Ours:
         """Return when the job ended, as Ray tells it: our store has the time at which that was noticed."""
         scheduler = Scheduler.open(self._config, environ=self._environ)
         try:
-            job = scheduler.store.get(name)
+            job = scheduler.store.jobs.get(name)
         finally:
             scheduler.stop()
         url = f"{self._dashboards[job.cluster or '']}/api/jobs/{job.remote_id}"

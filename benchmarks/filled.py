@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.measure import Line, Size, in_turns, ratio, summary
 from ray_multicluster_scheduler.model.job import JobSpec
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store import Store, open_store
 
 COUNTS = {Size.SMOKE: (0, 1_000), Size.QUICK: (0, 10_000, 100_000), Size.FULL: (0, 100_000, 1_000_000)}
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 5, Size.FULL: 9}
@@ -51,7 +51,7 @@ def submit_lines(size: Size) -> tuple[Line, ...]:
 
 
 @contextmanager
-def _filled(count: int) -> Iterator[SqlStore]:
+def _filled(count: int) -> Iterator[Store]:
     """Open a store with so many jobs; it is gone at the end."""
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "store"
@@ -76,10 +76,10 @@ def fill(directory: Path, count: int, *, waiting: bool = True) -> None:
     connection.close()
 
 
-def _median_submit_ms(store: SqlStore) -> float:
+def _median_submit_ms(store: Store) -> float:
     spec, took = JobSpec(entrypoint="true", user="ann", requirements={"CPU": 1.0}), []
     for number in range(SUBMITS):
         started = time.perf_counter()
-        store.add([(f"new-{time.time_ns()}-{number}", spec)], now=time.time())
+        store.jobs.add([(f"new-{time.time_ns()}-{number}", spec)], now=time.time())
         took.append(time.perf_counter() - started)
     return statistics.median(took) * 1000

@@ -6,17 +6,21 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
+from typing import cast
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.engine.store_thread import StoreThread
-from ray_multicluster_scheduler.engine.thread import EngineThread
+from ray_multicluster_scheduler.engine.context import EngineContext, StoreThread
+from ray_multicluster_scheduler.engine.engine import EngineThread
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
+from ray_multicluster_scheduler.executors.contract import ExecutorKind
+from ray_multicluster_scheduler.executors.registry import Executors, Registry
+from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import (
-    RAY_JOBS,
+    DEFAULT_EXECUTOR,
+    ORDINARY,
     AttemptStatus,
     Inventory,
     InventoryRow,
@@ -25,7 +29,7 @@ from ray_multicluster_scheduler.model.execution import (
 )
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import ClusterConnection
-from ray_multicluster_scheduler.store_ports import JobStore
+from ray_multicluster_scheduler.store import Store
 
 CPUS = 10_000.0
 CLUSTERS = 8
@@ -36,13 +40,15 @@ LOOK_EVERY_S = 0.05
 class InstantRay:
     """A cluster on which every job has succeeded as soon as it was sent: all of its ports in one."""
 
-    name = RAY_JOBS
-
     def __init__(self, cluster: str, *, on_submit: Callable[[str], None] = lambda _: None) -> None:
-        self.probe = self.executor = self.packages = self
+        self.probe = self.packages = self
         self._cluster = cluster
         self._on_submit = on_submit
         self._jobs: dict[str, Sighting] = {}
+
+    @property
+    def spec(self) -> ClusterSpec:
+        return _spec(self._cluster)
 
     async def version(self) -> RemoteVersion:
         return RemoteVersion(api_version="4", ray_version="2.60.0", session_name="session")
@@ -81,6 +87,12 @@ class InstantRay:
         kept = (job for job in jobs if keep(InventoryRow(job.remote_id, job.status, job.metadata)))
         return Inventory(sightings=tuple(kept), remembered=len(jobs))
 
+    async def jobs(self, keep: Callable[[InventoryRow], bool] = lambda _: True) -> Inventory:
+        return await self.inventory(keep)
+
+    async def driver(self, job_id: str) -> SessionDriver | None:
+        assert job_id
+
     async def stop(self, remote_id: str) -> bool:
         return remote_id in self._jobs and False
 
@@ -104,16 +116,23 @@ class InstantRay:
         self._jobs.clear()
 
 
+def _spec(name: str) -> ClusterSpec:
+    return ClusterSpec(
+        name=name, head_address="127.0.0.1:1", dashboard="http://127.0.0.1:1", max_running_jobs=10_000
+    )
+
+
+#: Takes the place of Ray's Jobs API. The connection itself carries out the jobs.
+KIND = ExecutorKind(
+    name=DEFAULT_EXECUTOR, can=ORDINARY, open=lambda site: cast("InstantRay", site.connection)
+)
+
+
 def start_engine(
-    store: JobStore, directory: Path, connections: Mapping[str, ClusterConnection], **settings: float
+    store: Store, directory: Path, connections: Mapping[str, ClusterConnection], **settings: float
 ) -> EngineThread:
     """Run the real engine on these clusters, in a thread of its own."""
-    specs = tuple(
-        ClusterSpec(
-            name=name, head_address="127.0.0.1:1", dashboard="http://127.0.0.1:1", max_running_jobs=10_000
-        )
-        for name in connections
-    )
+    specs = tuple(map(_spec, connections))
     known = Settings(**{"max_starts_in_flight": 1000, **settings})
     config = Config(path=directory / "clusters.yaml", clusters=specs, settings=known)
     clock = SystemClock()
@@ -124,6 +143,7 @@ def start_engine(
             store=store,
             packages=PackageStore(directory / "packages"),
             connections=connections,
+            executors=Executors(store, clock, registry=Registry([KIND])),
             watch=ClusterWatch(connections, clock=clock, settings=known, jitter=random.random),
             clock=clock,
             offload=StoreThread(),
@@ -133,18 +153,18 @@ def start_engine(
     return EngineThread(build, holder="benchmark")
 
 
-def run_jobs(store: JobStore, folder: Path, submit: Callable[[], object], jobs: int) -> float:
+def run_jobs(store: Store, folder: Path, submit: Callable[[], object], jobs: int) -> float:
     """Submit jobs while the real engine runs; return how many per second go from submit to done."""
     sent: list[str] = []
     clusters = {f"c{n}": InstantRay(f"c{n}", on_submit=sent.append) for n in range(CLUSTERS)}
     engine = start_engine(store, folder, clusters, poll_interval_s=0.05)
     try:
-        while len(store.load_snapshots()) < CLUSTERS:  # until it leads
+        while len(store.clusters.load_snapshots()) < CLUSTERS:  # until it leads
             engine.check()
             time.sleep(0.01)
         started = time.perf_counter()
         submit()
-        while len(sent) < jobs or any(map(store.live_remote_ids, clusters)):
+        while len(sent) < jobs or any(map(store.history.live_remote_ids, clusters)):
             engine.check()
             time.sleep(LOOK_EVERY_S)
         return jobs / (time.perf_counter() - started)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
 from ray_multicluster_scheduler.core.placement.checks import lasting_checks, objection, with_last_resorts
 from ray_multicluster_scheduler.core.placement.fair_share import Shares
+from ray_multicluster_scheduler.core.placement.plan import awaited, is_worth_a_wait, patience_s
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.preference import awaited, is_worth_a_wait, patience_s
 from ray_multicluster_scheduler.core.placement.queue import line_key
 from ray_multicluster_scheduler.core.placement.reservation import expected_rooms, reserve
 from ray_multicluster_scheduler.core.placement.scoring import best, score
@@ -125,7 +125,7 @@ class _Loop:
 
     def _note(self, job: QueuedJob, cluster: str | None) -> None:
         if cluster is not None:
-            self._by_name[cluster].place(job.claim)
+            self._by_name[cluster].place(job)
             self._shares.charge(job.user, job.claim)
         self._chosen.append((job.submission_id, cluster))
 

@@ -31,15 +31,15 @@ SMALL_STORE = 80 * MIB
 LARGE_STORE = 2048 * MIB
 SIDE = """
 import json, sys
-from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan
+from raymc_pipeline.plan import make_plan
 operators, source, store = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 plan = make_plan(operators, source)
 if store:
     import ray
-    from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray as run
+    from raymc_pipeline.ray_engine import run_on_ray as run
     ray.init(object_store_memory=store, include_dashboard=False, log_to_driver=False)
 else:
-    from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas as run
+    from raymc_pipeline.pandas_engine import run_on_pandas as run
 print(run(plan).seconds)
 """
 

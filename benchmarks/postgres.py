@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import multiprocessing
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from tests.postgres_server import PostgresServer, binaries
+from tests.support.postgres import PostgresServer, binaries
 
 
 def missing() -> str | None:
@@ -37,18 +39,44 @@ def new_database(server: PostgresServer) -> Iterator[str]:
 
 
 def procrastinate(address: str, jobs: int, *, submitters: int, workers: int) -> float:
-    """Return jobs per second: threads defer one job at a time, one process works them off."""
+    """Return jobs per second: threads of one process defer one job at a time, another works them off."""
     package = importlib.import_module("procrastinate")
-    app = package.App(connector=package.SyncPsycopgConnector(conninfo=address, max_size=submitters))
-
+    app = package.App(connector=package.SyncPsycopgConnector(conninfo=address))
     with app.open():
         app.schema_manager.apply_schema()
+    with other_process(_Deferring.open, address, submitters) as program:
         started = time.perf_counter()
         worker = threading.Thread(target=lambda: asyncio.run(_work(package, address, jobs, workers)))
         worker.start()
-        _defer_all(app, jobs, submitters)
+        program(_Deferring.defer, jobs, submitters)
         worker.join()
         return jobs / (time.perf_counter() - started)
+
+
+@contextmanager
+def other_process(begin: Callable[..., None], *arguments: object) -> Iterator[Callable[..., object]]:
+    """Start a process that has begun its work; yield what calls a function there and waits for it."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=begin, initargs=arguments) as pool:
+        pool.submit(int).result()  # it has imported what it needs, and is connected
+        yield lambda function, *given: pool.submit(function, *given).result()
+
+
+class _Deferring:
+    """The program that submits to Procrastinate, in its process."""
+
+    app: Any
+
+    @classmethod
+    def open(cls, address: str, submitters: int) -> None:
+        package = importlib.import_module("procrastinate")
+        cls.app = package.App(connector=package.SyncPsycopgConnector(conninfo=address, max_size=submitters))
+        cls.app.open()
+
+    @classmethod
+    def defer(cls, jobs: int, submitters: int) -> None:
+        _defer_all(cls.app, jobs, submitters)
+        cls.app.close()
 
 
 def _defer_all(app: Any, jobs: int, submitters: int) -> None:

@@ -20,7 +20,7 @@ from benchmarks.filled import submit_lines
 from benchmarks.instant import CLUSTERS, run_jobs
 from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, ratio, summary
 from ray_multicluster_scheduler.model.job import JobSpec
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store import Store, open_store
 
 SUBMITTERS = 64
 WORKERS = 8
@@ -38,7 +38,7 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
         thread.join()
 
 
-def submit_all(store: SqlStore, jobs: int, *, pause_s: float = 0.0) -> list[float]:
+def submit_all(store: Store, jobs: int, *, pause_s: float = 0.0) -> list[float]:
     """Let all submitters hand in their share one by one; return how long each submit took.
 
     `pause_s` is the mean of random pauses: after equal ones, those who shared a commit would come back
@@ -52,7 +52,7 @@ def submit_all(store: SqlStore, jobs: int, *, pause_s: float = 0.0) -> list[floa
         for index in range(jobs // SUBMITTERS):
             time.sleep(chance.expovariate(1 / pause_s) if pause_s else 0.0)
             started = time.perf_counter()
-            store.add([(f"job-{number}-{index}", spec)], now=time.time())
+            store.jobs.add([(f"job-{number}-{index}", spec)], now=time.time())
             took.append(time.perf_counter() - started)
 
     in_threads(submitter, SUBMITTERS)

@@ -35,9 +35,9 @@ async def gaps(jobs: int, folder: Path) -> list[float]:
 
 def _wait(scheduler: EmbeddedScheduler, ids: list[str]) -> None:
     mark = 0
-    while any(job.state not in FINAL for job in scheduler.store.get_many(ids).values()):
+    while any(job.state not in FINAL for job in scheduler.store.jobs.get_many(ids).values()):
         scheduler.ensure_scheduled()
-        mark = scheduler.store.wait_for_change(mark, timeout_s=1.0)
+        mark = scheduler.store.changes.wait(mark, timeout_s=1.0)
 
 
 def measure(size: Size) -> Report:

@@ -41,7 +41,7 @@ def measure(size: Size) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / "store")
         jobs = [(f"job-{number}", JobSpec(entrypoint="true", user="ann")) for number in range(count)]
-        store.add(jobs, now=time.time())
+        store.jobs.add(jobs, now=time.time())
         clusters = {
             f"c{number}": InstantRay(f"c{number}", on_submit=arrivals.note) for number in range(CLUSTERS)
         }

@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.postgres_server import a_postgres
+from tests.support.postgres import a_postgres
 
 from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.core.lifecycle.transitions import move
-from ray_multicluster_scheduler.maintenance.backup_file import Copied, back_up, restore
+from ray_multicluster_scheduler.maintenance import Copied, back_up, restore
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore, open_at
+from ray_multicluster_scheduler.store import Store, open_at
 
 JOBS = 20_000
 BATCH = 200
@@ -41,21 +41,21 @@ ENVIRONMENT = {
 }
 
 
-def fill(store: SqlStore, jobs: int) -> None:
+def fill(store: Store, jobs: int) -> None:
     """Let typical jobs be accepted, run and end: five events, one attempt and a log each."""
     text = random.Random(0)
     now = time.time()
-    lease = store.acquire_lease("benchmark", ttl_s=3600.0, now=now)
+    lease = store.leases.acquire("benchmark", ttl_s=3600.0, now=now)
     assert lease is not None
     for begin in range(0, jobs, BATCH):
-        accepted: Sequence[Job] = store.add(
+        accepted: Sequence[Job] = store.jobs.add(
             [(f"sub_{number:012x}", _spec(number)) for number in range(begin, begin + BATCH)], now=now
         )
         for state, reason in WAY:
             moves = [_move(job, state, reason) for job in accepted]
             ends = state is JobState.SUCCEEDED
             logs = [(job.submission_id, job.attempt, _log(text)) for job in accepted] if ends else []
-            accepted = store.apply(moves, epoch=lease.epoch, now=now, logs=logs)
+            accepted = store.jobs.apply(moves, epoch=lease.epoch, now=now, logs=logs)
 
 
 def _spec(number: int) -> JobSpec:
@@ -101,8 +101,8 @@ def report(name: str, place: StorePlace, jobs: int, folder: Path, targets: dict[
     """Fill one store and write what was measured."""
     with contextlib.closing(open_at(place)) as store:
         fill(store, jobs)
-        store.compact(rewrite=False)
-        size = store.space().file_bytes
+        store.retention.compact(rewrite=False)
+        size = store.retention.space().file_bytes
     print(f"{name}: {size / jobs / 1000:.1f} kB a job, {size / jobs * MILLION / 1e9:.1f} GB a million")
     file = folder / f"{name}.db"
     _timed("backup", lambda: back_up(place, file, replace=True, progress=lambda _done, _total: None))
@@ -110,7 +110,9 @@ def report(name: str, place: StorePlace, jobs: int, folder: Path, targets: dict[
     for kind, target in targets.items():
         _timed(f"restore to {kind}", lambda to=target: restore(file, to, progress=lambda _done, _total: None))
         with contextlib.closing(open_at(target)) as restored:
-            print(f"  restored: {restored.space().file_bytes / jobs * MILLION / 1e9:.1f} GB a million")
+            print(
+                f"  restored: {restored.retention.space().file_bytes / jobs * MILLION / 1e9:.1f} GB a million"
+            )
 
 
 def main(jobs: int) -> None:

@@ -31,8 +31,8 @@ class Ours:
         (job,) = self._scheduler.service.submit([JobRequest(entrypoint=COMMAND, user="ann")])
         accepted = time.perf_counter() - started
         mark = 0
-        while self._scheduler.store.get(job.submission_id).state not in BEGUN:
-            mark = self._scheduler.store.wait_for_change(mark, timeout_s=1.0)
+        while self._scheduler.store.jobs.get(job.submission_id).state not in BEGUN:
+            mark = self._scheduler.store.changes.wait(mark, timeout_s=1.0)
         self.to_running.append(time.perf_counter() - started)
         return accepted
 

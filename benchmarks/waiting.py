@@ -20,9 +20,8 @@ from benchmarks.measure import Line, Report, Size, in_turns, main, percentile, r
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.waiting import Waiting, changes_async
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.service.events import EventHub, Waiting, changes_async
+from ray_multicluster_scheduler.store import Store, open_store
 
 FEW, MANY = 100, 2_000
 CHANGES = {Size.SMOKE: 5, Size.QUICK: 100, Size.FULL: 200}
@@ -82,16 +81,16 @@ class Waiters:
                 known, self.told_at[submission_id] = jobs[submission_id], time.perf_counter()
 
 
-async def asking(store: SqlStore, submission_id: str) -> AsyncIterator[Mapping[str, Job]]:
+async def asking(store: Store, submission_id: str) -> AsyncIterator[Mapping[str, Job]]:
     """Look at the store after each change of any job, as waiters did before the hub."""
     loop, news, seen = asyncio.get_running_loop(), asyncio.Event(), 0
-    unsubscribe = store.subscribe(lambda: loop.call_soon_threadsafe(news.set))
+    unsubscribe = store.changes.subscribe(lambda: loop.call_soon_threadsafe(news.set))
     try:
         while True:
             news.clear()
-            seen, moved = await asyncio.to_thread(store.changed_since, [submission_id], after=seen)
+            seen, moved = await asyncio.to_thread(store.history.changed_since, [submission_id], after=seen)
             if moved:
-                yield await asyncio.to_thread(store.get_many, [submission_id])
+                yield await asyncio.to_thread(store.jobs.get_many, [submission_id])
             await news.wait()
     finally:
         unsubscribe()
@@ -100,14 +99,14 @@ async def asking(store: SqlStore, submission_id: str) -> AsyncIterator[Mapping[s
 class Changes:
     """Moves jobs back and forth, one commit each."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.ids = [f"job-{number}" for number in range(MANY)]
         spec = JobSpec(entrypoint="true", user="ann")
-        self._jobs: list[Job] = list(store.add([(each, spec) for each in self.ids], now=time.time()))
+        self._jobs: list[Job] = list(store.jobs.add([(each, spec) for each in self.ids], now=time.time()))
         #: From the beginning of each commit until its waiter was told.
         self.delays_ms: dict[int, list[float]] = {}
-        lease = store.acquire_lease("benchmark", ttl_s=3600, now=time.time())
+        lease = store.leases.acquire("benchmark", ttl_s=3600, now=time.time())
         assert lease is not None
         self._epoch = lease.epoch
 
@@ -139,11 +138,11 @@ class Changes:
             reason="back and forth",
             changes={"cluster": "a" if placed else None},
         )
-        (self._jobs[number],) = self.store.apply([wanted], epoch=self._epoch, now=time.time())
+        (self._jobs[number],) = self.store.jobs.apply([wanted], epoch=self._epoch, now=time.time())
 
 
 @contextmanager
-def a_store() -> Iterator[SqlStore]:
+def a_store() -> Iterator[Store]:
     """Open a store of files that are removed again."""
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / "store")

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests.postgres_server import PostgresServer, a_postgres
+from tests.support.postgres import PostgresServer, a_postgres
 
-from ray_multicluster_scheduler.background.control import ControlFiles
-from ray_multicluster_scheduler.background.launch import ask_to_end
+from ray_multicluster_scheduler.background import ControlFiles, ask_to_end
 from ray_multicluster_scheduler.client import current
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         get_unified_scheduler,
         initialize_scheduler_environment,
     )
+    from ray_multicluster_scheduler.client.init_ray import init_ray
+    from ray_multicluster_scheduler.client.job import Job, Jobs, job, jobs
     from ray_multicluster_scheduler.client.job_functions import (
         delete_job,
         drain,
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
         stop_job,
         submit_job,
         submit_jobs,
+        tail_job_logs,
         undrain,
     )
-    from ray_multicluster_scheduler.client.log_functions import tail_job_logs
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tasks import (
         cancel_task,
@@ -51,12 +53,13 @@ if TYPE_CHECKING:
         submit_actor_async,
         submit_task,
     )
-    from ray_multicluster_scheduler.client.wait_functions import wait_for_all_jobs
-    from ray_multicluster_scheduler.pipeline.connect import init_ray
+    from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
 
 __version__ = VERSION
 
 __all__ = [
+    "Job",
+    "Jobs",
     "cancel_task",
     "delete_job",
     "drain",
@@ -72,6 +75,8 @@ __all__ = [
     "graceful_shutdown_on_keyboard_interrupt",
     "init_ray",
     "initialize_scheduler_environment",
+    "job",
+    "jobs",
     "kill_actor",
     "list_actors",
     "list_jobs",
@@ -90,6 +95,8 @@ __all__ = [
 
 #: Where the functions live that are not in `client.job_functions`.
 _ELSEWHERE = {
+    "Job": "client.job",
+    "Jobs": "client.job",
     "cancel_task": "client.tasks",
     "explain_task": "client.tasks",
     "get_actor_result": "client.tasks",
@@ -98,15 +105,17 @@ _ELSEWHERE = {
     "get_task_status": "client.tasks",
     "get_unified_scheduler": "client.current",
     "graceful_shutdown_on_keyboard_interrupt": "client.scope",
-    "init_ray": "pipeline.connect",
+    "init_ray": "client.init_ray",
     "initialize_scheduler_environment": "client.current",
+    "job": "client.job",
+    "jobs": "client.job",
     "kill_actor": "client.tasks",
     "list_actors": "client.tasks",
     "submit_actor": "client.tasks",
     "submit_actor_async": "client.tasks",
     "submit_task": "client.tasks",
-    "tail_job_logs": "client.log_functions",
-    "wait_for_all_jobs": "client.wait_functions",
+    "tail_job_logs": "client.job_functions",
+    "wait_for_all_jobs": "client.waiting",
 }
 
 

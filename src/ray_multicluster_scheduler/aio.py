@@ -6,21 +6,18 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ray_multicluster_scheduler.client import (
-    current,
-    job_functions,
-    log_functions,
-    scope,
-    tasks,
-    wait_functions,
-)
+from ray_multicluster_scheduler.client import current, job_functions, scope, tasks, waiting
+from ray_multicluster_scheduler.client import job as blocking
 from ray_multicluster_scheduler.errors import WaitTimeout
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.pipeline.connect import Connection
+    from ray_multicluster_scheduler.client.init_ray import Connection
+    from ray_multicluster_scheduler.model.states import JobState
+    from ray_multicluster_scheduler.service.views import AttemptView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,17 +37,189 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return twin
 
 
+class Job(str):
+    """The id of a job, and the job, for asyncio: as `ray_multicluster_scheduler.Job`, but to be awaited.
+
+    So are its properties: `await job.status`. `await job` waits until it has succeeded.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+    @property
+    def status(self) -> Coroutine[Any, Any, str]:
+        """See `ray_multicluster_scheduler.Job.status`, as for all below."""
+        return self._ask(lambda job: job.status)
+
+    @property
+    def state(self) -> Coroutine[Any, Any, JobState]:
+        """Where it is."""
+        return self._ask(lambda job: job.state)
+
+    @property
+    def done(self) -> Coroutine[Any, Any, bool]:
+        """Tell whether it has ended."""
+        return self._ask(lambda job: job.done)
+
+    @property
+    def cluster(self) -> Coroutine[Any, Any, str | None]:
+        """The cluster that it is or was on."""
+        return self._ask(lambda job: job.cluster)
+
+    @property
+    def attempts(self) -> Coroutine[Any, Any, tuple[AttemptView, ...]]:
+        """Its placements on clusters, oldest first."""
+        return self._ask(lambda job: job.attempts)
+
+    @property
+    def submitted_at(self) -> Coroutine[Any, Any, datetime]:
+        """When it was accepted."""
+        return self._ask(lambda job: job.submitted_at)
+
+    @property
+    def started_at(self) -> Coroutine[Any, Any, datetime | None]:
+        """When its last attempt began to run."""
+        return self._ask(lambda job: job.started_at)
+
+    @property
+    def ended_at(self) -> Coroutine[Any, Any, datetime | None]:
+        """When it ended."""
+        return self._ask(lambda job: job.ended_at)
+
+    async def info(self) -> dict[str, Any]:
+        """Return all that is known of it."""
+        return await self._ask(lambda job: job.info())
+
+    async def logs(self, tail: int | None = None) -> str:
+        """Return its log so far, or the last lines of it."""
+        return await self._ask(lambda job: job.logs(tail))
+
+    async def follow(self) -> AsyncIterator[str]:
+        """Yield the lines of its log as they are written, until it has ended."""
+        begun = ""
+        async for piece in job_functions.tail_job_logs_async(self):
+            *whole, begun = (begun + piece).split("\n")
+            for line in whole:
+                yield line
+        if begun:
+            yield begun
+
+    async def wait(self, timeout: float | None = None) -> Job:
+        """Wait until it has succeeded, and return it; no thread waits."""
+        await waiting.wait_for_all_jobs_async([self], timeout=timeout)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Job]:
+        """Wait like `wait`."""
+        return self.wait().__await__()
+
+    async def stop(self) -> bool:
+        """Stop it, and wait until it has ended."""
+        return await self._ask(lambda job: job.stop())
+
+    async def retry(self) -> Job:
+        """Run it again as a new job, which is returned."""
+        return Job(await self._ask(lambda job: job.retry()))
+
+    async def explain(self) -> blocking.JobExplanation:
+        """Return why it is where it is, and what would let it start."""
+        return await self._ask(lambda job: job.explain())
+
+    async def summary(self) -> str:
+        """Tell in a line where it is."""
+        return await self._ask(lambda job: job.summary())
+
+    async def _ask(self, question: Callable[[blocking.Job], T]) -> T:
+        return await _in_thread(question)(blocking.Job(self))
+
+
+blocking.written_as_text(Job)
+
+
+class Jobs(list[Job]):
+    """Several jobs for asyncio, as `ray_multicluster_scheduler.Jobs`; `await jobs` waits for all."""
+
+    async def counts(self) -> Mapping[str, int]:
+        """Return how many are in which state."""
+        return await self._ask(lambda jobs: jobs.counts())
+
+    @property
+    def failed(self) -> Coroutine[Any, Any, Jobs]:
+        """Those that have failed or were stopped."""
+        return self._ask(lambda jobs: Jobs(map(Job, jobs.failed)))
+
+    @property
+    def done(self) -> Coroutine[Any, Any, bool]:
+        """Tell whether all have ended."""
+        return self._ask(lambda jobs: jobs.done)
+
+    async def wait(self, timeout: float | None = None, *, fail_fast: bool = True) -> Jobs:
+        """Wait until all have succeeded, and return them; no thread waits."""
+        await waiting.wait_for_all_jobs_async(self, timeout=timeout, fail_fast=fail_fast)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Jobs]:
+        """Wait like `wait`."""
+        return self.wait().__await__()
+
+    async def as_completed(self, timeout: float | None = None) -> AsyncIterator[Job]:
+        """Yield each job when it has ended, the first one first, however it ended."""
+        async for ended in blocking.ended(self, timeout):
+            yield Job(ended)
+
+    async def stop(self) -> int:
+        """Ask for all that have not ended to be stopped; return how many those are."""
+        return await self._ask(lambda jobs: jobs.stop())
+
+    async def retry(self) -> Jobs:
+        """Run those that failed or were stopped again, as new jobs, which are returned."""
+        return await self._ask(lambda jobs: Jobs(map(Job, jobs.retry())))
+
+    async def summary(self) -> str:
+        """Tell how many are in which state."""
+        return await self._ask(lambda jobs: jobs.summary())
+
+    async def _ask(self, question: Callable[[blocking.Jobs], T]) -> T:
+        return await _in_thread(question)(blocking.Jobs(map(blocking.Job, self)))
+
+
+@functools.wraps(job_functions.submit_job)
+async def submit_job(*args: Any, **kwargs: Any) -> Job:
+    """Accept a job; see `ray_multicluster_scheduler.submit_job`."""
+    return Job(await _in_thread(job_functions.submit_job)(*args, **kwargs))
+
+
+async def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
+    """Accept many jobs in one transaction; see `ray_multicluster_scheduler.submit_jobs`."""
+    return Jobs(map(Job, await _in_thread(job_functions.submit_jobs)(jobs)))
+
+
+async def retry_job(submission_id: str) -> Job:
+    """Run a job again; see `ray_multicluster_scheduler.retry_job`."""
+    return Job(await _in_thread(job_functions.retry_job)(submission_id))
+
+
+async def job(submission_id: str) -> Job:
+    """Return the job with this id or name; see `ray_multicluster_scheduler.job`."""
+    return Job(await _in_thread(blocking.job)(submission_id))
+
+
+@functools.wraps(blocking.jobs)
+async def jobs(**filters: Any) -> Jobs:
+    """Return jobs that match every given filter; see `ray_multicluster_scheduler.jobs`."""
+    return Jobs(map(Job, await _in_thread(blocking.jobs)(**filters)))
+
+
 initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
-submit_job = _in_thread(job_functions.submit_job)
-submit_jobs = _in_thread(job_functions.submit_jobs)
 get_job_status = _in_thread(job_functions.get_job_status)
 get_job_info = _in_thread(job_functions.get_job_info)
 stop_job = _in_thread(job_functions.stop_job)
 list_jobs = _in_thread(job_functions.list_jobs)
-wait_for_all_jobs = wait_functions.wait_for_all_jobs_async
+wait_for_all_jobs = waiting.wait_for_all_jobs_async
 explain = _in_thread(job_functions.explain)
 plan_job = _in_thread(job_functions.plan_job)
-retry_job = _in_thread(job_functions.retry_job)
 delete_job = _in_thread(job_functions.delete_job)
 drain = _in_thread(job_functions.drain)
 undrain = _in_thread(job_functions.undrain)
@@ -70,9 +239,9 @@ async def init_ray(
     address: str | None = None, runtime_env_json: str | None = None, namespace: str | None = None
 ) -> Connection:
     """Connect this process to a Ray cluster; see `ray_multicluster_scheduler.init_ray`."""
-    from ray_multicluster_scheduler.pipeline import connect  # noqa: PLC0415 - imports Ray, which takes seconds
+    from ray_multicluster_scheduler.client import init_ray  # noqa: PLC0415 - imports Ray, which takes seconds
 
-    return await asyncio.to_thread(connect.init_ray, address, runtime_env_json, namespace)
+    return await asyncio.to_thread(init_ray.init_ray, address, runtime_env_json, namespace)
 
 
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
@@ -80,7 +249,7 @@ graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_in
 
 async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
     """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
-    async for piece in log_functions.tail_job_logs_async(submission_id):
+    async for piece in job_functions.tail_job_logs_async(submission_id):
         yield piece
 
 

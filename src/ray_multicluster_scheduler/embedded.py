@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ray_multicluster_scheduler.background import holder_name
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.engine.context import EngineContext, nothing_happens
-from ray_multicluster_scheduler.engine.leader import holder_name
-from ray_multicluster_scheduler.engine.store_thread import StoreThread
-from ray_multicluster_scheduler.engine.thread import EngineThread
+from ray_multicluster_scheduler.engine.context import EngineContext, StoreThread, nothing_happens
+from ray_multicluster_scheduler.engine.engine import EngineThread
 from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.executors.registry import Executors
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.service.scheduler_parts import Parts
+from ray_multicluster_scheduler.service.service import Parts
 
 
 class EmbeddedScheduler(Scheduler):
@@ -120,15 +120,16 @@ class EmbeddedScheduler(Scheduler):
         return ClusterWatch(connections, clock=self.clock, settings=settings, jitter=jitter, origin=origin)
 
     def _context(self, parts: Parts) -> EngineContext:
-        settings, connections = parts.config.settings, self._connect_all()
+        settings, connections, offload = parts.config.settings, self._connect_all(), StoreThread()
         return EngineContext(
             config=parts.config,
             store=parts.store,
             packages=parts.packages,
             connections=connections,
+            executors=Executors(parts.store, self.clock, offload=offload),
             watch=self._watch(connections, settings, parts.store.store_id),
             clock=self.clock,
-            offload=StoreThread(),
+            offload=offload,
             job_token=parts.job_tokens.token_of,
             head_ports=self._head_ports,
             crash_point=self._crash_point,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from ray_multicluster_scheduler.text.visible import one_line
+from ray_multicluster_scheduler.text import one_line
 
 if TYPE_CHECKING:
     _TextHandler = logging.StreamHandler[TextIO]
@@ -18,7 +18,7 @@ else:  # Python 3.10 has no such types at run time
     _TextHandler = logging.StreamHandler
 
 #: The logger of lines about requests that were answered.
-REQUEST_LOG = "ray_multicluster_scheduler.server.request_log"
+REQUEST_LOG = "ray_multicluster_scheduler.server.door"
 #: How long a line about a request waits for others, to be written with them.
 WRITE_AFTER_S = 0.1
 #: Made once: to make one for each line takes longer than to write the line.

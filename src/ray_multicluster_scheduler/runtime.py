@@ -17,44 +17,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ray_multicluster_scheduler.background.launch import BackgroundScheduler
-from ray_multicluster_scheduler.clock import StoreClock
+from ray_multicluster_scheduler.background import BackgroundScheduler
+from ray_multicluster_scheduler.clock import CachedFor, StoreClock
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
-from ray_multicluster_scheduler.config.change import ConfigChange, config_change
 from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
-from ray_multicluster_scheduler.config.store_owner import kept_apart, remember
-from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
+from ray_multicluster_scheduler.config.load import ConfigChange, config_change
+from ray_multicluster_scheduler.config.store_place import StorePlace, kept_apart, remember, store_place
 from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.environment.job_address import with_address
+from ray_multicluster_scheduler.environment.compose import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
-from ray_multicluster_scheduler.inspection.cluster_loop import ClusterLoop
+from ray_multicluster_scheduler.executors.registry import Executors, Registry
+from ray_multicluster_scheduler.inspection.clusters import ClusterLoop
 from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSpec
-from ray_multicluster_scheduler.packages.cluster_environments import with_packed_environments
+from ray_multicluster_scheduler.packages.runtime_env import with_packed_environments
 from ray_multicluster_scheduler.packages.shared_place import open_packages
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
+from ray_multicluster_scheduler.service.auth import Authenticator, JobTokens, Tokens
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry
-from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.job_service import JobService
-from ray_multicluster_scheduler.service.job_tokens import JobTokens
-from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
-from ray_multicluster_scheduler.service.local_service import LocalService
-from ray_multicluster_scheduler.service.move_follower import Listener, MoveFollower
-from ray_multicluster_scheduler.service.scheduler_parts import Parts
-from ray_multicluster_scheduler.service.service_parts import ServiceParts, later
-from ray_multicluster_scheduler.service.tail import Tails
-from ray_multicluster_scheduler.service.tokens import Authenticator, Tokens
-from ray_multicluster_scheduler.service.uploaded_packages import needed_packages
+from ray_multicluster_scheduler.service.events import EventHub, Listener, MoveFollower
+from ray_multicluster_scheduler.service.explain import WaitNumbers
+from ray_multicluster_scheduler.service.logs import Tails
+from ray_multicluster_scheduler.service.packages import needed_packages
+from ray_multicluster_scheduler.service.service import JobService, LocalService, Parts, ServiceParts, later
 from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
-from ray_multicluster_scheduler.service.wait_numbers import WaitNumbers
-from ray_multicluster_scheduler.store import SqlStore, open_at
-from ray_multicluster_scheduler.store_ports import AccessStore
+from ray_multicluster_scheduler.store import Store, open_at
+from ray_multicluster_scheduler.store.access import Access
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords
-    from ray_multicluster_scheduler.inspection.fresh_look import FreshLook
-    from ray_multicluster_scheduler.inspection.process_look import ProcessLook
+    from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, FreshLook
+    from ray_multicluster_scheduler.inspection.processes import ProcessLook
     from ray_multicluster_scheduler.service.explain import Explainer
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
@@ -125,12 +118,17 @@ class Scheduler:
         return str(self.config.path)
 
     @property
+    def identity(self) -> object:
+        """Equal for two that have the same configuration, and keep their jobs in the same place."""
+        return self.config, self.directory
+
+    @property
     def packages(self) -> PackageStore:
         """Where directories of this machine are packed: the place where packages are kept, too."""
         return self.parts.packages
 
     @property
-    def store(self) -> SqlStore:
+    def store(self) -> Store:
         """The durable queue and history."""
         return self.parts.store
 
@@ -150,7 +148,7 @@ class Scheduler:
         return self.parts.job_tokens
 
     @property
-    def access(self) -> AccessStore:
+    def access(self) -> Access:
         """Where tokens and the audit trail are kept."""
         return self.parts.store.access
 
@@ -167,7 +165,7 @@ class Scheduler:
                     directory=self.directory,
                     environ=self._environ,
                     clock=self.clock,
-                    drains=lambda: {} if self._parts is None else self._parts.store.drained(),
+                    drains=lambda: {} if self._parts is None else self._parts.store.clusters.drained(),
                 )
             return self._tasks
 
@@ -336,15 +334,16 @@ class Scheduler:
             failed.pop_all()
         return parts
 
-    def _assemble(self, raw: Config, store: SqlStore, hub: EventHub, tokens: Tokens) -> Parts:
+    def _assemble(self, raw: Config, store: Store, hub: EventHub, tokens: Tokens) -> Parts:
         """Build the components of one configuration. All arguments but `raw` outlive a reload."""
         remember(raw, self.place, self._environ)
         shared = raw.settings.packages or self.place.packages
         packages = open_packages(self.directory / "packages", shared, store)
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
-        explainer = later(lambda: self._explainer(config, raw, store))
+        explainer = later(lambda: self._explainer(config, raw, store, executors.registry))
         look = later(lambda: self._fresh_look(config, store))
+        executors = Executors(store, self.clock)
         service_parts = ServiceParts(
             config=config,
             loaded=raw,
@@ -352,19 +351,20 @@ class Scheduler:
             packages=packages,
             clock=self.clock,
             hub=hub,
-            jobs=JobService(config, store, self.clock, hub, look),
+            jobs=JobService(config, store, self.clock, hub, executors.registry, look),
             explainer=explainer,
             look=look,
             waits=WaitNumbers(
-                explainer, self.clock, lambda: store.published_waits(now=self.clock.now()), look=look
+                explainer, self.clock, lambda: store.clusters.published_waits(now=self.clock.now()), look=look
             ),
             processes=later(lambda: self._process_look(raw)),
             run_doctor=partial(self._diagnose, raw),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
             reach=self.begin,
-            tails=Tails(self.begin, hub, store),
+            executors=executors,
+            tails=Tails(self.begin, executors, hub, store),
             tokens=tokens,
-            kept_apart=KeptAnswer(
+            kept_apart=CachedFor(
                 lambda: kept_apart(raw, self.place, self._environ), self.clock, good_for_s=OTHERS_GOOD_FOR_S
             ),
             closed=lambda: SANDBOX_DOWN if sandbox_is_down(raw.path, self._environ) else None,
@@ -381,24 +381,25 @@ class Scheduler:
 
     # What follows imports the planner, the probes of clusters or HTTP: most commands need none of it.
 
-    def _explainer(self, config: Config, raw: Config, store: SqlStore) -> Explainer:
-        from ray_multicluster_scheduler.engine.scheduler_rules import plan_rules  # noqa: PLC0415 - see above
+    def _explainer(self, config: Config, raw: Config, store: Store, executors: Registry) -> Explainer:
+        from ray_multicluster_scheduler.engine.leader import plan_rules  # noqa: PLC0415 - see above
         from ray_multicluster_scheduler.service.explain import Explainer  # noqa: PLC0415
 
-        return Explainer(config, store, self.clock, plan_rules(config.settings), loaded=raw)
+        rules = plan_rules(config.settings, executors.capabilities())
+        return Explainer(config, store, self.clock, rules, loaded=raw)
 
-    def _fresh_look(self, config: Config, store: SqlStore) -> FreshLook:
-        from ray_multicluster_scheduler.inspection.fresh_look import FreshLook  # noqa: PLC0415 - see above
+    def _fresh_look(self, config: Config, store: Store) -> FreshLook:
+        from ray_multicluster_scheduler.inspection.clusters import FreshLook  # noqa: PLC0415 - see above
 
         return FreshLook(config, self.begin, self.clock, origin=store.store_id, is_published=self._is_led)
 
     def _process_look(self, config: Config) -> ProcessLook:
-        from ray_multicluster_scheduler.inspection.process_look import ProcessLook  # noqa: PLC0415 - see above
+        from ray_multicluster_scheduler.inspection.processes import ProcessLook  # noqa: PLC0415 - see above
 
         return ProcessLook(config, self._environ, self.clock, self._read_records)
 
     def _is_led(self) -> bool:
-        return self.store.leader(now=self.clock.now()) is not None
+        return self.store.leases.current(now=self.clock.now()) is not None
 
     def _read_records(self) -> ClusterRecords:
         from ray_multicluster_scheduler.inspection.clusters import ClusterRecords  # noqa: PLC0415 - see above

@@ -1,11 +1,11 @@
-"""Finds what looks at text in the package: compiled patterns, and functions that parse."""
+"""Finds what looks at text in the packages: compiled patterns, and functions that parse."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import ray_multicluster_scheduler
 
 PACKAGE = Path(ray_multicluster_scheduler.__file__).parent
+#: Packages beside it, which are read as well.
+BESIDE = ("raymc_pipeline", "raymc_relay")
 #: Not read here: fakes and a demonstration, for people who try this out on their own machine.
 LEFT_OUT = ("testing", "demo")
 METHODS = frozenset({"match", "fullmatch", "search", "sub", "split", "finditer", "findall"})
@@ -44,8 +46,12 @@ class Pattern(NamedTuple):
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    """Return the syntax trees of all modules, by their paths."""
+    """Return the syntax trees of all modules, by their paths; beside the package these begin with a name."""
     paths = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob("*.py"))}
+    for name in BESIDE:
+        paths |= {
+            path.relative_to(PACKAGE.parent): path for path in sorted((PACKAGE.parent / name).rglob("*.py"))
+        }
     return {
         path.as_posix(): ast.parse(found.read_text())
         for path, found in paths.items()
@@ -55,14 +61,16 @@ def trees() -> dict[str, ast.Module]:
 
 def patterns() -> Iterator[Pattern]:
     """Yield all patterns of all modules, with the methods by which they are used anywhere."""
+    everywhere = _methods(trees().values())
     for path, tree in trees().items():
         if not any(_is_re(node) for node in ast.walk(tree)):
             continue
+        here = _methods([tree])
         module = importlib.import_module(_module_name(path))
         for name, value in _own(module, tree).items():
             for place, pattern in _patterns_in(value, name):
                 last = place.rpartition(".")[2]
-                used = _methods([tree] if last.startswith("_") else list(trees().values()))
+                used = here if last.startswith("_") else everywhere
                 methods = used.get(last, {"fullmatch", "search"})
                 yield Pattern(f"{path}:{place}", pattern, frozenset(methods))
 
@@ -87,7 +95,7 @@ def parsers() -> Iterator[str]:
 
 def _module_name(path: str) -> str:
     parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-    return ".".join(["ray_multicluster_scheduler", *parts])
+    return ".".join(parts if parts[0] in BESIDE else ["ray_multicluster_scheduler", *parts])
 
 
 def _is_re(node: ast.AST) -> bool:
@@ -115,7 +123,7 @@ def _patterns_in(value: Any, place: str) -> Iterator[tuple[str, re.Pattern[Any]]
             yield from _patterns_in(inner, f"{place}.{name}")
 
 
-def _methods(among: list[ast.Module]) -> dict[str, set[str]]:
+def _methods(among: Iterable[ast.Module]) -> dict[str, set[str]]:
     """Return by which methods patterns are used, by the last part of their names."""
     found: dict[str, set[str]] = {}
     for tree in among:

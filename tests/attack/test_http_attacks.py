@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 import socketio
 from tests.attack.victim import Victim, request
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.server.body_limit import MOST_BODY_BYTES, MOST_LIST_BYTES, MOST_LOGIN_BYTES
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.attack.victim import Victim
-from tests.integration.ray_client.raw_peer import REQUEST, Dial, RawPeer, dialing, message
+from tests.support.raw_peer import REQUEST, Dial, RawPeer, dialing, message
 
-from ray_multicluster_scheduler.ray_client.http2 import frames
 from ray_multicluster_scheduler.ray_client.messages import CLUSTER_INFO_PATH, DATAPATH_PATH, pb
+from raymc_relay import frames
 
 PING = pb.ClusterInfoRequest(type=pb.ClusterInfoType.PING).SerializeToString()
 #: Of a message that is announced as large as gRPC's own servers would take it.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from tests.integration.raymc import COMMAND, environment
-from tests.oracle import PATIENCE_S
+from tests.support.raymc import environment
+from tests.support.serve_process import ServeProcess
+from tests.support.waiting import PATIENCE_S, until
 
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.config.find import state_dir
@@ -112,24 +111,19 @@ def victim(folder: Path, *options: str) -> Iterator[Victim]:
     config.write_text(CLUSTERS)
     environ = environment(RAY_MULTICLUSTER_HOME=str(folder / "home"), RAY_MULTICLUSTER_USER="root")
     tokens = _make_tokens(config, environ)
-    log = folder / "log"
-    command = [*COMMAND, "serve", "--config", str(config), "--port", "0", "--client-port", "0", *options]
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, env=environ, stderr=said, stdout=said)
-        try:
-            running = Victim(pid=process.pid, tokens=tokens, log=log, **_ports(process, log))
-            while running.ask("GET", "/readyz")[0] != HTTPStatus.OK:  # its scheduler begins
-                time.sleep(0.1)
-            for path in ("/healthz", "/openapi.json", "/api/v1/jobs"):  # what the first request costs more
-                running.ask("GET", path, authorization=running.bearer("read"))
-            yield running
-            assert process.poll() is None, log.read_text()
-        finally:
-            process.terminate()
-            try:
-                process.wait(PATIENCE_S)
-            finally:
-                process.kill()
+    server = ServeProcess(folder, config, environ, *options, clients=True)
+    try:
+        port, client_port = (int(at.rpartition(":")[2]) for at in (server.address, server.client_address))
+        running = Victim(
+            pid=server.process.pid, tokens=tokens, log=server.log, port=port, client_port=client_port
+        )
+        until(lambda: running.ask("GET", "/readyz")[0] == HTTPStatus.OK)  # its scheduler begins
+        for path in ("/healthz", "/openapi.json", "/api/v1/jobs"):  # what the first request costs more
+            running.ask("GET", path, authorization=running.bearer("read"))
+        yield running
+        assert server.process.poll() is None, server.log.read_text()
+    finally:
+        server.stop(code=None)
 
 
 def _make_tokens(config: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -139,19 +133,7 @@ def _make_tokens(config: Path, environ: Mapping[str, str]) -> dict[str, str]:
     try:
         roles = [Role.READ, Role.SUBMIT, Role.ADMIN]
         return {
-            role.word: scheduler.tokens.create("ann", role, by=root, expires_s=None).secret for role in roles
+            role.word: scheduler.tokens.create("ann", role, by=root, expires_s=None).token for role in roles
         }
     finally:
         scheduler.stop()
-
-
-def _ports(process: subprocess.Popen[bytes], log: Path) -> dict[str, int]:
-    while process.poll() is None:
-        time.sleep(0.1)
-        lines = log.read_text().splitlines()
-        if any("SIGTERM or Ctrl-C" in line for line in lines):
-            http = next(line.split()[1] for line in lines if line.startswith("  REST "))
-            ray = next(line.split()[1] for line in lines if line.startswith("  ray.init "))
-            ports = {"port": http.removesuffix("/api/v1"), "client_port": ray}
-            return {name: int(address.rpartition(":")[2]) for name, address in ports.items()}
-    raise AssertionError(log.read_text())

@@ -26,9 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium, without a window. While Playwright runs, no test in its thread can use asyncio."""
+    """Debian's chromium, without a window, for all modules of this folder: each visitor has a context.
+
+    While Playwright runs, no test in its thread can use asyncio: it ends with the folder.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("NOT TESTED: no browser here; install Debian's package chromium (make browser)")

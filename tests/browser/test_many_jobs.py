@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator
 from tests.browser.conftest import Open
 from tests.browser.visits import PATIENCE_MS, Server, Visit, serving
 
-from ray_multicluster_scheduler.dashboard.parts.job_list_address import ROWS
+from ray_multicluster_scheduler.dashboard.job_list_address import ROWS
 from ray_multicluster_scheduler.store import open_store
 
 JOBS = 100_000

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser
 from tests.browser.conftest import Open
 from tests.browser.visits import ADDRESSES, JOB, Server, serving
-from tests.door import Asked, routes
 from tests.integration.test_door_routes import VALUES
+from tests.support.door import Asked, routes
 
 from ray_multicluster_scheduler.server.app import routes_alone
 from ray_multicluster_scheduler.service.caller import Role

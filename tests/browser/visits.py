@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Page
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.dashboard.mount import PAGES
 from ray_multicluster_scheduler.dashboard.words import Words

@@ -8,22 +8,19 @@ another one. It ends when stdin does.
 import argparse
 import asyncio
 import json
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-from tests.system import System, fake
+from tests.support.serving import serving
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.protocol import CarefulProtocol
 from ray_multicluster_scheduler.server.server_options import ServerOptions
-from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
 from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.views import ClusterView
 from ray_multicluster_scheduler.testing import FakeRay
 
 ROOT = Caller(user="root", role=Role.ADMIN)
@@ -46,7 +43,7 @@ class World:
     async def token(self, user: str, role: str) -> dict[str, str]:
         """Make a token."""
         made = self._scheduler.tokens.create(user, Role.named(role), expires_s=None, by=ROOT)
-        return {"id": made.token.id, "secret": made.secret}
+        return {"id": made.id, "secret": made.token}
 
     async def revoke(self, token_id: str) -> None:
         """Revoke a token."""
@@ -85,11 +82,12 @@ class World:
 
     async def until_health(self, cluster: str, health: str) -> str:
         """Wait until a cluster is seen so; return what is said of it."""
-        while True:
+
+        def seen() -> ClusterView | None:
             (found,) = (each for each in self._scheduler.service.clusters() if each.name == cluster)
-            if found.health.value == health:
-                return found.problem or ""
-            await asyncio.sleep(0.05)
+            return found if found.health.value == health else None
+
+        return (await eventually(seen)).problem or ""
 
     async def changed(self) -> dict[str, Any]:
         """All that somebody without rights must not change."""
@@ -106,44 +104,23 @@ class World:
         }
 
 
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def run(directory: Path, *, tokens: bool, certificate: Path | None) -> None:
     """Serve until stdin ends."""
     rays: list[FakeRay] = [fake("east", 4), fake("west", 4, gpus=2)]
     async with System(directory, *rays, clusters=CLUSTERS) as system:
         options = ServerOptions(dashboard=True, ssl_certfile=certificate, ssl_keyfile=certificate)
-        config = uvicorn.Config(
-            create_app(system.scheduler, options),
-            http=CarefulProtocol,
-            ws=CarefulWebSocket,
-            loop="asyncio",
-            log_config=None,
-            ssl_certfile=certificate,
-            ssl_keyfile=certificate,
-            timeout_graceful_shutdown=1,
-        )
-        server, world = _Server(config), World(system)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            serving = asyncio.create_task(server.serve(sockets=[listener]))
-            while not server.started:  # noqa: ASYNC110 - uvicorn has nothing better
-                await asyncio.sleep(0.02)
+        world = World(system)
+        async with serving(create_app(system.scheduler, options), certificate=certificate) as address:
             roles = list(Role) if tokens else []
             _say(
                 {
-                    "address": options.address(listener.getsockname()[1]),
+                    "address": address,
                     "tokens": {role.word: await world.token(f"{role.word}er", role.word) for role in roles},
                 }
             )
             while line := await asyncio.to_thread(sys.stdin.readline):
                 name, arguments = json.loads(line)
                 _say(await getattr(world, name)(**arguments))
-            server.should_exit = True
-            await serving
 
 
 def _say(answer: Any) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 API = "ray_multicluster_scheduler.app.client_api"
 FUNCTIONS = f"""

@@ -83,6 +83,14 @@ def test_everything_in_all_is_there_and_documented() -> None:
 
 def test_every_blocking_function_has_its_async_twin() -> None:
     quick = {"get_unified_scheduler", "graceful_shutdown_on_keyboard_interrupt", "tail_job_logs"}
-    for name in set(package.__all__) - quick:
+    for name in set(package.__all__) - quick - {"Job", "Jobs"}:
         assert inspect.iscoroutinefunction(getattr(aio, name)), name
     assert inspect.isasyncgenfunction(aio.tail_job_logs)
+
+
+@pytest.mark.parametrize("name", ["Job", "Jobs"])
+def test_the_jobs_of_asyncio_have_the_same_names(name: str) -> None:
+    def public(kind: type) -> set[str]:
+        return {each for each in vars(kind) if not each.startswith("_")}
+
+    assert public(getattr(package, name)) == public(getattr(aio, name))

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from tests.builders import a_cluster
-from tests.oracle import PATIENCE_S
+from tests.support.builders import a_cluster
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.testing import FakeRay

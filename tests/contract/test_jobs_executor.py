@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterError, ClusterUnreachable
+from ray_multicluster_scheduler.executors.contract import Executor
+from ray_multicluster_scheduler.executors.ray_jobs import LISTED_PER_READ, SINGLE_READS, RayJobsExecutor
 from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, StartRequest
-from ray_multicluster_scheduler.ports import ClusterConnection, Executor
 from ray_multicluster_scheduler.ray_api import HttpConnection
-from ray_multicluster_scheduler.ray_api.jobs_executor import LISTED_PER_READ, SINGLE_READS
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
 LIST, ONE = "GET /api/jobs/", "GET /api/jobs/{id}"
@@ -26,8 +26,7 @@ async def fake() -> AsyncIterator[FakeRay]:
 @pytest.fixture
 async def executor(fake: FakeRay) -> AsyncIterator[Executor]:
     async with HttpConnection(fake.spec()) as opened:
-        connection: ClusterConnection = opened
-        yield connection.executor
+        yield RayJobsExecutor(opened)
 
 
 async def started(executor: Executor, *remote_ids: str) -> None:
@@ -38,10 +37,6 @@ async def started(executor: Executor, *remote_ids: str) -> None:
 def reads(fake: FakeRay) -> tuple[int, int]:
     """Return how many lists and how many single jobs were read."""
     return fake.calls[LIST], fake.calls[ONE]
-
-
-async def test_its_name_is_what_attempts_record(executor: Executor) -> None:
-    assert executor.name == "ray-jobs"
 
 
 async def test_before_the_list_is_known_jobs_are_read_one_by_one(fake: FakeRay, executor: Executor) -> None:

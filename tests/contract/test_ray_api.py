@@ -1,7 +1,5 @@
 """What a Ray cluster promises over HTTP: true for a real head, so it must be true for the fake."""
 
-import asyncio
-import time
 import uuid
 import zipfile
 from contextlib import aclosing
@@ -10,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.contract.conftest import Target
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists, RemoteJobNotFound
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.cluster import Usage
-from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting, StartRequest
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting, StartRequest
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api import HttpConnection
 
@@ -27,7 +25,7 @@ def a_submit(entrypoint: str, **changes: Any) -> StartRequest:
 async def read_tail(connection: HttpConnection, submission_id: str, *, until: str | None = None) -> str:
     """Read a log as it grows: to its end, which is the job's, or until some words have appeared."""
     log = ""
-    async with aclosing(connection.executor.follow_log(submission_id)) as pieces:
+    async with aclosing(RayJobsExecutor(connection).follow_log(submission_id)) as pieces:
         async for piece in pieces:
             log += piece
             if until is not None and until in log:
@@ -37,9 +35,9 @@ async def read_tail(connection: HttpConnection, submission_id: str, *, until: st
 
 async def run(connection: HttpConnection, request: StartRequest) -> Sighting:
     """Submit a job and return how it ended."""
-    await connection.executor.start(request)
+    await RayJobsExecutor(connection).start(request)
     await read_tail(connection, request.remote_id)
-    return await connection.executor.get(request.remote_id)
+    return await RayJobsExecutor(connection).get(request.remote_id)
 
 
 async def exact_usage(connection: HttpConnection, total: Resources) -> Usage:
@@ -47,11 +45,15 @@ async def exact_usage(connection: HttpConnection, total: Resources) -> Usage:
 
     A head tells it some seconds after its start, and at first perhaps only as a text with rounded numbers.
     """
-    ends_at = time.monotonic() + PATIENCE_S
-    while (usage := await connection.probe.usage()).total != total:
-        assert time.monotonic() < ends_at, f"the cluster never told its usage exactly; the last was {usage}"
-        await asyncio.sleep(0.1)
-    return usage
+    usage: Usage | None = None
+
+    async def told() -> Usage | None:
+        nonlocal usage
+        usage = await connection.probe.usage()
+        return usage if usage.total == total else None
+
+    found: Usage = await eventually(told, told=lambda: f"its usage was never exact; the last was {usage}")
+    return found
 
 
 async def test_versions_and_session_are_told(target: Target) -> None:
@@ -100,19 +102,19 @@ async def test_a_job_gets_its_variables_and_tells_what_it_was_given(target: Targ
     assert job.ended_at is not None
     assert 0 <= job.ended_at - job.started_at < 3600
     assert job.node_id == (await target.connection.probe.nodes())[0].node_id
-    assert "got-green\n" in await target.connection.executor.log(request.remote_id)
+    assert "got-green\n" in await RayJobsExecutor(target.connection).log(request.remote_id)
     assert request.remote_id in {
-        listed.remote_id for listed in (await target.connection.executor.inventory()).sightings
+        listed.remote_id for listed in (await RayJobsExecutor(target.connection).inventory()).sightings
     }
 
 
 async def test_a_tail_is_the_whole_log(target: Target) -> None:
     request = a_submit("for i in 1 2 3; do echo line-$i; done")
-    await target.connection.executor.start(request)
+    await RayJobsExecutor(target.connection).start(request)
 
     log = await read_tail(target.connection, request.remote_id)
 
-    assert log == await target.connection.executor.log(request.remote_id)
+    assert log == await RayJobsExecutor(target.connection).log(request.remote_id)
     assert "line-1\nline-2\nline-3\n" in log
     assert f"Running entrypoint for job {request.remote_id}: {request.entrypoint}\n" in log
 
@@ -132,39 +134,39 @@ async def test_an_id_is_used_once_until_it_is_deleted(target: Target) -> None:
     await run(target.connection, first)
 
     with pytest.raises(RemoteJobExists) as refused:
-        await target.connection.executor.start(second)
+        await RayJobsExecutor(target.connection).start(second)
     assert refused.value.status == 500
-    assert "first\n" in await target.connection.executor.log(first.remote_id)
+    assert "first\n" in await RayJobsExecutor(target.connection).log(first.remote_id)
 
-    await target.connection.executor.delete(first.remote_id)
+    await RayJobsExecutor(target.connection).delete(first.remote_id)
     assert (await run(target.connection, second)).status is AttemptStatus.SUCCEEDED
     # Not only that: Ray goes on writing to the file of the job that had this id before.
-    assert "second\n" in await target.connection.executor.log(first.remote_id)
+    assert "second\n" in await RayJobsExecutor(target.connection).log(first.remote_id)
 
 
 async def test_a_running_job_cannot_be_deleted_but_stopped(target: Target) -> None:
     request = a_submit("echo ready; sleep 600")
-    await target.connection.executor.start(request)
+    await RayJobsExecutor(target.connection).start(request)
     await read_tail(target.connection, request.remote_id, until="ready\n")
-    assert (await target.connection.executor.get(request.remote_id)).status is AttemptStatus.RUNNING
+    assert (await RayJobsExecutor(target.connection).get(request.remote_id)).status is AttemptStatus.RUNNING
 
     with pytest.raises(ClusterRefused, match="non-terminal state RUNNING") as refused:
-        await target.connection.executor.delete(request.remote_id)
+        await RayJobsExecutor(target.connection).delete(request.remote_id)
     assert "Traceback" not in str(refused.value)
 
-    assert await target.connection.executor.stop(request.remote_id) is True
+    assert await RayJobsExecutor(target.connection).stop(request.remote_id) is True
     await read_tail(target.connection, request.remote_id)
-    job = await target.connection.executor.get(request.remote_id)
+    job = await RayJobsExecutor(target.connection).get(request.remote_id)
     assert (job.status, job.exit_code) == (AttemptStatus.STOPPED, None)
-    assert await target.connection.executor.stop(request.remote_id) is False
+    assert await RayJobsExecutor(target.connection).stop(request.remote_id) is False
 
 
 async def test_an_unknown_id_is_not_found_by_any_call(target: Target) -> None:
     for call in (
-        target.connection.executor.get,
-        target.connection.executor.stop,
-        target.connection.executor.delete,
-        target.connection.executor.log,
+        RayJobsExecutor(target.connection).get,
+        RayJobsExecutor(target.connection).stop,
+        RayJobsExecutor(target.connection).delete,
+        RayJobsExecutor(target.connection).log,
     ):
         with pytest.raises(RemoteJobNotFound) as refused:
             await call("nobody-knows-this")
@@ -184,7 +186,7 @@ async def test_an_uploaded_package_is_the_working_directory_of_a_job(target: Tar
 
     request = a_submit("cat greeting.txt", runtime_env={"working_dir": f"gcs://{name}"})
     assert (await run(target.connection, request)).status is AttemptStatus.SUCCEEDED
-    assert "hello from the package\n" in await target.connection.executor.log(request.remote_id)
+    assert "hello from the package\n" in await RayJobsExecutor(target.connection).log(request.remote_id)
 
 
 async def test_a_package_that_is_not_there_fails_the_environment_not_the_program(target: Target) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from tests.builders import a_cluster
-from tests.oracle import PATIENCE_S
+from tests.support.builders import a_cluster
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,
@@ -23,8 +23,9 @@ from ray_multicluster_scheduler.errors import (
     RemoteJobExists,
     RemoteJobNotFound,
 )
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
-from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, missing_bytes, without_note
+from ray_multicluster_scheduler.model.job import INCOMPLETE, missing_bytes, without_note
 from ray_multicluster_scheduler.ray_api import HttpConnection, http_client, open_connection
 from ray_multicluster_scheduler.testing import FakeRay, ScriptedRunner
 
@@ -50,22 +51,22 @@ def impatient(fake: FakeRay) -> HttpConnection:
 
 
 async def to_the_end(connection: HttpConnection, submission_id: str) -> str:
-    return "".join([piece async for piece in connection.executor.follow_log(submission_id)])
+    return "".join([piece async for piece in RayJobsExecutor(connection).follow_log(submission_id)])
 
 
 async def test_a_dark_cluster_refuses_connections_and_its_jobs_go_on(
     fake: FakeRay, connection: HttpConnection
 ) -> None:
-    await connection.executor.start(LONG_JOB)
+    await RayJobsExecutor(connection).start(LONG_JOB)
     await fake.go_dark()
 
     with pytest.raises(ClusterUnreachable, match="connection refused") as error:
-        await connection.executor.get(LONG_JOB.remote_id)
+        await RayJobsExecutor(connection).get(LONG_JOB.remote_id)
     assert error.value.refused
     assert error.value.cluster == "a"
 
     await fake.come_back()
-    assert (await connection.executor.get(LONG_JOB.remote_id)).status is AttemptStatus.RUNNING
+    assert (await RayJobsExecutor(connection).get(LONG_JOB.remote_id)).status is AttemptStatus.RUNNING
 
 
 async def test_a_connection_that_is_never_made_executes_nothing() -> None:
@@ -76,7 +77,7 @@ async def test_a_connection_that_is_never_made_executes_nothing() -> None:
         address = f"http://127.0.0.1:{full.getsockname()[1]}"
         async with HttpConnection(a_cluster(dashboard=address), request_timeout_s=SHORT_S) as connection:
             with pytest.raises(ClusterUnreachable, match=r"no connection .* in time") as error:
-                await connection.executor.start(JOB)
+                await RayJobsExecutor(connection).start(JOB)
     assert not error.value.refused
 
 
@@ -84,7 +85,7 @@ async def test_a_call_that_timed_out_may_be_executed_later(fake: FakeRay, connec
     fake.hang()
     async with impatient(fake) as waiting:
         with pytest.raises(ClusterTimeout):
-            await waiting.executor.start(JOB)
+            await RayJobsExecutor(waiting).start(JOB)
     assert fake.runs == []
 
     fake.resume()
@@ -103,17 +104,17 @@ async def test_a_slow_cluster_answers_a_patient_caller(fake: FakeRay, connection
     fake.slow(SHORT_S * 2)
     async with impatient(fake) as waiting:
         with pytest.raises(ClusterTimeout):
-            await waiting.executor.inventory()
-    assert (await connection.executor.inventory()).sightings == ()
+            await RayJobsExecutor(waiting).inventory()
+    assert (await RayJobsExecutor(connection).inventory()).sightings == ()
 
 
 async def test_a_lost_reply_leaves_the_job_running_once(fake: FakeRay, connection: HttpConnection) -> None:
     fake.lose_reply(only="/api/jobs/")
 
     with pytest.raises(ClusterBadAnswer):
-        await connection.executor.start(JOB)
+        await RayJobsExecutor(connection).start(JOB)
     with pytest.raises(RemoteJobExists):
-        await connection.executor.start(JOB)
+        await RayJobsExecutor(connection).start(JOB)
 
     await to_the_end(connection, JOB.remote_id)
     assert len(fake.runs) == 1
@@ -139,12 +140,12 @@ async def test_garbage_is_never_taken_for_success(
         connection.probe.version,
         connection.probe.nodes,
         connection.probe.usage,
-        connection.executor.inventory,
+        RayJobsExecutor(connection).inventory,
     ):
         with pytest.raises(ClusterBadAnswer, match="not what Ray sends"):
             await call()
     with pytest.raises(ClusterBadAnswer):
-        await connection.executor.start(JOB)
+        await RayJobsExecutor(connection).start(JOB)
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 502, 503])
@@ -154,26 +155,26 @@ async def test_an_error_status_is_a_refusal_and_not_a_missing_job(
     fake.fail(status, times=1, only="/api/jobs/")
 
     with pytest.raises(ClusterRefused) as error:
-        await connection.executor.get(JOB.remote_id)
+        await RayJobsExecutor(connection).get(JOB.remote_id)
     assert type(error.value) is ClusterRefused
     assert error.value.status == status
 
     with pytest.raises(RemoteJobNotFound):
-        await connection.executor.get(JOB.remote_id)
+        await RayJobsExecutor(connection).get(JOB.remote_id)
 
 
 async def test_a_restart_is_a_new_session_without_memory(fake: FakeRay, connection: HttpConnection) -> None:
     before = await connection.probe.version()
-    await connection.executor.start(LONG_JOB)
+    await RayJobsExecutor(connection).start(LONG_JOB)
 
     await fake.restart()
 
     after = await connection.probe.version()
     assert after.session_name != before.session_name
     with pytest.raises(RemoteJobNotFound):
-        await connection.executor.get(LONG_JOB.remote_id)
-    await connection.executor.start(LONG_JOB)  # the same id is accepted again
-    assert [job.remote_id for job in (await connection.executor.inventory()).sightings] == [
+        await RayJobsExecutor(connection).get(LONG_JOB.remote_id)
+    await RayJobsExecutor(connection).start(LONG_JOB)  # the same id is accepted again
+    assert [job.remote_id for job in (await RayJobsExecutor(connection).inventory()).sightings] == [
         LONG_JOB.remote_id
     ]
 
@@ -181,21 +182,25 @@ async def test_a_restart_is_a_new_session_without_memory(fake: FakeRay, connecti
 async def test_a_dead_raylet_leaves_a_job_that_says_running(
     fake: FakeRay, connection: HttpConnection
 ) -> None:
-    await connection.executor.start(LONG_JOB)
-    assert (await connection.executor.get(LONG_JOB.remote_id)).status is AttemptStatus.RUNNING
+    await RayJobsExecutor(connection).start(LONG_JOB)
+    assert (await RayJobsExecutor(connection).get(LONG_JOB.remote_id)).status is AttemptStatus.RUNNING
     fake.kill_raylet()
 
-    job = await connection.executor.get(LONG_JOB.remote_id)
+    job = await RayJobsExecutor(connection).get(LONG_JOB.remote_id)
     (node,) = await connection.probe.nodes()
     assert (job.status, node.alive) == (AttemptStatus.RUNNING, False)
     assert job.node_id == node.node_id
     assert (await connection.probe.usage()).total is None
-    for call in (connection.executor.stop, connection.executor.log, connection.executor.delete):
+    for call in (
+        RayJobsExecutor(connection).stop,
+        RayJobsExecutor(connection).log,
+        RayJobsExecutor(connection).delete,
+    ):
         with pytest.raises(ClusterRefused) as error:
             await call(LONG_JOB.remote_id)
         assert error.value.status == 500
     with pytest.raises(ClusterRefused, match="No available agent"):
-        await connection.executor.start(JOB)
+        await RayJobsExecutor(connection).start(JOB)
 
 
 async def test_a_ray_without_a_version_is_a_refusal(fake: FakeRay, connection: HttpConnection) -> None:
@@ -210,7 +215,9 @@ async def test_a_ray_without_a_version_is_a_refusal(fake: FakeRay, connection: H
 
 async def test_autoscaler_v2_tells_the_same_usage_as_text(fake: FakeRay, connection: HttpConnection) -> None:
     fake.use({"CPU": 3, "memory": 2**30})
-    await connection.executor.start(StartRequest(remote_id="w", entrypoint="echo", entrypoint_num_cpus=2))
+    await RayJobsExecutor(connection).start(
+        StartRequest(remote_id="w", entrypoint="echo", entrypoint_num_cpus=2)
+    )
     as_json = await connection.probe.usage()
 
     fake.autoscaler_v2 = True
@@ -304,10 +311,12 @@ async def test_redirects_and_proxies_of_the_environment_are_not_followed(
 async def test_of_a_long_log_the_end_is_read_and_it_says_what_is_missing(
     fake: FakeRay, connection: HttpConnection
 ) -> None:
-    await connection.executor.start(StartRequest(remote_id="loud", entrypoint=f"echo {'ü' * 500}the-end"))
+    await RayJobsExecutor(connection).start(
+        StartRequest(remote_id="loud", entrypoint=f"echo {'ü' * 500}the-end")
+    )
     whole = (await to_the_end(connection, "loud")).encode()
     for keep in range(20, 30):  # also in the middle of a character
-        shown = await connection.executor.log("loud", last_bytes=keep)
+        shown = await RayJobsExecutor(connection).log("loud", last_bytes=keep)
         end = without_note(shown).encode()
         assert whole.endswith(end)
         assert end.endswith(b"the-end\n")
@@ -332,7 +341,7 @@ async def test_a_log_that_stops_coming_is_kept_as_far_as_it_came() -> None:
     async with await serving(stuck) as server:
         spec = a_cluster(dashboard=str(server.make_url("")))
         async with HttpConnection(spec, request_timeout_s=0.3) as connection:
-            assert await connection.executor.log("j") == f"one\ntw{INCOMPLETE}"
+            assert await RayJobsExecutor(connection).log("j") == f"one\ntw{INCOMPLETE}"
 
 
 async def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
@@ -348,8 +357,8 @@ async def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
     ):
         for call in (
             connection.probe.version,
-            connection.executor.inventory,
-            lambda: connection.executor.log("j"),
+            RayJobsExecutor(connection).inventory,
+            lambda: RayJobsExecutor(connection).log("j"),
         ):
             with pytest.raises(ClusterBadAnswer, match="compressed"):
                 await call()
@@ -364,7 +373,7 @@ async def test_a_tail_follows_no_redirect(fake: FakeRay) -> None:
         HttpConnection(a_cluster(dashboard=str(server.make_url("")))) as connection,
     ):
         with pytest.raises(ClusterBadAnswer, match="redirects"):
-            async for _ in connection.executor.follow_log("j"):
+            async for _ in RayJobsExecutor(connection).follow_log("j"):
                 pass
     assert not fake.calls
 
@@ -383,22 +392,22 @@ async def test_an_endless_answer_is_not_read_to_its_end(
     fake: FakeRay, connection: HttpConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
-        await connection.executor.start(StartRequest(remote_id=f"j{number}", entrypoint="echo"))
+        await RayJobsExecutor(connection).start(StartRequest(remote_id=f"j{number}", entrypoint="echo"))
     monkeypatch.setattr(http_client, "MAX_LIST_BYTES", 2000)
     with pytest.raises(ClusterBadAnswer, match="longer than"):
-        await connection.executor.inventory()
+        await RayJobsExecutor(connection).inventory()
     monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 200)
     with pytest.raises(ClusterBadAnswer, match="longer than"):
         await connection.probe.nodes()
     monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 2000)
-    assert (await connection.executor.get("j1")).remote_id == "j1"
+    assert (await RayJobsExecutor(connection).get("j1")).remote_id == "j1"
 
 
 async def test_a_tail_that_breaks_off_is_an_error_not_the_end(
     fake: FakeRay, connection: HttpConnection
 ) -> None:
-    await connection.executor.start(LONG_JOB)
-    tail = connection.executor.follow_log(LONG_JOB.remote_id)
+    await RayJobsExecutor(connection).start(LONG_JOB)
+    tail = RayJobsExecutor(connection).follow_log(LONG_JOB.remote_id)
     await anext(tail)
     await fake.go_dark()
     with pytest.raises(ClusterBadAnswer):
@@ -407,9 +416,9 @@ async def test_a_tail_that_breaks_off_is_an_error_not_the_end(
 
 async def test_one_hanging_cluster_does_not_delay_another(fake: FakeRay, connection: HttpConnection) -> None:
     fake.hang()
-    stuck = [asyncio.create_task(connection.executor.inventory()) for _ in range(150)]
+    stuck = [asyncio.create_task(RayJobsExecutor(connection).inventory()) for _ in range(150)]
     async with FakeRay(name="b") as other, HttpConnection(other.spec()) as other_connection:
-        assert (await other_connection.executor.inventory()).sightings == ()
+        assert (await RayJobsExecutor(other_connection).inventory()).sightings == ()
     assert not any(task.done() for task in stuck)
     fake.resume()
     assert [inventory.sightings for inventory in await asyncio.gather(*stuck)] == [()] * 150
@@ -423,7 +432,7 @@ async def test_a_refused_submit_shows_no_secret_and_no_traceback(
         remote_id=f"a/{secret}", entrypoint="echo", runtime_env={"env_vars": {"PASSWORD": secret}}
     )
     with pytest.raises(ClusterRefused) as error:
-        await connection.executor.start(request)
+        await RayJobsExecutor(connection).start(request)
     shown = f"{error.value} {error.value!r} {error.value.body}"
     assert secret not in shown
     assert "Traceback" not in shown

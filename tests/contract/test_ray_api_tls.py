@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.builders import a_cluster
+from tests.support.builders import a_cluster
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
 from ray_multicluster_scheduler.ray_api import HttpConnection

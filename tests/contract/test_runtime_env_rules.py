@@ -8,9 +8,8 @@ from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
 from ray._private.utils import update_envs
 from ray.runtime_env import RuntimeEnv
 
-from ray_multicluster_scheduler.environment.compose import compose, normalise
+from ray_multicluster_scheduler.environment.compose import HOOK_VAR, compose, normalise
 from ray_multicluster_scheduler.environment.options import OPTIONS
-from ray_multicluster_scheduler.environment.overlay import HOOK_VAR
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
 CONDA = {"dependencies": ["python=3.10", {"pip": ["pandas"]}]}

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from tests.docs.pages import DOCS
+from tests.support.pages import DOCS
 
-from ray_multicluster_scheduler.cli.options.examples import EXAMPLES
+from ray_multicluster_scheduler.cli.options.common import EXAMPLES
 from ray_multicluster_scheduler.cli.registry import app
 
 PAGE = DOCS / "reference" / "cli.md"

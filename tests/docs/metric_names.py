@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import ProcessCollector
-from tests.builders import a_cluster
+from tests.support.builders import a_cluster
 
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
-from ray_multicluster_scheduler.server.client_port import serving_clients
 from ray_multicluster_scheduler.server.metrics import Metrics
+from ray_multicluster_scheduler.server.serve import serving_clients
 from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.auth import Callers, RefusedLogins
 from ray_multicluster_scheduler.service.caller import Caller
-from ray_multicluster_scheduler.service.callers import Callers
-from ray_multicluster_scheduler.service.refused_logins import RefusedLogins
 
 _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
@@ -28,7 +27,6 @@ class Known:
     name: str
     kind: str
     labels: tuple[str, ...]
-    says: str
 
     @property
     def shown(self) -> str:
@@ -72,5 +70,4 @@ def _known(metrics: Metrics) -> Iterator[Known]:
                 name=family.name,
                 kind=family.type,
                 labels=tuple(labelled._labelnames),
-                says=family.documentation,
             )

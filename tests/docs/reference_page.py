@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 SECTIONS = {
     "Setting up": ["initialize_scheduler_environment", "get_unified_scheduler"],
     "Submitting": ["submit_job", "submit_jobs", "plan_job", "retry_job"],
-    "Looking": ["get_job_status", "get_job_info", "list_jobs", "tail_job_logs", "explain"],
+    "Looking": ["job", "jobs", "get_job_status", "get_job_info", "list_jobs", "tail_job_logs", "explain"],
     "Waiting, stopping, deleting": [
         "wait_for_all_jobs",
         "stop_job",
@@ -42,6 +42,7 @@ SECTIONS = {
     "Clusters": ["drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }
+OBJECTS = [ray_multicluster_scheduler.Job, ray_multicluster_scheduler.Jobs]
 SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 
 HEAD = """\
@@ -53,8 +54,8 @@ from ray_multicluster_scheduler import submit_job, wait_for_all_jobs
 
 All functions block and may be called from any thread. `from ray_multicluster_scheduler import aio` has the
 same ones for asyncio: `await aio.submit_job(...)`. The first call reads the configuration, unless
-`initialize_scheduler_environment` did. The [errors](errors.md) have a page of their own. This page is written
-from the docstrings.
+`initialize_scheduler_environment` did. How to use [jobs as objects](../python.md). The [errors](errors.md)
+have a page of their own. This page is written from the docstrings.
 """
 
 
@@ -64,6 +65,11 @@ def page() -> str:
     for title, names in SECTIONS.items():
         parts.append(f"\n## {title}\n")
         parts += [_entry(name, getattr(ray_multicluster_scheduler, name)) for name in names]
+    for kind in OBJECTS:
+        parts.append(f"\n## {kind.__name__}\n\n{_text(kind)}\n")
+        parts += [
+            _member(f"{kind.__name__}.{name}", each) for name, each in vars(kind).items() if name[0] != "_"
+        ]
     parts.append(
         "\n## The handle\n\n`initialize_scheduler_environment` and `get_unified_scheduler` return a "
         "`Scheduler`. These are for users:\n"
@@ -74,6 +80,14 @@ def page() -> str:
 
 def _entry(name: str, function: Callable[..., Any]) -> str:
     return f"\n### {name}\n\n```text\n{_signature(name, function)}\n```\n\n{_text(function)}\n"
+
+
+def _member(name: str, member: Callable[..., Any] | property) -> str:
+    if isinstance(member, property):
+        assert member.fget is not None
+        kind = inspect.signature(member.fget).return_annotation
+        return f"\n### {name}\n\n```text\n{name}: {kind}\n```\n\n{_text(member.fget)}\n"
+    return _entry(name, member)
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
-from tests.docs.pages import DOCS
+from tests.support.pages import DOCS
 
 from ray_multicluster_scheduler.server.app import routes_alone
 from ray_multicluster_scheduler.server.error_responses import STATUS

@@ -1,79 +1,83 @@
-"""The configuration pages say what the code does, in both languages."""
+"""The pages about configuration and settings say what the code does, in both languages."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from pydantic.fields import FieldInfo
+from tests.support.pages import DOCS, ROOT, Block, blocks
 
 from ray_multicluster_scheduler.config import ClusterEntry, Settings, load_config, parse_config
 from ray_multicluster_scheduler.config.schema import ServerSettings
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / name for name in ("configuration.md", "configuration.zh-CN.md")]
-ENGLISH = PAGES[0]
+#: In each language: where a reader begins, and the reference of everything else.
+PAGES = {
+    language: [DOCS / f"configuration{ending}", DOCS / "reference" / f"settings{ending}"]
+    for language, ending in (("en", ".md"), ("zh", ".zh-CN.md"))
+}
 FIELDS = {**ClusterEntry.model_fields, **Settings.model_fields, **ServerSettings.model_fields}
-SECONDS = {"configuration.md": "seconds", "configuration.zh-CN.md": "秒"}
+SECONDS = {"en": "seconds", "zh": "秒"}
+EXAMPLES = {language: blocks("yaml", pages=pages) for language, pages in PAGES.items()}
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-
-
-def rows(page: Path) -> dict[str, list[str]]:
-    """The cells of each reference table row, by the key in its first cell."""
-    cells = [
-        line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| `")
-    ]
-    return {first.strip("`"): rest for first, *rest in cells}
+each_language = pytest.mark.parametrize("language", PAGES)
 
 
-def yaml_blocks(page: Path) -> list[str]:
-    return re.findall(r"^```yaml\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+def rows(page: Path) -> list[list[str]]:
+    """Return the cells of each row whose first cell is a key."""
+    lines = page.read_text().splitlines()
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
 
 
-@each_page
-def test_every_key_is_documented_and_no_other(page: Path) -> None:
-    assert sorted(rows(page)) == sorted(FIELDS)
+def described(language: str) -> dict[str, list[str]]:
+    """Return what stands behind each key, on both pages of a language."""
+    return {key.strip("`"): rest for page in PAGES[language] for key, *rest in rows(page)}
 
 
-@each_page
-@pytest.mark.parametrize(("name", "field"), FIELDS.items(), ids=FIELDS.keys())
-def test_every_default_is_the_real_one(page: Path, name: str, field: FieldInfo) -> None:
-    default = rows(page)[name][0]
+@each_language
+def test_every_key_is_described_once_and_no_other(language: str) -> None:
+    assert sorted(key.strip("`") for page in PAGES[language] for key, *_ in rows(page)) == sorted(FIELDS)
+
+
+@each_language
+def test_the_reference_names_the_keys_that_are_on_the_page_before_it(language: str) -> None:
+    configuration, settings = PAGES[language]
+    before_its_tables = settings.read_text().partition("\n## ")[0]
+    assert [key for key, *_ in rows(configuration) if key not in before_its_tables] == []
+
+
+def default_of(name: str, field: FieldInfo) -> set[str]:
+    """Return what may stand in the table for the default of a field."""
     if field.is_required():
-        assert default in {"required", "必填"}
-    elif field.default is not None:
-        assert default == f"`{json.dumps(field.default)}`"
-    elif name == "dashboard":
-        assert default == "`http://<head host>:8265`"
-    else:
-        assert default in {"none", "无"}
+        return {"required", "必填"}
+    if field.default is not None:
+        return {f"`{json.dumps(field.default)}`"}
+    return {"`http://<head host>:8265`"} if name == "dashboard" else {"none", "无"}
 
 
-@each_page
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_has_its_unit(page: Path, name: str) -> None:
-    unit = rows(page)[name][1]
-    assert unit
-    assert name.endswith("_s") == (unit == SECONDS[page.name])
+@each_language
+def test_every_default_is_the_real_one(language: str) -> None:
+    told = {name: default for name, (default, *_) in described(language).items()}
+    assert [name for name, field in FIELDS.items() if told[name] not in default_of(name, field)] == []
 
 
-@pytest.mark.parametrize(("name", "field"), FIELDS.items(), ids=FIELDS.keys())
-def test_the_english_page_uses_the_words_of_the_schema(name: str, field: FieldInfo) -> None:
-    assert field.description
-    assert rows(ENGLISH)[name][-1].startswith(field.description)
+@each_language
+def test_every_setting_has_its_unit_and_is_explained(language: str) -> None:
+    told = described(language)
+    assert [name for name in FIELDS if not told[name][-1]] == []
+    for name in Settings.model_fields:
+        unit = told[name][1]
+        assert unit, name
+        assert name.endswith("_s") == (unit == SECONDS[language]), name
 
 
-@each_page
-def test_every_example_on_the_page_loads(page: Path) -> None:
-    blocks = yaml_blocks(page)
-    assert len(blocks) == 5
-    for block in blocks:
-        assert parse_config(block, page).clusters
+@pytest.mark.parametrize("block", [block for found in EXAMPLES.values() for block in found], ids=str)
+def test_every_example_loads(block: Block) -> None:
+    assert parse_config(block.text, block.page).clusters
 
 
-def test_both_pages_show_the_same_examples() -> None:
-    english, chinese = map(yaml_blocks, PAGES)
+def test_both_languages_show_the_same_examples() -> None:
+    english, chinese = ([block.text for block in found] for found in EXAMPLES.values())
+    assert english
     assert english == chinese
 
 

@@ -5,12 +5,12 @@ import importlib.util
 import re
 
 import pytest
-from tests.docs.pages import DOCS, ROOT
+from tests.support.pages import DOCS, ROOT
 from tests.unit.test_layers import SRC
 
 from ray_multicluster_scheduler.cli.registry import Commands
 from ray_multicluster_scheduler.core.placement import checks, scoring
-from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.core.placement.scoring import Rule
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 #: Each list, and the test that fails when what it says is not enough.
@@ -19,6 +19,7 @@ LISTS = {
     "A setting": "tests/docs/test_configuration_docs.py",
     "A command": "tests/integration/test_exercises.py",
     "A reason to refuse a cluster": "tests/integration/test_new_rule.py",
+    "An executor": "tests/integration/test_third_executor.py",
     "A part of the score": "tests/integration/test_exercises.py",
     "A public function": "tests/docs/test_reference.py",
     "A decision worth remembering": "tests/docs/test_contributing.py",
@@ -35,6 +36,8 @@ NAMES = {
     "QueuedJob": "model.decision",
     "ClusterView": "model.decision",
     "Cause": "model.decision",
+    "Capabilities": "model.execution",
+    "ExecutorKind": "executors.contract",
     "JobOptions": "model.job_options",
     "JobSpec": "model.job",
     "JobRequest": "service.request",

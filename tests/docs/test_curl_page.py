@@ -4,9 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.docs.pages import DOCS, blocks, commands
-from tests.live_server import live
-from tests.system import System, fake
+from tests.support.pages import DOCS, blocks, commands
+from tests.support.serving import live
+from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.server.app import create_app
 

@@ -1,39 +1,24 @@
-"""The unit, the image and the compose file in `deploy/` are held to the code, and to their own tools."""
+"""The unit and the image in `deploy/` are held to the code, and to their own tools."""
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from importlib.metadata import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from tests.contract.test_ray_api_tls import write_certificate
-from tests.docs.pages import ROOT
 from tests.docs.test_commands import parse_raymc
-from tests.integration.nginx_front import NGINX, stream_module
-from tests.oracle import PATIENCE_S
-
-from ray_multicluster_scheduler.version import VERSION
+from tests.support.pages import ROOT
+from tests.support.waiting import PATIENCE_S
 
 DEPLOY = ROOT / "deploy"
 SYSTEMD, DOCKER = DEPLOY / "systemd", DEPLOY / "docker"
 UNIT = (SYSTEMD / "raymc.service").read_text()
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
-COMPOSE = DOCKER / "compose.yaml"
 #: A score of `systemd-analyze security`, times ten: 0 is locked up, 100 is open.
 MOST_EXPOSED = 20
-
-
-def compose() -> dict[str, Any]:
-    """Return the compose file with the defaults of its variables."""
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
-    assert "${" not in text
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
 
 
 # -- systemd
@@ -128,11 +113,9 @@ def test_every_variable_of_ours_in_the_files_exists() -> None:
     assert {"RAY_MULTICLUSTER_STORE", "RAY_MULTICLUSTER_STORE_PASSWORD_FILE"} <= named
 
 
-def test_no_file_names_a_host_of_images_or_packages() -> None:
+def test_the_image_names_no_host_of_images() -> None:
     images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.M)
     assert set(images) == {"python:3.11-slim"}
-    for name, service in compose()["services"].items():
-        assert re.fullmatch(r"[a-z-]+(/[a-z-]+)?:v?[\d.]+", service["image"]), name
 
 
 # -- the image
@@ -171,100 +154,3 @@ def test_its_health_check_is_a_program_that_notices_a_server_that_is_gone() -> N
     )
     assert done.returncode == 1
     assert "refused" in done.stderr
-
-
-# -- compose
-
-
-def test_compose_names_nothing_that_it_does_not_have() -> None:
-    whole = compose()
-    for name, service in whole["services"].items():
-        assert {"image", "restart", "networks"} <= service.keys(), name
-        assert set(service["networks"]) <= whole["networks"].keys()
-        assert set(service.get("secrets", ())) <= whole["secrets"].keys()
-        assert set(service.get("depends_on", ())) <= whole["services"].keys()
-        for volume in service.get("volumes", ()):
-            if volume.startswith("/"):
-                continue  # a volume of its own, without a name
-            source, target, *_ = volume.split(":")
-            assert target.startswith("/")
-            if source == "./config":
-                continue  # the reader's
-            assert (DOCKER / source).exists() if source.startswith(".") else source in whole["volumes"]
-    used = {each for service in whole["services"].values() for each in service.get("secrets", ())}
-    assert used == whole["secrets"].keys()
-
-
-def test_secrets_are_files_that_git_does_not_take() -> None:
-    ignored = (DOCKER / ".gitignore").read_text().splitlines()
-    assert {"/secrets/", "/config/"} <= set(ignored)
-    for secret in compose()["secrets"].values():
-        assert secret["file"].startswith("secrets/")
-    for service in compose()["services"].values():
-        for variable, value in service.get("environment", {}).items():
-            if re.search("PASSWORD|TOKEN|SECRET", variable):
-                assert variable.endswith("FILE")
-                assert value.removeprefix("/run/secrets/") in service["secrets"]
-
-
-def test_two_servers_share_a_store_and_answer_to_the_names_that_others_use() -> None:
-    services = compose()["services"]
-    servers = {name: each for name, each in services.items() if name.startswith("raymc-")}
-    assert len(servers) == 2
-    proxy = (DOCKER / "compose-nginx.conf").read_text()
-    scrape = yaml.safe_load((DOCKER / "compose-prometheus.yml").read_text())
-    (job,) = scrape["scrape_configs"]
-    assert job["static_configs"][0]["targets"] == [f"{name}:8700" for name in servers]
-    for name, server in servers.items():
-        assert server["hostname"] == name
-        assert server["image"] == f"raymc:{VERSION}"
-        assert server["read_only"]
-        assert f"server {name}:8700" in proxy
-        parse_raymc(shlex.join(["raymc", *server["command"]]))
-        writable = [volume for volume in server["volumes"] if not volume.endswith(":ro")]
-        assert writable == ["/var/lib/raymc"], "servers share nothing but the database"
-    first, second = ({**server, "hostname": None} for server in servers.values())
-    assert first == second
-
-
-def test_prometheus_of_compose_is_that_of_the_example_but_for_its_servers() -> None:
-    here, example = (
-        yaml.safe_load(path.read_text())
-        for path in (DOCKER / "compose-prometheus.yml", DEPLOY / "prometheus" / "prometheus.yml")
-    )
-    for scrape in (here, example):
-        (job,) = scrape["scrape_configs"]
-        del job["static_configs"], job["authorization"]["credentials_file"]
-    assert here == example
-
-
-@pytest.mark.skipif(
-    NGINX is None or stream_module() is None,
-    reason="NOT TESTED: nginx with its stream module is not installed",
-)
-def test_nginx_takes_the_file_of_compose(tmp_path: Path) -> None:
-    write_certificate(tmp_path / "own.pem")
-    text = (DOCKER / "compose-nginx.conf").read_text()
-    text = re.sub(r"/run/secrets/tls\.\w+", str(tmp_path / "own.pem"), text)
-    text = re.sub(r"raymc-\d:", "127.0.0.1:", text).replace("/run/nginx.pid", str(tmp_path / "pid"))
-    (tmp_path / "nginx.conf").write_text(f"{stream_module()}{text}")
-    shutil.copytree(DEPLOY / "nginx", tmp_path / "raymc")
-    command = [str(NGINX), "-t", "-e", "stderr", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stderr
-
-
-def has_compose() -> bool:
-    if shutil.which("docker") is None:
-        return False
-    asked = subprocess.run(
-        ["docker", "compose", "version"], capture_output=True, check=False, timeout=PATIENCE_S
-    )
-    return asked.returncode == 0
-
-
-@pytest.mark.skipif(not has_compose(), reason="NOT TESTED: docker compose is not installed")
-def test_docker_takes_the_compose_file() -> None:
-    command = ["docker", "compose", "--file", str(COMPOSE), "config", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stderr

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import NOW, a_spec
-from tests.docs.pages import DOCS, blocks, commands
-from tests.integration.job_commands import Commands, raymc
-from tests.postgres_server import PostgresServer, a_postgres
+from tests.support.builders import NOW, a_spec
+from tests.support.job_commands import Commands, raymc
+from tests.support.pages import DOCS, blocks, commands
+from tests.support.postgres import PostgresServer, a_postgres
 
 __all__ = ["raymc"]
 
@@ -33,7 +33,7 @@ def test_the_store_is_checked_backed_up_restored_and_moved(
 ) -> None:
     raymc.stop_leading()  # the job is to be the same in all places
     with raymc.scheduler() as scheduler:
-        scheduler.store.add([("job", a_spec())], now=NOW)
+        scheduler.store.jobs.add([("job", a_spec())], now=NOW)
         store_id = scheduler.store_id
     shown = [
         command

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from ray_multicluster_scheduler.environment.compose import compose, normalise
-from ray_multicluster_scheduler.environment.env_vars import RESERVED, SEARCH_PATHS
-from ray_multicluster_scheduler.environment.options import OPTIONS
+from ray_multicluster_scheduler.environment.options import OPTIONS, RESERVED, SEARCH_PATHS
 from ray_multicluster_scheduler.environment.paths import map_paths, relative_script
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.docs.pages import PAGES, ROOT
+from tests.support.pages import PAGES, ROOT
 
 from ray_multicluster_scheduler.config import Settings
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.docs.pages import ROOT
+from tests.support.pages import ROOT
 
 import ray_multicluster_scheduler as package
 from ray_multicluster_scheduler import errors

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.docs.pages import DOCS, blocks
-from tests.live_server import live
-from tests.system import System, fake
+from tests.support.pages import DOCS, blocks
+from tests.support.serving import live
+from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.server.app import create_app
 
@@ -43,7 +43,7 @@ async def test_a_task_of_airflow_runs_a_job_and_fails_with_its_message(
             env = {"working_dir": str(folder)}
             log = await asyncio.to_thread(run_ray_job, "echo trained", runtime_env=env, metadata=metadata)
             assert "trained" in log
-            (job,) = system.scheduler.store.list_jobs()
+            (job,) = system.scheduler.store.jobs.list()
             assert (job.spec.priority, job.spec.queue_timeout_s) == (5, 14400)
             with pytest.raises(RuntimeError, match="exit code 3"):
                 await asyncio.to_thread(run_ray_job, "exit 3")
@@ -73,7 +73,7 @@ async def test_an_asset_of_dagster_streams_the_log_of_its_job(tmp_path: Path, la
             said: list[str] = []
             done = await asyncio.to_thread(jobs.run, "echo trained; sleep 0.3", say=said.append)
             assert "trained" in "".join(said)
-            assert system.scheduler.store.get(done).state.value == "SUCCEEDED"
+            assert system.scheduler.store.jobs.get(done).state.value == "SUCCEEDED"
             with pytest.raises(RuntimeError, match="exit code 3"):
                 await asyncio.to_thread(jobs.run, "exit 3", say=said.append)
 

@@ -1,8 +1,8 @@
 """The worked example of placement.md, computed again."""
 
 import pytest
-from tests.builders import NOW, a_queued, a_view
-from tests.docs.pages import DOCS, table
+from tests.support.builders import NOW, a_queued, a_view
+from tests.support.pages import DOCS, table
 
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import DOCS, blocks, commands
-from tests.integration.raymc import environment
-from tests.live_server import live
-from tests.system import System, fake
+from tests.support.pages import DOCS, blocks, commands
+from tests.support.raymc import environment
+from tests.support.serving import live
+from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.packages.uploads import MOST_BYTES, MOST_PACKAGES
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.service.option_keys import KEYS
+from ray_multicluster_scheduler.service.request import KEYS
 from ray_multicluster_scheduler.testing import ShellRunner
 
 PAGE, CHINESE = DOCS / "how-to/plain-ray.md", DOCS / "how-to/plain-ray.zh-CN.md"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import DOCS, ROOT, blocks
+from tests.support.pages import DOCS, ROOT, blocks
 
 from ray_multicluster_scheduler.local import Sandbox
 

@@ -5,7 +5,7 @@ import importlib
 import inspect
 
 import pytest
-from tests.docs.pages import Block, blocks
+from tests.support.pages import Block, blocks
 
 import ray_multicluster_scheduler
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conda_stand_in import StandInConda
+from tests.support.conda_stand_in import StandInConda
 
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import DOCS, ROOT, blocks, commands
-from tests.integration.raymc import COMMAND, environment
+from tests.support.pages import DOCS, ROOT, blocks, commands
+from tests.support.raymc import COMMAND, environment
 
 from ray_multicluster_scheduler.local import Sandbox
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
-from ray_multicluster_scheduler.ray_client.begin_session import CLIENT_PYTHON, CLIENT_RAY, WAIT_S
-from ray_multicluster_scheduler.service.option_keys import KEYS
+from ray_multicluster_scheduler.ray_client.sessions import CLIENT_PYTHON, CLIENT_RAY, WAIT_S
+from ray_multicluster_scheduler.service.request import KEYS
 
 PAGE, CHINESE = DOCS / "ray-client.md", DOCS / "ray-client.zh-CN.md"
 CLIENT_ADDRESS, HTTP_ADDRESS = "ray://127.0.0.1:10001", "http://127.0.0.1:8700"

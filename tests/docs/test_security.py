@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, raymc
+from tests.support.job_commands import Commands, raymc
 
 from ray_multicluster_scheduler.server.authentication import PUBLIC
 from ray_multicluster_scheduler.service.caller import Role
-from ray_multicluster_scheduler.service.prune import MOST_AUDIT_ENTRIES
+from ray_multicluster_scheduler.service.jobs import MOST_AUDIT_ENTRIES
 
 __all__ = ["raymc"]
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import PAGES, ROOT
+from tests.support.pages import PAGES, ROOT
 
 #: Headings become anchors as the site makes them.
 _HEADING = re.compile(r"^#+ (.+)$", re.M)

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT
+from tests.support.pages import ROOT
 
 from ray_multicluster_scheduler.local import Head
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import time
@@ -18,8 +16,10 @@ from urllib.request import Request, urlopen
 import grpc
 import yaml
 from ray.core.generated import ray_client_pb2_grpc as rpc
-from tests.e2e.processes import processes, sessions_of
-from tests.e2e.task_world import PATIENCE_S, PROGRAMS, until
+from tests.e2e.task_world import PROGRAMS
+from tests.support.processes import processes, sessions_of
+from tests.support.serve_process import ServeProcess
+from tests.support.waiting import PATIENCE_S, until
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
@@ -120,50 +120,13 @@ class Program:
                 self.kill()
 
 
-class Server:
-    """`raymc serve` with a client port, in a process of its own."""
+class Server(ServeProcess):
+    """`raymc serve` with a client port."""
 
     def __init__(self, folder: Path, config: Path, environ: Mapping[str, str]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.config = config
-        self.log = folder / "server.log"
-        self.environ = {
-            **{n: v for n, v in os.environ.items() if not n.startswith(("RAY_", "RAYMC_"))},
-            "RAY_MULTICLUSTER_HOME": str(folder / "home"),
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            **environ,
-        }
-        self.address = self.client_address = ""
-        self.start()
-
-    def start(self) -> None:
-        """Start it, on the same ports as before if there was one."""
-        port = self.address.rpartition(":")[2] or "0"
-        client_port = self.client_address.rpartition(":")[2] or "0"
-        begin = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [*RAYMC, "serve", "--config", self.config, "--port", port, "--client-port", client_port],
-                env=self.environ,
-                stderr=log,
-            )
-
-        def lines() -> Any:
-            text = self.log.read_text()[begin:]
-            assert self.process.poll() is None, text
-            return re.search(r"stock Ray clients +(http\S+).*\n +ray\.init +(ray://\S+)", text)
-
-        found = until(lines)
-        self.address, self.client_address = found[1], found[2]
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(60)
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(60) == 0, self.log.read_text()[-4000:]
+        clean = {n: v for n, v in os.environ.items() if not n.startswith(("RAY_", "RAYMC_"))}
+        own = {"RAY_MULTICLUSTER_HOME": str(folder / "home"), "PATH": f"{BIN}:{os.environ['PATH']}"}
+        super().__init__(folder, config, {**clean, **own, **environ}, clients=True)
 
 
 class User:

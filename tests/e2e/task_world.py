@@ -6,16 +6,16 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster
-from tests.e2e.processes import specific_servers
+from tests.support.builders import a_cluster
+from tests.support.processes import specific_servers
+from tests.support.waiting import until
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
@@ -109,15 +109,6 @@ def finish(process: subprocess.Popen[str]) -> Any:
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, out
     return _answer(out)
-
-
-def until(what: Callable[[], object], *, within_s: float = PATIENCE_S) -> Any:
-    """Wait until something is true, and return it."""
-    ends_at = time.monotonic() + within_s
-    while not (value := what()):
-        assert time.monotonic() < ends_at, f"not within {within_s:g} s"
-        time.sleep(0.1)
-    return value
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.builders import a_cluster
-from tests.e2e.cable import Cable
-from tests.e2e.processes import sessions_of
-from tests.e2e.task_world import GRACE_S, PATIENCE_S, World, a_world, finish, until
+from tests.e2e.task_world import GRACE_S, World, a_world, finish
+from tests.support.builders import a_cluster
+from tests.support.cable import Cable
+from tests.support.processes import sessions_of
+from tests.support.waiting import PATIENCE_S, until
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.task_world import World, a_world, finish, until
+from tests.e2e.task_world import World, a_world, finish
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.integration.raymc import environment, raymc
-from tests.integration.terminal import CTRL_C, typing_into
+from tests.support.raymc import environment, raymc
+from tests.support.terminal import CTRL_C, typing_into
 
 from ray_multicluster_scheduler.local import Sandbox
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster
-from tests.integration.raymc import Done, environment, raymc, write_config
+from tests.support.builders import a_cluster
+from tests.support.raymc import Done, environment, raymc, write_config
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.local import Head, HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
@@ -83,13 +84,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 async def clusters_once_usage_is_told(world: World) -> dict[str, dict[str, Any]]:
     """Return what `raymc clusters` shows; a head's usage is unknown for some seconds after its start."""
-    for _ in range(10):
+    seen: dict[str, dict[str, Any]] = {}
+
+    async def is_told() -> bool:
         done = await world.raymc("clusters", "--json")
         assert (done.code, done.err) == (0, "")
-        seen = {cluster["name"]: cluster for cluster in json.loads(done.out)}
-        if all(seen[spec.name]["used"] is not None for spec in HEADS):
-            return seen
-    pytest.fail(f"not every head told its usage; the last was {seen}")
+        seen.update({cluster["name"]: cluster for cluster in json.loads(done.out)})
+        return all(seen[spec.name]["used"] is not None for spec in HEADS)
+
+    await eventually(is_told, told=lambda: f"not every head told its usage; the last was {seen}")
+    return seen
 
 
 async def test_every_value_is_right_or_unknown_and_no_helper_process_appears(world: World) -> None:

@@ -1,7 +1,7 @@
 """Conda on real clusters: a description that Ray builds, and pip packages on top of a named environment.
 
-`conda` is a stand-in that Ray itself asks (tests/conda_stand_in.py). Its environments hold Ray, and neither
-this package nor what the jobs here ask for.
+`conda` is a stand-in that Ray itself asks (tests/support/conda_stand_in.py). Its environments hold Ray, and
+neither this package nor what the jobs here ask for.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.conda_stand_in import StandInConda
+from tests.support.conda_stand_in import StandInConda
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import get_job_info, submit_job, wait_for_all_jobs

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.crash_scene import Scene
+from tests.support.crash_scene import Scene
 
 from ray_multicluster_scheduler.local import Sandbox
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.demo.show import STEPS
-from ray_multicluster_scheduler.demo.stage import CONDAS
 from ray_multicluster_scheduler.local import processes
-from ray_multicluster_scheduler.local.sandbox_state import StateDir
+from ray_multicluster_scheduler.local.sandbox import StateDir
+from raymc_demo.show import CONDAS, STEPS
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 class Demo:
     """A demo in a process of its own, whose temporary files are below a directory of the test."""
 
-    def __init__(self, folder: Path, module: str = "ray_multicluster_scheduler.demo") -> None:
+    def __init__(self, folder: Path, module: str = "raymc_demo") -> None:
         self.folder = folder
         folder.mkdir()
         environ = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", "COLUMNS": "110"}

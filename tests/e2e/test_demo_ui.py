@@ -3,13 +3,13 @@
 import json
 import re
 import signal
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.test_demo import Demo, assert_nothing_is_left
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import processes
 
@@ -29,14 +29,13 @@ def jobs(address: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_demo_of_the_dashboard_runs_jobs_until_it_is_ended(tmp_path: Path, number: int) -> None:
-    demo = Demo(tmp_path / "t", "ray_multicluster_scheduler.demo.ui")
+    demo = Demo(tmp_path / "t", "raymc_demo.ui")
     demo.read_until("Ctrl-C")
     found = re.search(r"http://127\.0\.0\.1:\d+", demo.printed)
     assert found is not None, demo.printed
     address, clusters = found[0], demo.clusters()
     assert "<html" in answer(address, "/")
-    while not any(job["state"] in {"RUNNING", "SUCCEEDED"} for job in jobs(address)):
-        time.sleep(0.2)
+    until(lambda: any(job["state"] in {"RUNNING", "SUCCEEDED"} for job in jobs(address)))
     assert {"ann", "bob", "carol"} <= {job["user"] for job in jobs(address)}
     assert processes.find(str(clusters)) != []
     demo.process.send_signal(number)

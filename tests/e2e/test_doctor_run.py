@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.conda_stand_in import StandInConda, write_old_checkout
-from tests.integration.raymc import environment, raymc
+from tests.support.conda_stand_in import StandInConda, write_old_checkout
+from tests.support.raymc import environment, raymc
 
 from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.ray_api.http_connection import open_connection
 
@@ -41,7 +42,7 @@ async def jobs_there(config: Path, environ: dict[str, str]) -> int:
     count = 0
     for spec in EmbeddedScheduler.open(config, environ=environ).config.clusters:
         async with open_connection(spec, environ) as connection:
-            count += (await connection.executor.inventory()).remembered
+            count += (await RayJobsExecutor(connection).inventory()).remembered
     return count
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.cable import Cable
+from tests.support.cable import Cable
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.config import Settings, load_config
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
@@ -76,16 +77,16 @@ class Story:
 
     @property
     def job(self) -> Job:
-        return self._scheduler.store.get(self._job_id)
+        return self._scheduler.store.jobs.get(self._job_id)
 
     @property
     def told(self) -> str:
         """All reasons, as a user reads them."""
-        return "\n".join(event.reason for event in self._scheduler.store.events(self._job_id))
+        return "\n".join(event.reason for event in self._scheduler.store.history.events(self._job_id))
 
     @property
     def outcomes(self) -> list[str | None]:
-        return [attempt.outcome for attempt in self._scheduler.store.attempts(self._job_id)]
+        return [attempt.outcome for attempt in self._scheduler.store.history.attempts(self._job_id)]
 
     def lines(self, what: str) -> list[Line]:
         """What the job wrote itself."""
@@ -99,11 +100,12 @@ class Story:
 
     def wait(self, holds: Callable[[], object]) -> None:
         """Wait until something holds."""
-        ends_at = time.monotonic() + PATIENCE_S
-        while not holds():
+
+        def is_so() -> object:
             self._scheduler.ensure_scheduled()
-            assert time.monotonic() < ends_at, f"{self.job.state.value}: {self.told}"
-            time.sleep(0.1)
+            return holds()
+
+        until(is_so, told=lambda: f"{self.job.state.value}: {self.told}")
 
     def until(self, state: JobState) -> Job:
         """Wait until the job is in this state."""

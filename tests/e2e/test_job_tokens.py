@@ -4,8 +4,7 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -13,8 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
-from tests.docs.pages import DOCS, blocks
-from tests.e2e.test_plain_ray import BIN, PATIENCE_S, RAYMC, Server
+from tests.e2e.test_plain_ray import BIN, RAYMC, Server
+from tests.support.pages import DOCS, blocks
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
@@ -77,15 +77,6 @@ def admin(tmp_path: Path) -> Iterator[User]:
             yield User(server.address, made.stdout.strip())
         finally:
             server.stop()
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Look again until there is something to see."""
-    ends_at = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < ends_at
-        time.sleep(0.3)
-    return found
 
 
 def test_a_job_submits_its_children_with_a_token_that_ends_with_it(admin: User, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.processes import specific_servers
-from tests.system import waited
+from tests.support.processes import specific_servers
+from tests.support.system import waited
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import Sandbox
@@ -49,20 +50,22 @@ def test_forty_jobs_on_six_cpus_never_claim_more_than_there_is(
     requests = [JobRequest(entrypoint="sleep 1", user="ann") for _ in range(40)]
     ids = [job.submission_id for job in scheduler.service.submit(requests)]
     most: Counter[str] = Counter()
+    addresses = [head.gcs_address for head in sandbox.heads.values()]
+    before = set(specific_servers(*addresses))  # of programs of other tests, which have just ended
 
     def watch(jobs: Any) -> None:
         scheduler.ensure_scheduled()
         live = Counter(job.cluster for job in jobs.values() if job.state in LIVE)
         for name, count in live.items():
             most[name] = max(most[name], count)
-        assert not specific_servers(*(head.gcs_address for head in sandbox.heads.values()))
+        assert not set(specific_servers(*addresses)) - before
 
     waited(scheduler.service, ids, timeout_s=280, watch=watch)
-    used = Counter(scheduler.store.attempts(each)[-1].cluster for each in ids)
+    used = Counter(scheduler.store.history.attempts(each)[-1].cluster for each in ids)
     print(f"ran on {dict(used)}, at most {dict(most)} at once")
     assert set(used) == set(CPUS)
     assert all(most[name] <= cpus for name, cpus in CPUS.items())
-    assert {len(scheduler.store.attempts(each)) for each in ids} == {1}
+    assert {len(scheduler.store.history.attempts(each)) for each in ids} == {1}
 
 
 WORKER = """
@@ -101,14 +104,11 @@ def test_when_a_program_and_the_scheduler_are_killed_the_other_program_finishes_
         assert survivor.returncode == 0
         # What the dead one had submitted belongs to the store, not to its process.
         waited(scheduler.service, ids, timeout_s=100)
-        assert {len(scheduler.store.attempts(each)) for each in ids} == {1}
+        assert {len(scheduler.store.history.attempts(each)) for each in ids} == {1}
     finally:
         scheduler.stop()
 
 
 def _leader_pid(scheduler: EmbeddedScheduler) -> int:
-    ends_at = time.monotonic() + 30
-    while (lease := scheduler.store.leader(now=time.time())) is None:
-        assert time.monotonic() < ends_at
-        time.sleep(0.1)
+    lease = until(lambda: scheduler.store.leases.current(now=time.time()))
     return int(lease.holder.split(":")[1])

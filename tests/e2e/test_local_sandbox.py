@@ -6,14 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.errors import SandboxError
@@ -59,15 +58,6 @@ def call(
 
 def session_of(head: Head) -> str:
     return str(call(head, "/api/version")[1]["session_name"])
-
-
-def eventually(condition: Callable[[], Any], *, within_s: float = 60) -> Any:
-    """Return the first true value of `condition`."""
-    deadline = time.monotonic() + within_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {within_s} s"
-        time.sleep(0.1)
-    return value
 
 
 def left_of(head: Head) -> list[str]:
@@ -138,7 +128,7 @@ def test_a_head_that_lost_its_raylet_is_started_again_by_up(sandbox: Sandbox) ->
     session = session_of(sandbox.heads["mac"])
     (raylet,) = sandbox.pids("mac")["raylet"]
     os.kill(raylet, signal.SIGKILL)
-    eventually(lambda: not is_alive(raylet))
+    until(lambda: not is_alive(raylet))
     sandbox.up()
     assert session_of(sandbox.heads["mac"]) != session
     assert sandbox.state_of("mac") is HeadState.RUNNING
@@ -166,7 +156,7 @@ def test_what_a_killed_starter_leaves_is_adopted_guarded_and_removed_with_its_jo
     )
     environ = {**os.environ, "HOME": str(user_home), "RAY_ADDRESS": "127.0.0.9:1"}
     with subprocess.Popen([sys.executable, "-c", starter, str(home)], env=environ) as process:
-        eventually(lambda: (there := Sandbox.find(home)) and there.heads["a"].pgid)
+        until(lambda: (there := Sandbox.find(home)) and there.heads["a"].pgid)
         process.kill()
     sandbox = Sandbox.attach(home)
     sandbox.up()
@@ -182,7 +172,7 @@ def test_what_a_killed_starter_leaves_is_adopted_guarded_and_removed_with_its_jo
             int(word) for line in log.splitlines() if line.startswith("PIDS") for word in line.split()[1:]
         ]
 
-    pids = eventually(told)
+    pids = until(told)
     assert all(map(is_alive, pids))
     sandbox.down()
     assert left_of(head) == []

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conda_stand_in import StandInConda, write_old_checkout
-from tests.docs.pages import ROOT, blocks
-from tests.e2e.processes import command_lines
+from tests.support.conda_stand_in import StandInConda, write_old_checkout
+from tests.support.pages import ROOT, blocks
+from tests.support.processes import command_lines
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler.local import Sandbox

@@ -14,9 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
-from ray_multicluster_scheduler.background.control import ControlFiles
+from ray_multicluster_scheduler.background import ControlFiles
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.local import Sandbox
 
@@ -67,10 +67,14 @@ class Alone:
         return found
 
     def until(self, holds: Callable[[dict[str, str]], bool]) -> dict[str, str]:
-        ends_at = time.monotonic() + PATIENCE_S
-        while not holds(seen := self.on_ray()):
-            assert time.monotonic() < ends_at, f"{seen}\n{self.files.log.read_text()}"
-            time.sleep(0.5)
+        seen: dict[str, str] = {}
+
+        def is_seen() -> bool:
+            seen.clear()
+            seen.update(self.on_ray())
+            return holds(seen)
+
+        until(is_seen, told=lambda: f"{seen}\n{self.files.log.read_text()}")
         return seen
 
     def until_gone(self) -> None:
@@ -109,14 +113,13 @@ def test_a_job_whose_cluster_dies_is_started_elsewhere(alone: Alone) -> None:
     alone.sandbox.kill("mac")
     try:
         centos = alone.sandbox.heads["centos"].dashboard
-        ends_at = time.monotonic() + PATIENCE_S
-        while time.monotonic() < ends_at:
+
+        def has_moved() -> bool:
             with urlopen(f"{centos}/api/jobs/") as answer:
                 seen = {row["submission_id"]: row["status"] for row in json.load(answer)}
-            if seen.get("nw-moved--r2") == "SUCCEEDED":
-                break
-            time.sleep(0.5)
-        assert seen.get("nw-moved--r2") == "SUCCEEDED", alone.files.log.read_text()
+            return seen.get("nw-moved--r2") == "SUCCEEDED"
+
+        until(has_moved, told=alone.files.log.read_text)
     finally:
         alone.sandbox.start("mac")
 

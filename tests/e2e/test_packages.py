@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster
-from tests.unit.packages.trees import a_store, make_tree
+from tests.support.builders import a_cluster
+from tests.support.trees import a_store, make_tree
 
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.local import Head
 from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
 from ray_multicluster_scheduler.packages import Uploader, localise, package_names
@@ -34,9 +35,9 @@ async def run(connection: HttpConnection, entrypoint: str, runtime_env: dict[str
     request = StartRequest(
         remote_id=f"packages-{uuid.uuid4().hex[:12]}", entrypoint=entrypoint, runtime_env=runtime_env
     )
-    await connection.executor.start(request)
-    log = "".join([piece async for piece in connection.executor.follow_log(request.remote_id)])
-    job = await connection.executor.get(request.remote_id)
+    await RayJobsExecutor(connection).start(request)
+    log = "".join([piece async for piece in RayJobsExecutor(connection).follow_log(request.remote_id)])
+    job = await RayJobsExecutor(connection).get(request.remote_id)
     assert job.status is AttemptStatus.SUCCEEDED, f"{job.message}\n{log}"
     (answer,) = (line for line in log.splitlines() if line.startswith("answer:"))
     return json.loads(answer.removeprefix("answer:"))

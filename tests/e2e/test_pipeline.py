@@ -16,11 +16,11 @@ import ray
 from ray_multicluster_scheduler import init_ray
 from ray_multicluster_scheduler.errors import ClusterUnreachable, InvalidRuntimeEnv
 from ray_multicluster_scheduler.local import Head, Sandbox
-from ray_multicluster_scheduler.pipeline.operator_registry import OPERATORS
-from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
-from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, make_plan
-from ray_multicluster_scheduler.pipeline.ray_engine import run_on_ray
-from ray_multicluster_scheduler.pipeline.report import RunReport
+from raymc_pipeline.operators import OPERATORS
+from raymc_pipeline.pandas_engine import run_on_pandas
+from raymc_pipeline.plan import Plan, make_plan
+from raymc_pipeline.ray_engine import run_on_ray
+from raymc_pipeline.report import RunReport
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -93,7 +93,7 @@ def test_both_engines_give_the_same_numbers(
 
 
 def raymc(*words: str, home: Path, module: bool = False) -> subprocess.CompletedProcess[str]:
-    front_door = ["ray_multicluster_scheduler.pipeline"]
+    front_door = ["raymc_pipeline"]
     entry = ["-m", *(front_door if module else ["ray_multicluster_scheduler.cli.main", "pipeline"])]
     environ = {
         **os.environ,

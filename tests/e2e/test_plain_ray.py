@@ -5,14 +5,14 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 import yaml
+from tests.support.serve_process import ServeProcess
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 
@@ -104,28 +104,13 @@ SUBMIT_GPU = (
 )
 
 
-class Server:
-    """`raymc serve` in a process of its own."""
+class Server(ServeProcess):
+    """`raymc serve`, and commands that ask it."""
 
     def __init__(self, folder: Path, config: Path) -> None:
-        self.environ = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
-            "RAY_MULTICLUSTER_HOME": str(folder / "home"),
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-        }
-        self.process = subprocess.Popen(
-            [*RAYMC, "serve", "--config", config, "--port", "0"],
-            env=self.environ,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stderr is not None
-        lines = iter(self.process.stderr.readline, "")
-        self.address = next(
-            found[1] for line in lines if (found := re.search(r"stock Ray clients +(http\S+)", line))
-        )
-        self._reading = threading.Thread(target=self.process.stderr.read)  # or a full pipe would stop it
-        self._reading.start()
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        own = {"RAY_MULTICLUSTER_HOME": str(folder / "home"), "PATH": f"{BIN}:{os.environ['PATH']}"}
+        super().__init__(folder, config, {**clean, **own})
 
     def shell(self, command: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
         """Run a line of the document with the server's address."""
@@ -144,14 +129,6 @@ class Server:
         """Ask the queue behind the server where a job ran."""
         with urlopen(f"{self.address}/api/v1/jobs/{job}", timeout=60) as answer:
             return str(json.load(answer)["cluster"])
-
-    def stop(self) -> None:
-        self.process.terminate()
-        code = self.process.wait(60)
-        self._reading.join()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        assert code == 0
 
 
 @pytest.fixture(scope="module")
@@ -230,10 +207,7 @@ def test_work_lands_on_both_clusters(server: Server, project: Path) -> None:
         done = server.shell(f"{ray_job} submit --no-wait --submission-id {job} -- sleep 600", cwd=project)
         assert done.returncode == 0, done.stdout
     try:
-        ends_at = time.monotonic() + PATIENCE_S
-        while (found := {server.cluster_of(job) for job in ids}) != {"first", "second"}:
-            assert time.monotonic() < ends_at, found
-            time.sleep(0.5)
+        until(lambda: {server.cluster_of(job) for job in ids} == {"first", "second"})
     finally:
         for job in ids:
             assert "was stopped" in server.shell(f"{ray_job} stop {job}", cwd=project).stdout

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from ray.core.generated import ray_client_pb2 as pb
 from tests.e2e.client_world import ClientWorld, Failed, Program, Raw, a_client_world, is_running, stays
-from tests.e2e.task_world import until
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import HeadSpec
 

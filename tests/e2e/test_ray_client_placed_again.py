@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.client_world import ClientWorld, Failed, a_client_world
-from tests.e2e.task_world import until
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import HeadSpec
 

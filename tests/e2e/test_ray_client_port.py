@@ -12,8 +12,8 @@ import pytest
 from ray.core.generated import ray_client_pb2 as pb
 from ray.job_config import JobConfig
 from tests.e2e.client_world import ClientWorld, Failed, Raw, User, a_client_world
-from tests.e2e.task_world import until
 from tests.e2e.wiretap import Wiretap
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.local import HeadSpec
 

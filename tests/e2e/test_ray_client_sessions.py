@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.client_world import ClientWorld, Failed, User, a_client_world, is_running
-from tests.e2e.task_world import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 from ray_multicluster_scheduler.local import HeadSpec
 

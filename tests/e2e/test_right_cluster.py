@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import ray
 import yaml
-from tests.e2e.task_world import World, a_world, finish, until
+from tests.e2e.task_world import World, a_world, finish
+from tests.support.waiting import until
 
+from ray_multicluster_scheduler.client.init_ray import check_head, head_process
 from ray_multicluster_scheduler.errors import ClusterUnreachable
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.pipeline.head_identity import check_head, head_process
 from ray_multicluster_scheduler.tasks import home as homes
-from ray_multicluster_scheduler.tasks.wire.session_check import GATE_PORT, WrongCluster, check_session
+from ray_multicluster_scheduler.tasks.wire.sessions import GATE_PORT, WrongCluster, check_session
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -90,7 +91,7 @@ def spec_of(world: World, name: str) -> ClusterSpec:
 def test_a_session_on_another_cluster_than_the_dashboards_is_refused_and_closed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.tasks.wire.connect_retry.WRONG_TRIES", 2)
+    monkeypatch.setattr("ray_multicluster_scheduler.tasks.wire.sessions.WRONG_TRIES", 2)
     with pytest.raises(ClusterUnreachable, match="do head_address and dashboard name the same cluster"):
         homes.connect(spec_of(world, "home"), {}, None, "session_of_another_cluster")
     assert not homes.is_connected()

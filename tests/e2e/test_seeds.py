@@ -17,8 +17,9 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from tests.conda_stand_in import StandInConda
-from tests.e2e.processes import specific_servers
+from tests.support.conda_stand_in import StandInConda
+from tests.support.processes import specific_servers
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
@@ -329,10 +330,11 @@ def _why(zorro: Zorro, ids: list[str]) -> str:
 
 
 def _wait_for_status(zorro: Zorro, ids: list[str], status: str, *, at_least: int) -> None:
-    ends_at = time.monotonic() + 120
-    while list(_statuses(zorro, ids).values()).count(status) < at_least:
-        assert time.monotonic() < ends_at, _why(zorro, ids)
-        time.sleep(0.5)
+    until(
+        lambda: list(_statuses(zorro, ids).values()).count(status) >= at_least,
+        within_s=120,
+        told=lambda: _why(zorro, ids),
+    )
 
 
 DOCUMENTED = """

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.integration.nginx_front import NGINX, nginx_in_front, stream_module
-from tests.integration.raymc import raymc
 from tests.integration.test_nginx import client_port
 from tests.integration.test_serve import World
+from tests.support.nginx_front import NGINX, nginx_in_front, stream_module
+from tests.support.raymc import raymc
 
 from ray_multicluster_scheduler.local import Sandbox
 

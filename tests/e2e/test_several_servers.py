@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,20 +11,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.processes import parent_of
-from tests.e2e.task_world import PROGRAMS, until
-from tests.postgres_server import PostgresServer, a_postgres
+from tests.e2e.task_world import PROGRAMS
+from tests.support.postgres import PostgresServer, a_postgres
+from tests.support.processes import parent_of
+from tests.support.serve_process import ServeProcess
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.store import SqlStore
-from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
-from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
+from ray_multicluster_scheduler.store import Store
+from ray_multicluster_scheduler.store.postgres.database import postgres_address
+from ray_multicluster_scheduler.store.postgres.opening import open_postgres_store
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -40,39 +40,14 @@ PAUSE_S = 8.0
 PATIENCE_S = 2700.0
 
 
-class ServerProcess:
+class ServerProcess(ServeProcess):
     """`raymc serve` on the shared store, with a home of its own."""
 
     def __init__(self, folder: Path, config: Path, store: str) -> None:
-        folder.mkdir()
-        self._log = folder / "log"
-        self._command = [
-            *(sys.executable, "-m", "ray_multicluster_scheduler.cli.main", "serve"),
-            *("--config", str(config), "--store", store, "--port"),
-        ]
         clean = {n: v for n, v in os.environ.items() if not n.startswith(("RAY_", "RAYMC_"))}
-        self._environ = {**clean, "RAY_MULTICLUSTER_HOME": str(folder / "home")}
-        self.address = ""
-        self.start()
-
-    def start(self) -> None:
-        """Start it, on the same port as before if there was one."""
-        port = self.address.rpartition(":")[2] or "0"
-        begin = self._log.stat().st_size if self._log.exists() else 0
-        with self._log.open("a") as log:
-            self.process = subprocess.Popen([*self._command, port], env=self._environ, stderr=log)
-
-        def found() -> Any:
-            if self.process.poll() is not None:  # the database is away: as a service manager would
-                with self._log.open("a") as log:
-                    self.process = subprocess.Popen([*self._command, port], env=self._environ, stderr=log)
-            return re.search(r"stock Ray clients +(http\S+)", self._log.read_text()[begin:])
-
-        self.address = until(found)[1]
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(120)
+        environ = {**clean, "RAY_MULTICLUSTER_HOME": str(folder / "home")}
+        # The database may be away: then it is started again, as by a service manager.
+        super().__init__(folder, config, environ, "--store", store, is_kept_up=True)
 
 
 @dataclass
@@ -80,7 +55,7 @@ class World:
     sandbox: Sandbox
     postgres: PostgresServer
     servers: list[ServerProcess]
-    store: SqlStore
+    store: Store
     folder: Path
 
     def leader(self) -> ServerProcess | None:
@@ -90,13 +65,13 @@ class World:
 
     def scheduler_pid(self) -> int | None:
         with suppress(StoreError):
-            lease = self.store.leader(now=time.time())
+            lease = self.store.leases.current(now=time.time())
             return None if lease is None else int(lease.holder.split(":")[1])
         return None
 
     def ended(self) -> int:
         with suppress(StoreError):
-            return sum(self.store.counts(FINAL).values())
+            return sum(self.store.jobs.counts(FINAL).values())
         return -1
 
 
@@ -119,7 +94,7 @@ def world(tmp_path: Path) -> Iterator[World]:
             yield World(sandbox, postgres, servers, store, tmp_path)
         finally:
             for server in servers:
-                server.stop()
+                server.stop(code=None)
             store.close()
 
 
@@ -189,7 +164,7 @@ def test_none_is_lost_and_none_runs_twice(world: World) -> None:
     assert len(accepted) == len(set(accepted)) == JOBS
     until(lambda: world.ended() == JOBS, within_s=PATIENCE_S)
 
-    jobs = world.store.get_many(accepted)
+    jobs = world.store.jobs.get_many(accepted)
     states = Counter(job.state for job in jobs.values())
     assert states == {JobState.SUCCEEDED: JOBS}, [
         (job.submission_id, job.reason) for job in jobs.values() if job.state is not JobState.SUCCEEDED

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.task_world import Watch, World, a_world, finish, until
+from tests.e2e.task_world import Watch, World, a_world, finish
+from tests.support.waiting import until
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.local import Sandbox

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 
 from hpack import Decoder
-from tests.e2e.cable import Cable
+from tests.support.cable import Cable
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADERS, CONTINUATION = 1, 9

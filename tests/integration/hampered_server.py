@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ray_multicluster_scheduler.background import child
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.config.store_place import store_place
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.scheduler_process import process
-from ray_multicluster_scheduler.server.serve import ServedScheduler, serve
+from ray_multicluster_scheduler.server import serve
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 
 folder = Path(sys.argv[2])
@@ -38,8 +37,8 @@ def break_down(point: str) -> None:
 
 def run_server(path: str) -> None:
     signal.signal(signal.SIGUSR1, burn)
-    child.command = lambda config: [sys.executable, __file__, str(config), str(folder)]
-    serve(ServedScheduler.open(path), ServerOptions(port=0), say=say)
+    serve.command = lambda config: [sys.executable, __file__, str(config), str(folder)]
+    serve.serve(serve.ServedScheduler.open(path), ServerOptions(port=0), say=say)
 
 
 def run_scheduler(path: str, server: int, address: str) -> int:

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.integration.raymc import environment
-from tests.oracle import PATIENCE_S
+from tests.support.raymc import environment
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, kw_only=True)

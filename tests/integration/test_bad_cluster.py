@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.engine.cluster_io import ClusterIO
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
@@ -20,8 +21,7 @@ from ray_multicluster_scheduler.packages import store as package_store
 from ray_multicluster_scheduler.packages.own_package import without_own_package
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
-from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
+from ray_multicluster_scheduler.ray_api.http_connection import HttpClusterProbe, HttpConnection
 
 HUGE = 10**400
 
@@ -98,8 +98,8 @@ async def test_a_bug_in_the_work_on_one_cluster_is_loud_and_leaves_the_others_al
         monkeypatch.setattr(ClusterIO, "_observe", broken)
         theirs = await system.submit("sleep 0.1", preferred_cluster="bad")
         await system.until(theirs, JobState.SUBMITTED)
-        await eventually(lambda: system.scheduler.store.load_snapshots()["bad"].problem)
-        assert system.scheduler.store.load_snapshots()["bad"].health is Health.UNHEALTHY
+        await eventually(lambda: system.scheduler.store.clusters.load_snapshots()["bad"].problem)
+        assert system.scheduler.store.clusters.load_snapshots()["bad"].health is Health.UNHEALTHY
         ours = [await system.submit("sleep 0.1") for _ in range(4)]
         ended = await system.finished(*ours)
         assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
@@ -125,11 +125,13 @@ async def test_a_bug_in_reading_one_cluster_makes_only_that_one_unhealthy(
         ours = await system.submit("sleep 0.1", preferred_cluster="bad")
         assert (await system.finished(ours))[ours].state is JobState.SUCCEEDED
         assert system.runs(ours) == ["good"]
-        problem = system.scheduler.store.load_snapshots()["bad"].problem
+        problem = system.scheduler.store.clusters.load_snapshots()["bad"].problem
         assert problem is not None
         assert "ZeroDivisionError" in problem
         monkeypatch.setattr(HttpClusterProbe, "nodes", true_nodes)
-        await eventually(lambda: system.scheduler.store.load_snapshots()["bad"].health is Health.HEALTHY)
+        await eventually(
+            lambda: system.scheduler.store.clusters.load_snapshots()["bad"].health is Health.HEALTHY
+        )
 
 
 async def test_packages_that_cannot_be_read_are_a_failed_send_that_is_tried_again(
@@ -178,13 +180,13 @@ async def test_a_full_disk_while_the_overlay_is_packed_ends_nothing(
         (sent,) = [job.submission.runtime_env for job in system.ray["a"].jobs.values()]
         assert sent is not None
         assert sent["py_modules"]
-        assert system.scheduler.store.attempts(job_id)[-1].runtime_env == without_own_package(sent)
+        assert system.scheduler.store.history.attempts(job_id)[-1].runtime_env == without_own_package(sent)
 
 
 async def test_ended_jobs_are_deleted_on_the_cluster_once_their_result_is_kept(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a", cpus=20), ended_jobs_on_cluster=3) as system:
         async with HttpConnection(system.ray["a"].spec()) as connection:
-            await connection.executor.start(StartRequest(remote_id="not-ours", entrypoint="echo"))
+            await RayJobsExecutor(connection).start(StartRequest(remote_id="not-ours", entrypoint="echo"))
         jobs = [await system.submit("echo hello", submission_id=f"job-{number}") for number in range(8)]
         ended = await system.finished(*jobs)
         assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
@@ -215,7 +217,7 @@ async def test_ended_jobs_of_an_earlier_leader_are_found_and_deleted(tmp_path: P
         await eventually(lambda: system.ray["a"].calls["DELETE /api/jobs/{id}"])
         system.ray["a"].heal()
         await eventually(lambda: not system.ray["a"].jobs)
-        assert (system.scheduler.store.load_log(job_id) or "").endswith("hello\n")
+        assert (system.scheduler.store.history.load_log(job_id) or "").endswith("hello\n")
 
 
 async def test_a_long_list_of_strays_is_looked_at_in_turns(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ async def test_a_long_list_of_strays_is_looked_at_in_turns(tmp_path: Path) -> No
         ours = [await system.submit("sleep 0.1", preferred_cluster="good") for _ in range(4)]
         ended = await system.finished(*ours)
         assert {job.state for job in ended.values()} == {JobState.SUCCEEDED}
-        assert system.scheduler.store.load_snapshots()["bad"].health is Health.HEALTHY
+        assert system.scheduler.store.clusters.load_snapshots()["bad"].health is Health.HEALTHY
 
 
 async def test_where_the_list_cannot_be_read_jobs_are_looked_at_one_by_one(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ async def test_a_dead_head_with_an_ipv6_address_is_evidence(tmp_path: Path) -> N
     async with client_port, System(tmp_path, fake("a"), fake("b"), clusters=clusters) as system:
         job_id = await system.submit("sleep 30", preferred_cluster="a")
         await system.until(job_id, JobState.RUNNING)
-        await eventually(lambda: system.scheduler.store.load_snapshots()["a"].witness)
+        await eventually(lambda: system.scheduler.store.clusters.load_snapshots()["a"].witness)
         client_port.close()
         await system.ray["a"].kill()
         await eventually(lambda: "LOST" in system.story(job_id))

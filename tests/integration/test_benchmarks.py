@@ -10,12 +10,13 @@ from benchmarks import page, postgres
 from benchmarks.__main__ import names, run
 from benchmarks.measure import Line, Report, in_turns, percentile, ratio, show
 from benchmarks.plot import as_svg, margin
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 #: Those that need no Ray; each runs in a process of its own, as it is meant to.
 NEED_NO_RAY = (
     "accept",
+    "blocked_door",
     "dashboard",
     "memory",
     "plan",
@@ -44,6 +45,7 @@ def check(name: str) -> None:
     assert [line.what for line in lines if not line.value > 0] == []
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", NEED_NO_RAY)
 def test_a_benchmark_runs(name: str) -> None:
     if name == "postgres_queue" and (lacking := postgres.missing()):

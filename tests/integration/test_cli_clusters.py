@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster
-from tests.integration.raymc import environment, in_terminal, raymc, screen, write_config
+from tests.support.builders import a_cluster
+from tests.support.raymc import environment, in_terminal, raymc, screen, write_config
 
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
@@ -27,7 +28,7 @@ async def a_good_one(stack: AsyncExitStack, **changes: Any) -> ClusterSpec:
     await stack.enter_async_context(fake)
     fake.use({"CPU": 6.0})
     async with HttpConnection(fake.spec()) as connection:
-        await connection.executor.start(StartRequest(remote_id="j1", entrypoint="sleep 1000"))
+        await RayJobsExecutor(connection).start(StartRequest(remote_id="j1", entrypoint="sleep 1000"))
     return fake.spec(**changes)
 
 
@@ -60,7 +61,7 @@ async def test_what_another_scheduler_has_claimed_is_told(tmp_path: Path, column
     async with AsyncExitStack() as stack:
         good = await a_good_one(stack)
         async with HttpConnection(good) as connection:
-            await connection.executor.start(
+            await RayJobsExecutor(connection).start(
                 StartRequest(remote_id="j2", entrypoint="sleep 1000", metadata=metadata)
             )
         config = write_config(tmp_path, [good])

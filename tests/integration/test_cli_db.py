@@ -5,8 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.builders import NOW, a_spec
-from tests.integration.job_commands import Commands, raymc
+from tests.support.builders import NOW, a_spec
+from tests.support.job_commands import Commands, raymc
 
 __all__ = ["raymc"]
 
@@ -15,7 +15,7 @@ def with_a_job(raymc: Commands) -> None:
     """Leave one job that waits, and nobody who schedules."""
     raymc.stop_leading()
     with raymc.scheduler() as scheduler:
-        scheduler.store.add([("job", a_spec())], now=NOW)
+        scheduler.store.jobs.add([("job", a_spec())], now=NOW)
 
 
 def test_without_a_store_nothing_is_made(raymc: Commands, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_check_says_where_the_store_is_and_what_is_in_it(raymc: Commands) -> N
     with_a_job(raymc)
     done = raymc.run("db", "check")
     assert done.code == 0, done.err
-    for words in ("0016_pre", "leader  nobody", "1 QUEUED", "MiB", "fit together"):
+    for words in ("r0001_pre", "leader  nobody", "1 QUEUED", "MiB", "fit together"):
         assert words in done.out
     report = json.loads(raymc.run("db", "check", "--json").out)
     assert (report["problems"], report["jobs"]) == (0, {"QUEUED": 1})

@@ -1,7 +1,7 @@
 """`raymc delete` forgets what has ended, and nothing else."""
 
-from tests.integration.job_commands import Commands
-from tests.integration.job_commands import raymc_both_ways as raymc
+from tests.support.job_commands import Commands
+from tests.support.job_commands import raymc_both_ways as raymc
 
 __all__ = ["raymc"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster
-from tests.integration.raymc import environment, raymc, write_config
+from tests.support.builders import a_cluster
+from tests.support.raymc import environment, raymc, write_config
 
 from ray_multicluster_scheduler.testing.fake_cluster import ENVIRONMENT_FAILURE
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands
-from tests.system import fake
+from tests.support.job_commands import Commands, commands
+from tests.support.system import fake
 
 from ray_multicluster_scheduler.model.states import JobState
 

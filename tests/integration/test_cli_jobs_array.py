@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc, two, until
-from tests.system import fake
+from tests.support.job_commands import Commands, commands, lasts_until, raymc, two
+from tests.support.system import fake
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import ShellRunner
@@ -66,7 +66,7 @@ def test_what_still_waits_of_an_array_is_sent_as_room_comes_and_a_wait_counts_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("a", 4, runner=ShellRunner())) as raymc:
-        command = f"echo {{i}}; {until(tmp_path / 'go')}"
+        command = f"echo {{i}}; {lasts_until(tmp_path / 'go')}"
         done = raymc.run("submit", "--no-wait", "--array", "0-8", "--cpus", "2", "--", command)
         group = done.out.strip()
         assert done.code == 0

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, two
-from tests.system import fake
+from tests.support.job_commands import Commands, commands, two
+from tests.support.system import fake
 
 __all__ = ["two"]
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import a_spec
-from tests.integration.job_commands import Commands, commands, raymc, two, until, wait_for
-from tests.integration.raymc import screen
-from tests.system import fake
+from tests.support.builders import a_spec
+from tests.support.job_commands import Commands, commands, lasts_until, raymc, two
+from tests.support.raymc import screen
+from tests.support.system import fake
+from tests.support.waiting import until
 
-from ray_multicluster_scheduler.cli import leader_status
+from ray_multicluster_scheduler.cli import session
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.states import JobState
@@ -33,15 +34,15 @@ def unled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]
 def accept(raymc: Commands, **jobs: JobSpec) -> None:
     """Write jobs to the store."""
     with raymc.scheduler() as opened:
-        opened.store.add(list(jobs.items()), now=SystemClock().now())
+        opened.store.jobs.add(list(jobs.items()), now=SystemClock().now())
 
 
 def leases_so_far(raymc: Commands) -> int:
     """Take the lease for a moment, which counts as one."""
     with raymc.scheduler() as opened:
-        lease = opened.store.acquire_lease("test", ttl_s=1, now=SystemClock().now())
+        lease = opened.store.leases.acquire("test", ttl_s=1, now=SystemClock().now())
         assert lease is not None
-        opened.store.release_lease(lease)
+        opened.store.leases.release(lease)
         return lease.epoch
 
 
@@ -162,12 +163,12 @@ def test_what_ended_while_nobody_scheduled_is_told_as_soon_as_somebody_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("centos", 4, runner=ShellRunner())) as raymc:
-        raymc.no_wait("--submission-id", "one", "--", f"sh -c '{until(tmp_path / 'go')}'")
+        raymc.no_wait("--submission-id", "one", "--", f"sh -c '{lasts_until(tmp_path / 'go')}'")
         raymc.until("one", JobState.RUNNING)
         raymc.stop_leading()
         before = leases_so_far(raymc)
         (tmp_path / "go").touch()
-        wait_for(lambda: all(run.end is not None for run in raymc.fakes["centos"].runs))
+        until(lambda: all(run.end is not None for run in raymc.fakes["centos"].runs))
         assert not any("SUCCEEDED" in raymc.run(*command).out for command in READERS)
         assert leases_so_far(raymc) == before + 1, "reading leads nobody"
         raymc.lead()
@@ -196,7 +197,7 @@ def test_the_age_of_what_is_shown_of_open_jobs_is_said_if_it_is_old(
     raymc.no_wait("--submission-id", "one", "--", "sleep 600")
     raymc.until("one", JobState.RUNNING)
     assert not any("The clusters" in raymc.run(*command).out for command in READERS)
-    monkeypatch.setattr(leader_status, "STALE_S", 0.0)
+    monkeypatch.setattr(session, "STALE_S", 0.0)
     for command in READERS:
         said = raymc.run(*command).out.splitlines()[-1]
         assert re.fullmatch(
@@ -212,7 +213,7 @@ def test_with_nobody_scheduling_the_age_of_what_is_shown_says_so(
     raymc.no_wait("--submission-id", "one", "--", "sleep 600")
     raymc.until("one", JobState.RUNNING)
     raymc.stop_leading()
-    monkeypatch.setattr(leader_status, "STALE_S", 0.0)
+    monkeypatch.setattr(session, "STALE_S", 0.0)
     for command in READERS:
         said = raymc.run(*command).out.splitlines()[-1]
         assert re.fullmatch(r"The clusters were last looked at .+ ago; no scheduler runs\.", said)
@@ -283,8 +284,10 @@ def test_logs_come_from_the_cluster_while_it_runs_and_from_our_copy_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with commands(tmp_path, monkeypatch, fake("a", runner=ShellRunner())) as raymc:
-        raymc.no_wait("--submission-id", "one", "--", f"echo early; {until(tmp_path / 'go')}; echo late")
-        wait_for(lambda: raymc.run("logs", "one").out.endswith("\nearly\n"))
+        raymc.no_wait(
+            "--submission-id", "one", "--", f"echo early; {lasts_until(tmp_path / 'go')}; echo late"
+        )
+        until(lambda: raymc.run("logs", "one").out.endswith("\nearly\n"))
         raymc.stop_leading()
         before = leases_so_far(raymc)
         assert raymc.run("logs", "one").out.splitlines()[-1] == "early"

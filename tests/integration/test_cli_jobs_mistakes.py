@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands
-from tests.integration.job_commands import raymc_both_ways as raymc
-from tests.system import fake
+from tests.support.job_commands import Commands, commands
+from tests.support.job_commands import raymc_both_ways as raymc
+from tests.support.system import fake
 
-from ray_multicluster_scheduler.cli.lazy_group import NEVER_GUESSED
+from ray_multicluster_scheduler.cli.registry import NEVER_GUESSED
 
 __all__ = ["raymc"]
 

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from tests.builders import a_spec
-from tests.integration.job_commands import Commands, raymc
-from tests.integration.raymc import screen
+from tests.support.builders import a_spec
+from tests.support.job_commands import Commands, raymc
+from tests.support.raymc import screen
 
 from ray_multicluster_scheduler.cli.commands.top import JobsOnScreen
 from ray_multicluster_scheduler.clock import SystemClock
@@ -130,8 +130,10 @@ def test_the_queue_on_the_screen_begins_with_what_is_next(raymc: Commands) -> No
     with raymc.scheduler() as opened:
         later = [(f"q{number}", a_spec(entrypoint="echo")) for number in range(3)]
         urgent = ("urgent", a_spec(entrypoint="echo", priority=5))
-        opened.store.add([*later, urgent], now=SystemClock().now())
-        opened.store.add([("waits", a_spec(entrypoint="echo", depends_on=("q0",)))], now=SystemClock().now())
+        opened.store.jobs.add([*later, urgent], now=SystemClock().now())
+        opened.store.jobs.add(
+            [("waits", a_spec(entrypoint="echo", depends_on=("q0",)))], now=SystemClock().now()
+        )
         jobs = JobsOnScreen(service=opened.service)
         jobs.refresh()
         assert [job.submission_id for job in jobs.shown] == ["urgent", "q0", "q1", "q2", "waits"]

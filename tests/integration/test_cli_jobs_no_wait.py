@@ -1,6 +1,6 @@
 """Submitting without waiting: the id is all of stdout, and it is said who schedules, or that nobody does."""
 
-from tests.integration.job_commands import Commands, raymc
+from tests.support.job_commands import Commands, raymc
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
@@ -12,7 +12,7 @@ def test_the_id_is_all_of_stdout_and_who_schedules_is_said(raymc: Commands) -> N
     first = raymc.run("submit", "--submission-id", "first", "--", "echo")
     assert first.code == 0, first.err
     with raymc.scheduler() as opened:
-        lease = opened.store.leader(now=SystemClock().now())
+        lease = opened.store.leases.current(now=SystemClock().now())
     assert lease is not None
     host, pid, _ = lease.holder.split(":")
     done = raymc.run("submit", "--no-wait", "--submission-id", "one", "--", "echo")

@@ -1,7 +1,7 @@
 """`raymc stop` and `raymc wait`."""
 
-from tests.integration.job_commands import Commands
-from tests.integration.job_commands import raymc_both_ways as raymc
+from tests.support.job_commands import Commands
+from tests.support.job_commands import raymc_both_ways as raymc
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.request import JobRequest

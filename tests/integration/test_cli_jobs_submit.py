@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands, two
-from tests.integration.job_commands import raymc_both_ways as raymc
-from tests.system import fake
+from tests.support.job_commands import Commands, commands, two
+from tests.support.job_commands import raymc_both_ways as raymc
+from tests.support.system import fake
 
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.service import LocalService
 from ray_multicluster_scheduler.testing import ShellRunner
 
 __all__ = ["raymc", "two"]

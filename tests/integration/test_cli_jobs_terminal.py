@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.builders import a_spec
-from tests.integration.raymc import Done, environment, raymc, write_config
-from tests.integration.terminal import CTRL_C, typing_into
-from tests.oracle import eventually
-from tests.system import FAST, fake
+from tests.support.builders import a_spec
+from tests.support.raymc import Done, environment, raymc, write_config
+from tests.support.system import FAST, fake
+from tests.support.terminal import CTRL_C, typing_into
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
@@ -207,9 +207,9 @@ async def test_a_screen_that_stays_open_schedules_where_nobody_does(
     world: World, command: tuple[str, ...]
 ) -> None:
     reader = EmbeddedScheduler.open(world.config, environ=world.environ)
-    reader.store.add([("one", a_spec(entrypoint="echo"))], now=time.time())
+    reader.store.jobs.add([("one", a_spec(entrypoint="echo"))], now=time.time())
     async with typing_into(*command, environ=world.environ, columns=140):
-        await eventually(lambda: reader.store.get("one").state is JobState.SUCCEEDED)
+        await eventually(lambda: reader.store.jobs.get("one").state is JobState.SUCCEEDED)
     reader.stop()
 
 

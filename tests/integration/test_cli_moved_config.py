@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.integration.job_commands import Commands, raymc, served
+from tests.support.job_commands import Commands, raymc, served
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler.local import Sandbox

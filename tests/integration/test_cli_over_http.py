@@ -6,23 +6,23 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.integration.job_commands import Commands, commands, raymc, until
-from tests.integration.raymc import screen
 from tests.integration.test_cli_jobs_completion import offered
-from tests.live_server import live
-from tests.oracle import PATIENCE_S
-from tests.system import fake
+from tests.support.job_commands import Commands, commands, lasts_until, raymc
+from tests.support.raymc import screen
+from tests.support.serving import live
+from tests.support.system import fake
+from tests.support.waiting import until
 
 from ray_multicluster_scheduler.cli.options import completion
 from ray_multicluster_scheduler.client.server_address import server_in
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
-from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
+from ray_multicluster_scheduler.environment.options import ADDRESS_VAR
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import ShellRunner
 
@@ -103,12 +103,14 @@ def test_what_is_known_of_a_job_reads_as_in_process(remote: Commands) -> None:
 def test_a_running_job_is_followed_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = fake("a", runner=ShellRunner())
     with commands(tmp_path, monkeypatch, ray) as raymc, served(raymc, monkeypatch):
-        raymc.no_wait("--submission-id", "one", "--", f"echo early; {until(tmp_path / 'go')}; echo late")
+        raymc.no_wait(
+            "--submission-id", "one", "--", f"echo early; {lasts_until(tmp_path / 'go')}; echo late"
+        )
         (tmp_path / "go").touch()
         followed = raymc.run("logs", "-f", "one")
         assert followed.code == 0
         assert followed.out.splitlines()[-2:] == ["early", "late"]
-        raymc.no_wait("--submission-id", "long", "--", until(tmp_path / "never"))
+        raymc.no_wait("--submission-id", "long", "--", lasts_until(tmp_path / "never"))
         assert raymc.run("stop", "--all-mine", "--yes").out == "long: STOPPED\n"
 
 
@@ -117,10 +119,12 @@ def test_clusters_are_shown_as_the_server_sees_them(
 ) -> None:
     remote.no_wait("--submission-id", "long", "--cpus", "3", "--", "sleep 600")
     assert "gets no new jobs" in remote.run("drain", "mac", "--reason", "tea").out
-    ends_at, rows = time.monotonic() + PATIENCE_S, {}
-    while not any(row["live_jobs"] for row in rows.values()):  # the server sends the job in its own time
-        assert time.monotonic() < ends_at, rows
+
+    def once_it_is_sent() -> dict[str, Any]:  # the server does it in its own time
         rows = {row["name"]: row for row in remote.json("clusters")}
+        return rows if any(row["live_jobs"] for row in rows.values()) else {}
+
+    rows = until(once_it_is_sent)
     assert (rows["mac"]["drained"], rows["mac"]["drain_reason"]) == (True, "tea")
     assert sum(row["live_jobs"] for row in rows.values()) == 1
     for name, value in screen(140).items():
@@ -132,10 +136,7 @@ def test_clusters_are_shown_as_the_server_sees_them(
 
 def test_ps_shows_what_the_server_sees(remote: Commands) -> None:
     remote.no_wait("--submission-id", "long", "--", "sleep 600")
-    ends_at = time.monotonic() + PATIENCE_S
-    while not (items := remote.json("ps")["items"]):  # the server looks at clusters now and then
-        assert time.monotonic() < ends_at, "what runs is never shown"
-    (item,) = items
+    (item,) = until(lambda: remote.json("ps")["items"])  # the server looks at clusters now and then
     assert (item["kind"], item["what"], item["why"]) == ("job", "sleep 600", "submitted as long")
     assert "submitted as long" in remote.run("ps").out.replace("\n", " ")
     assert remote.run("stop", "long").code == 0

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import raymc_pipeline
 from ray_multicluster_scheduler.cli.registry import app
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.pipeline import extra, run
+from raymc_pipeline import run
 
 
 def pipeline(*words: str) -> str:
@@ -123,7 +124,7 @@ def test_a_hint_ends_its_sentence(sample: str) -> None:
 
 
 def test_without_the_extra_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extra, "LIBRARIES", ("pandas", "no_such_library"))
+    monkeypatch.setattr(raymc_pipeline, "LIBRARIES", ("pandas", "no_such_library"))
     with pytest.raises(InvalidRequest, match=r"no_such_library; .*pip install .*\[pipeline\]"):
         pipeline("list")
 

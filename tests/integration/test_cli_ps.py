@@ -1,9 +1,9 @@
 """`raymc ps` shows what runs on a cluster, whether its program uses Ray or not."""
 
-from tests.integration.job_commands import Commands, raymc
+from tests.support.job_commands import Commands, raymc
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.testing.submission import parse_submission
+from ray_multicluster_scheduler.testing.fake_cluster import parse_submission
 
 __all__ = ["raymc"]
 

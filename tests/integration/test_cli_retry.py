@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.job_commands import Commands, commands
-from tests.integration.job_commands import raymc_both_ways as raymc
-from tests.oracle import PATIENCE_S
-from tests.system import fake
+from tests.support.job_commands import Commands, commands
+from tests.support.job_commands import raymc_both_ways as raymc
+from tests.support.system import fake
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.config.user import this_user

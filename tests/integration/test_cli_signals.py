@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.raymc import COMMAND, Done, environment, raymc, write_config
-from tests.oracle import PATIENCE_S, eventually
-from tests.system import FAST, fake
+from tests.support.raymc import COMMAND, Done, environment, raymc, write_config
+from tests.support.system import FAST, fake
+from tests.support.waiting import PATIENCE_S, eventually
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
@@ -75,7 +75,7 @@ async def test_a_job_goes_on_when_the_command_that_submitted_it_is_terminated(wo
     assert submitting.returncode == 143
     assert b"long will go on" in err
     assert world.is_running()
-    assert not world.scheduler.store.get("long").final
+    assert not world.scheduler.store.jobs.get("long").final
 
 
 async def test_a_signal_that_was_to_be_ignored_is_ignored(world: World) -> None:
@@ -85,7 +85,7 @@ async def test_a_signal_that_was_to_be_ignored_is_ignored(world: World) -> None:
     await eventually(world.is_running)
     process.send_signal(signal.SIGHUP)
     assert await process.wait() == 0
-    assert world.scheduler.store.get("short").state is JobState.SUCCEEDED
+    assert world.scheduler.store.jobs.get("short").state is JobState.SUCCEEDED
 
 
 #: Stops the program in the middle of the import of a module, as Ctrl-C might.
@@ -107,7 +107,7 @@ main()
 @pytest.mark.parametrize(
     "module",
     [
-        "ray_multicluster_scheduler.cli.signals",
+        "ray_multicluster_scheduler.cli.console",
         "ray_multicluster_scheduler.cli.registry",
         "typer",
         "ray_multicluster_scheduler.cli.commands.submit",

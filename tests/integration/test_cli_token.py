@@ -2,7 +2,7 @@
 
 import json
 
-from tests.integration.job_commands import Commands, raymc
+from tests.support.job_commands import Commands, raymc
 
 from ray_multicluster_scheduler.service.request import JobRequest
 

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
@@ -33,7 +33,7 @@ def shifted(monkeypatch: pytest.MonkeyPatch) -> ShiftedTime:
 
 
 def in_order(system: System, job_id: str) -> bool:
-    job = system.scheduler.store.get(job_id)
+    job = system.scheduler.store.jobs.get(job_id)
     assert job.started_at is not None
     assert job.ended_at is not None
     return job.accepted_at <= job.started_at <= job.ended_at
@@ -53,8 +53,8 @@ async def test_no_job_is_ended_by_a_clock_that_is_set_under_its_leader(
         await eventually(lambda: "the clock was set; leading anew" in caplog.text)
         await system.finished(runs, waits)
         store = system.scheduler.store
-        assert [store.get(each).state for each in (runs, waits)] == [JobState.SUCCEEDED] * 2
-        assert store.get(runs).attempt == 1
+        assert [store.jobs.get(each).state for each in (runs, waits)] == [JobState.SUCCEEDED] * 2
+        assert store.jobs.get(runs).attempt == 1
         assert in_order(system, runs)
         assert in_order(system, waits)
 
@@ -75,7 +75,7 @@ async def test_no_job_is_ended_by_a_clock_that_is_set_between_two_leaders(
         system.scheduler.start()
         await system.finished(runs, waits)
         store = system.scheduler.store
-        assert [store.get(each).state for each in (runs, waits)] == [JobState.SUCCEEDED] * 2
+        assert [store.jobs.get(each).state for each in (runs, waits)] == [JobState.SUCCEEDED] * 2
         assert in_order(system, runs)
         await asyncio.to_thread(system.scheduler.stop)
 
@@ -85,9 +85,9 @@ async def test_a_retry_does_not_wait_for_hours_when_the_clock_is_set_back(
 ) -> None:
     async with System(tmp_path, fake("a"), retry_delay_s=2.0) as system:
         job_id = await system.submit("exit 1", max_retries=1)
-        await eventually(lambda: system.scheduler.store.get(job_id).not_before > 0)
+        await eventually(lambda: system.scheduler.store.jobs.get(job_id).not_before > 0)
 
         shifted.by_s = -3 * HOUR
 
-        await eventually(lambda: system.scheduler.store.get(job_id).final)
-        assert system.scheduler.store.get(job_id).attempt == 2
+        await eventually(lambda: system.scheduler.store.jobs.get(job_id).final)
+        assert system.scheduler.store.jobs.get(job_id).attempt == 2

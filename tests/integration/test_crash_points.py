@@ -13,9 +13,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
-from tests.integration.crash_scene import Scene
-from tests.oracle import eventually, runs_of
-from tests.system import FAST
+from tests.support.crash_scene import Scene
+from tests.support.oracle import runs_of
+from tests.support.system import FAST
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.states import JobState
@@ -115,8 +116,10 @@ async def test_s5_a_head_that_restarts_while_the_scheduler_is_down_costs_one_mor
         successor = scene.start()
         await eventually(lambda: len(runs_of(scene.fakes.values(), "one")) == 2)
         with closing(scene.open()) as store:
-            assert "restarted (new session)" in "\n".join(event.reason for event in store.events("one"))
-            store.request_stop(["one"], now=0.0, reason="enough")
+            assert "restarted (new session)" in "\n".join(
+                event.reason for event in store.history.events("one")
+            )
+            store.jobs.request_stop(["one"], now=0.0, reason="enough")
         assert (await successor.wait())[0] == 0
         assert not scene.problems("one")
 
@@ -154,7 +157,10 @@ async def test_s8_an_attempt_that_was_replaced_is_stopped_by_the_next_scheduler(
         scene.go_on()
         await recovering
         with closing(scene.open()) as store:
-            assert [attempt.outcome for attempt in store.attempts("one")] == ["SUPERSEDED", "SUCCEEDED"]
+            assert [attempt.outcome for attempt in store.history.attempts("one")] == [
+                "SUPERSEDED",
+                "SUCCEEDED",
+            ]
         assert not scene.problems("one", may_overlap=("one",))
 
 
@@ -166,7 +172,7 @@ async def test_s9_a_stop_that_was_asked_for_and_not_forwarded_is_forwarded(
         first = asyncio.create_task(scene.crash("stop:before-post:1", scene.job("one", seconds=1000)))
         await eventually(lambda: runs_of(scene.fakes.values(), "one"))
         with closing(scene.open()) as store:
-            store.request_stop(["one"], now=0.0, reason="enough")
+            store.jobs.request_stop(["one"], now=0.0, reason="enough")
         await first
         assert not scene.jobs()["one"].final
         await scene.recover()
@@ -184,17 +190,19 @@ async def test_s13_a_leader_that_was_paused_for_longer_than_its_lease_writes_and
         paused = scene.start(*(scene.job(each, does=scene.waits) for each in ids))
         await eventually(lambda: sum(len(fake.runs) for fake in scene.fakes.values()) >= 2)
         with closing(scene.open()) as store:
-            before = store.leader(now=SystemClock().now())
+            before = store.leases.current(now=SystemClock().now())
             assert before is not None
             await scene.pause(paused)
             scene.go_on()
             successor = scene.start()
             await eventually(
-                lambda: (lease := store.leader(now=SystemClock().now())) and lease.epoch > before.epoch
+                lambda: (
+                    (lease := store.leases.current(now=SystemClock().now())) and lease.epoch > before.epoch
+                )
             )
             os.kill(paused.pid, signal.SIGCONT)
             codes = [code for code, _ in await asyncio.gather(paused.wait(), successor.wait())]
-            after = store.leader(now=SystemClock().now())
+            after = store.leases.current(now=SystemClock().now())
         assert codes == [0, 0]
         assert after is None or after.epoch > before.epoch
         assert scene.all_succeeded_once(*ids)
@@ -209,7 +217,7 @@ async def test_s14_sigterm_hands_the_jobs_over_untouched(tmp_path: Path, number:
         leaving.process.terminate()
         assert (await leaving.wait())[0] == 0
         with closing(scene.open()) as store:
-            assert store.leader(now=SystemClock().now()) is None  # given up, not waited for
+            assert store.leases.current(now=SystemClock().now()) is None  # given up, not waited for
         assert scene.jobs()["one"].state is not JobState.STOPPED
         await scene.recover()
         assert scene.all_succeeded_once("one")
@@ -241,7 +249,7 @@ async def test_the_invariants_catch_a_scheduler_that_sends_before_it_writes(tmp_
         await scene.crash("send:after-post:1", job, sends_before_it_writes=True)
         await eventually(lambda: scene.fakes["a"].runs)
         with closing(scene.open()) as store:
-            store.set_drained("a", drained=True, reason="the next placement goes elsewhere", now=0.0)
+            store.clusters.set_drained("a", drained=True, reason="the next placement goes elsewhere", now=0.0)
         recovering = asyncio.create_task(scene.recover())
         await eventually(lambda: scene.fakes["b"].runs)
         scene.go_on()

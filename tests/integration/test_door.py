@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.door import CLUSTERS, HERS, Door, door, routes
-from tests.oracle import eventually
+from tests.support.door import CLUSTERS, HERS, Door, door, routes
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.server.authentication import COOKIE, INVALID, MISSING
-from ray_multicluster_scheduler.server.limits import LISTS
+from ray_multicluster_scheduler.server.door import LISTS
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.caller import Role
 
@@ -231,7 +231,7 @@ async def test_no_token_gets_into_logs_errors_or_what_is_stored_of_a_job(
     ):
         texts.append(str(await served.ask("POST", path, token, **options)))
         texts.append(str(await served.ask("POST", path, token + "x", **options)))
-    job = served.scheduler.store.get(HERS)
+    job = served.scheduler.store.jobs.get(HERS)
 
     secret = token[-43:]
     assert secret not in "".join(texts)
@@ -274,7 +274,7 @@ async def test_browsers_change_nothing_by_ray_s_paths(served: Door) -> None:
         for method, path in (("POST", "/api/jobs/"), ("POST", "/api/jobs/x/stop"), ("DELETE", "/api/jobs/x")):
             answer = await served.ask(method, path, token, headers=browser, json={"entrypoint": "true"})
             assert answer[:2] == (405, f"'{method}' method not allowed for browser traffic."), (browser, path)
-    assert served.scheduler.store.list_jobs() == ()
+    assert served.scheduler.store.jobs.list() == ()
 
 
 async def test_news_of_others_are_not_told(served: Door) -> None:

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from ray.dashboard.modules.dashboard_sdk import AuthenticationError  # type: ignore[attr-defined]
 from ray.job_submission import JobSubmissionClient
-from tests.door import ROOT
-from tests.live_server import live
-from tests.system import System
+from tests.support.door import ROOT
+from tests.support.serving import live
+from tests.support.system import System
 
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.service.caller import Role
@@ -43,7 +43,7 @@ async def serving(tmp_path: Path, ray: FakeRay) -> AsyncIterator[tuple[System, s
 
 
 def token_for(system: System, role: Role) -> str:
-    return system.scheduler.tokens.create("ann", role, expires_s=None, by=ROOT).secret
+    return system.scheduler.tokens.create("ann", role, expires_s=None, by=ROOT).token
 
 
 async def test_credentials_of_callers_end_at_the_server(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ async def test_stock_clients_tell_a_wrong_token_from_a_role_that_is_too_low(tmp_
         working = await asyncio.to_thread(client, submitter)
         job_id = await asyncio.to_thread(working.submit_job, entrypoint="true")
 
-        assert system.scheduler.store.get(job_id).spec.user == "ann"
+        assert system.scheduler.store.jobs.get(job_id).spec.user == "ann"

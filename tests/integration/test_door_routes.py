@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.door import HERS, Asked, Door, door, routes
+from tests.support.door import HERS, Asked, Door, door, routes
 
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.server.authentication import INVALID, MISSING, PUBLIC
-from ray_multicluster_scheduler.server.refusals import is_ours
+from ray_multicluster_scheduler.server.authentication import INVALID, MISSING, PUBLIC, is_ours
 from ray_multicluster_scheduler.service.caller import Role
 
 WRONG = "raymc_0123456789_" + "A" * 43
@@ -174,7 +173,7 @@ async def test_who_may_read_all_sees_everybodys_jobs_and_changes_nothing(served:
     for path in ("/api/v1/jobs/stop", "/api/v1/jobs/retry"):
         assert (await served.ask("POST", path, token, json={"submission_ids": [HERS]}))[0] == 403
     assert (await served.ask("DELETE", f"/api/v1/jobs/{HERS}", token))[0] == 403
-    assert served.scheduler.store.get(HERS).target.value == "FINISHED"
+    assert served.scheduler.store.jobs.get(HERS).target.value == "FINISHED"
 
 
 async def test_what_belongs_to_somebody_else_is_not_there(served: Door) -> None:
@@ -202,7 +201,7 @@ async def test_what_belongs_to_somebody_else_is_not_there(served: Door) -> None:
         if "{submission_id}" in asked.path:
             assert status in {404, 405}, (asked, text)  # 405: a method that a path of Ray's does not have
         assert "ann" not in text, asked
-    assert served.scheduler.store.get(HERS).target.value == "FINISHED"
+    assert served.scheduler.store.jobs.get(HERS).target.value == "FINISHED"
 
 
 async def test_an_unknown_job_and_somebody_elses_are_answered_alike(served: Door) -> None:

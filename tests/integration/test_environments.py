@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.integration.raymc import environment, raymc, write_config
-from tests.system import System, fake, waited
+from tests.support.raymc import environment, raymc, write_config
+from tests.support.system import System, fake, waited
 
+from ray_multicluster_scheduler.client.waiting import how_it_failed
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.outcome import how_it_failed
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.runners import RunRequest, ScriptedRun, ScriptedRunner
 
@@ -33,7 +33,7 @@ PIP = {"pip": ["nope==9.9"]}
 
 
 def clusters_tried(system: System, submission_id: str) -> list[str]:
-    return [attempt.cluster for attempt in system.scheduler.store.attempts(submission_id)]
+    return [attempt.cluster for attempt in system.scheduler.store.history.attempts(submission_id)]
 
 
 async def test_a_missing_package_is_told_in_pips_words_and_tried_once_on_each_cluster(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ async def test_a_restarted_cluster_is_asked_again(tmp_path: Path) -> None:
         ray.fail_starts(None)
         await ray.restart()
         store = system.scheduler.store
-        while store.load_snapshots()["a"].session_name != ray.session_name:
-            await asyncio.to_thread(store.wait_for_change, 0, timeout_s=0.1)
+        while store.clusters.load_snapshots()["a"].session_name != ray.session_name:
+            await asyncio.to_thread(store.changes.wait, 0, timeout_s=0.1)
         await system.until(await system.submit("echo hi", runtime_env=PIP), JobState.SUCCEEDED)
 
 
@@ -135,7 +135,7 @@ async def test_another_ray_is_refused_at_submit(tmp_path: Path, runtime_env: obj
     async with System(tmp_path, fake("a"), fake("b")) as system:
         with pytest.raises(InvalidRuntimeEnv, match=words):
             await system.submit("echo hi", runtime_env=runtime_env)
-        assert system.scheduler.store.last_event() == 0
+        assert system.scheduler.store.history.last_event() == 0
 
 
 async def test_a_job_whose_ray_turns_out_to_be_nowhere_ends(tmp_path: Path) -> None:
@@ -200,13 +200,13 @@ async def test_secrets_of_the_cluster_and_of_the_job_appear_nowhere(tmp_path: Pa
         await system.until(job_id, JobState.FAILED)
         scheduler = system.scheduler
         shown = [
-            scheduler.store.get(job_id).reason,
-            scheduler.store.events(job_id),
-            [attempt.reason for attempt in scheduler.store.attempts(job_id)],
+            scheduler.store.jobs.get(job_id).reason,
+            scheduler.store.history.events(job_id),
+            [attempt.reason for attempt in scheduler.store.history.attempts(job_id)],
             scheduler.service.detail(job_id),
             scheduler.service.explain(job_id),
             how_it_failed(scheduler.service, *scheduler.service.find_each([job_id])),
-            scheduler.store.load_snapshots(),
+            scheduler.store.clusters.load_snapshots(),
         ]
         assert "cannot set up" in str(shown)
         assert "s3cret" not in str(shown)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.cli.views.reasons import why_it_waits
+from ray_multicluster_scheduler.cli.follow_jobs import why_it_waits
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -25,7 +25,7 @@ async def all_starting(system: System, cluster: FakeRay, ids: list[str], most: i
     await eventually(lambda: len(cluster.jobs) == most)
     store = system.scheduler.store
     await eventually(
-        lambda: sum(job.state is JobState.SUBMITTED for job in store.get_many(ids).values()) == most
+        lambda: sum(job.state is JobState.SUBMITTED for job in store.jobs.get_many(ids).values()) == most
     )
 
 
@@ -39,7 +39,7 @@ async def test_a_job_that_waits_for_the_pace_of_starts_is_told_so(tmp_path: Path
     async with System(tmp_path, cluster, clusters={"a": GROWS}) as system:
         ids = await system.submit_many([NEVER_STARTS] * 5)
         await all_starting(system, cluster, ids, most=2)
-        waiting = [each for each in ids if system.scheduler.store.get(each).state is JobState.QUEUED]
+        waiting = [each for each in ids if system.scheduler.store.jobs.get(each).state is JobState.QUEUED]
         assert len(waiting) == 3
         for position, job_id in enumerate(waiting, start=1):
             said = what_is_said(system, job_id)
@@ -62,7 +62,7 @@ async def test_a_warm_environment_counts_for_explain_as_it_does_for_the_leader(t
         warmed = await system.submit("sleep 0.3", runtime_env=env, preferred_cluster="b")
         await system.until(warmed, JobState.SUCCEEDED)
         store = system.scheduler.store
-        await eventually(lambda: store.load_snapshots()["b"].warm)
+        await eventually(lambda: store.clusters.load_snapshots()["b"].warm)
         request = JobRequest(entrypoint="echo", user="ann", runtime_env=env)
         planned = await asyncio.to_thread(system.scheduler.service.plan, request)
         assert planned.decision.scores["b"].parts["warm"] > 0
@@ -84,9 +84,9 @@ async def test_no_job_that_has_to_wait_is_told_that_it_has_a_place(tmp_path: Pat
         ids = await system.submit_many([job] * 4)
         placed = {"full": 2, "paced": 2, "capped": 1, "drained": 0}[kind]
         await eventually(lambda: len(cluster.jobs) == placed)
-        await eventually(lambda: not system.scheduler.store.load_snapshots()["a"].awaited)
+        await eventually(lambda: not system.scheduler.store.clusters.load_snapshots()["a"].awaited)
         for job_id in ids:
             said = what_is_said(system, job_id)
-            if system.scheduler.store.get(job_id).state is JobState.QUEUED:
+            if system.scheduler.store.jobs.get(job_id).state is JobState.QUEUED:
                 assert said.decision is not None
                 assert (said.decision.cluster, said.decision.scores) == (None, {}), said

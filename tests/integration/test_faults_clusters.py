@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.oracle import broken_promises, eventually, overlaps, runs_of
-from tests.system import System, every_port, fake
+from tests.support.oracle import broken_promises, overlaps, runs_of
+from tests.support.system import System, every_port, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.cluster_health.tcp_port import head_ports_here
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.testing import ShellRunner
 
 #: Short deadlines, so that a cluster that hangs is found silent soon.
 IMPATIENT = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
@@ -108,10 +110,10 @@ async def test_on_unreachable_wait_waits_however_long_the_silence_is(tmp_path: P
         system.ray["a"].hang()
         await system.until(job_id, JobState.UNREACHABLE)
         store = system.scheduler.store
-        await eventually(lambda: store.load_snapshots()["a"].health is Health.UNHEALTHY)
+        await eventually(lambda: store.clusters.load_snapshots()["a"].health is Health.UNHEALTHY)
         others = [await system.submit("sleep 0.2") for _ in range(5)]
         await system.finished(*others)
-        assert system.scheduler.store.get(job_id).state is JobState.UNREACHABLE
+        assert system.scheduler.store.jobs.get(job_id).state is JobState.UNREACHABLE
         system.ray["a"].resume()
         await system.until(job_id, JobState.RUNNING)
         assert clusters_of(system, job_id) == ["a"]
@@ -129,7 +131,7 @@ async def test_on_unreachable_fail_ends_the_job_and_stops_what_comes_back(tmp_pa
         system.ray["a"].resume()
         await eventually(lambda: system.ray["a"].runs[0].end)
         await eventually(lambda: "was found alive on 'a' after it was given up" in system.reasons(job_id))
-        assert system.scheduler.store.get(job_id).state is JobState.FAILED
+        assert system.scheduler.store.jobs.get(job_id).state is JobState.FAILED
         assert clusters_of(system, job_id) == ["a"]
         await eventually(lambda: not promises_broken(system, job_id))
 
@@ -137,18 +139,22 @@ async def test_on_unreachable_fail_ends_the_job_and_stops_what_comes_back(tmp_pa
 async def test_on_unreachable_seconds_starts_it_elsewhere_says_so_and_stops_the_older_one(
     tmp_path: Path,
 ) -> None:
-    async with System(tmp_path, fake("a"), fake("b"), **IMPATIENT) as system:
-        job_id = await running_on(system, "a", "sleep 6", on_unreachable=1.5)
+    a, b = (fake(name, runner=ShellRunner()) for name in "ab")
+    enough = tmp_path / "enough"
+    async with System(tmp_path, a, b, **IMPATIENT) as system:
+        until_then = f"until test -e {enough}; do sleep 0.2; done"
+        job_id = await running_on(system, "a", until_then, on_unreachable=1.5)
         system.ray["a"].hang()
         await eventually(lambda: clusters_of(system, job_id) == ["a", "b"])
         system.ray["a"].resume()
-        await eventually(lambda: system.ray["a"].runs[0].end)
+        await eventually(lambda: system.ray["a"].runs[0].end)  # it was stopped there
+        enough.touch()
         job = await system.until(job_id, JobState.SUCCEEDED)
         assert (job.attempt, job.cluster, job.infra_failures) == (2, "b", 1)
         assert overlaps(runs_of(system.ray.values(), job_id)) == 1
         assert "so the two may overlap" in system.reasons(job_id)
         assert "it may have run beside attempt 2" in system.reasons(job_id)
-        outcomes = [attempt.outcome for attempt in system.scheduler.store.attempts(job_id)]
+        outcomes = [attempt.outcome for attempt in system.scheduler.store.history.attempts(job_id)]
         assert outcomes == ["SUPERSEDED", "SUCCEEDED"]
         assert not promises_broken(system, job_id, may_overlap=(job_id,))
 
@@ -183,7 +189,7 @@ async def test_a_dashboard_that_refuses_alone_is_no_evidence(tmp_path: Path) -> 
         job_id = await running_on(system, "a", "sleep 4")
         await system.ray["a"].go_dark()
         await eventually(lambda: system.ray["a"].runs[0].end)  # longer than lost_after_refused_s
-        assert system.scheduler.store.get(job_id).state is JobState.UNREACHABLE
+        assert system.scheduler.store.jobs.get(job_id).state is JobState.UNREACHABLE
         await system.ray["a"].come_back()
         await system.until(job_id, JobState.SUCCEEDED)
         assert clusters_of(system, job_id) == ["a"]
@@ -208,7 +214,7 @@ async def test_refusing_is_no_evidence_unless_the_head_itself_was_seen_to_listen
         if restarts:
             await system.restart_scheduler()
         await eventually(lambda: system.ray["a"].runs[0].end)
-        assert system.scheduler.store.get(job_id).state is JobState.UNREACHABLE
+        assert system.scheduler.store.jobs.get(job_id).state is JobState.UNREACHABLE
         await system.ray["a"].come_back()
         await system.until(job_id, JobState.SUCCEEDED)
         assert clusters_of(system, job_id) == ["a"]
@@ -236,7 +242,7 @@ async def test_a_head_without_gcs_is_unhealthy_although_its_version_answers(tmp_
         system.ray["a"].hang(spare="/api/version")
         await system.until(job_id, JobState.UNREACHABLE)
         store = system.scheduler.store
-        await eventually(lambda: store.load_snapshots()["a"].health is Health.UNHEALTHY)
+        await eventually(lambda: store.clusters.load_snapshots()["a"].health is Health.UNHEALTHY)
         other = await system.submit("echo", preferred_cluster="a")
         await system.finished(other)
         assert clusters_of(system, other) == ["b"]
@@ -287,7 +293,7 @@ async def test_a_rotated_token_makes_jobs_unreachable_and_a_new_one_brings_them_
         waiting = await system.submit("echo")
         before = system.ray["a"].calls.total()
         await eventually(lambda: system.ray["a"].calls.total() > before + 3)
-        assert system.scheduler.store.get(waiting).attempt <= 1  # no storm of attempts
+        assert system.scheduler.store.jobs.get(waiting).attempt <= 1  # no storm of attempts
         await asyncio.to_thread(system.scheduler.stop)
         system.scheduler = system.another_scheduler()  # with the new token in its environment
         system.scheduler.start()
@@ -303,7 +309,7 @@ async def test_a_stop_while_the_cluster_is_silent_is_delivered_when_it_is_back(t
         system.ray["a"].hang()
         await system.until(job_id, JobState.UNREACHABLE)
         system.scheduler.service.stop([job_id])
-        assert system.scheduler.store.get(job_id).target is Target.STOPPED
+        assert system.scheduler.store.jobs.get(job_id).target is Target.STOPPED
         system.ray["a"].resume()
         await system.until(job_id, JobState.STOPPED)
         assert system.ray["a"].runs[0].end

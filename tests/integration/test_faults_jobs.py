@@ -5,13 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.oracle import broken_promises, eventually, overlaps, runs_of
-from tests.system import System, fake
+from tests.support.oracle import broken_promises, overlaps, runs_of
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.submission import parse_submission
+from ray_multicluster_scheduler.testing.fake_cluster import parse_submission
 
 IMPATIENT = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
 
@@ -25,7 +26,7 @@ def clusters_of(system: System, job_id: str) -> list[str]:
 
 
 def attempted(system: System, job_id: str) -> list[tuple[str, str | None]]:
-    return [(each.cluster, each.outcome) for each in system.scheduler.store.attempts(job_id)]
+    return [(each.cluster, each.outcome) for each in system.scheduler.store.history.attempts(job_id)]
 
 
 def start_on_cluster(ray: FakeRay, submission_id: str, metadata: dict[str, str]) -> None:
@@ -111,9 +112,7 @@ async def test_a_job_that_ray_neither_starts_nor_stops_is_let_go_and_never_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = ObserveRules(stop_grace_s=0.3)
-    monkeypatch.setattr(
-        "ray_multicluster_scheduler.engine.scheduler_rules.ObserveRules", lambda **_: impatient
-    )
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.leader.ObserveRules", lambda **_: impatient)
     async with System(tmp_path, fake("a"), probe_interval_s=3600.0) as system:
         await system.finished(await system.submit("echo"))
         await eventually(
@@ -140,7 +139,7 @@ async def test_what_carries_our_origin_and_was_given_up_is_stopped(tmp_path: Pat
         start_on_cluster(system.ray["a"], job_id, origin)  # as a submit that was executed very late
         await eventually(lambda: system.ray["a"].jobs[job_id].status == "STOPPED")
         await eventually(lambda: "found alive on 'a' after it was given up" in system.reasons(job_id))
-        assert system.scheduler.store.get(job_id).state is JobState.SUCCEEDED
+        assert system.scheduler.store.jobs.get(job_id).state is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ async def test_what_the_store_does_not_know_is_never_touched(
 
 
 async def test_a_leader_that_was_paused_does_not_stop_the_jobs_of_its_successor(tmp_path: Path) -> None:
-    async with System(tmp_path, fake("a")) as system:
+    async with System(tmp_path, fake("a"), lease_ttl_s=4.0) as system:
         first = await system.submit("sleep 3")
         await system.until(first, JobState.RUNNING)
         ray, store = system.ray["a"], system.scheduler.store
@@ -175,9 +174,9 @@ async def test_a_leader_that_was_paused_does_not_stop_the_jobs_of_its_successor(
         loop, _, _ = system.scheduler._engine._ready.result()
         paused = asyncio.Event()
         loop.call_soon_threadsafe(_block_until, paused)
-        lease = store.leader(now=system.scheduler.clock.now())
+        lease = store.leases.current(now=system.scheduler.clock.now())
         assert lease is not None
-        await eventually(lambda: store.leader(now=system.scheduler.clock.now()) is None)
+        await eventually(lambda: store.leases.current(now=system.scheduler.clock.now()) is None)
         system.scheduler, old = system.another_scheduler(), system.scheduler
         system.scheduler.start()
         second = await system.submit("sleep 3")

@@ -5,12 +5,13 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tests.oracle import broken_promises, eventually, overlaps, runs_of
-from tests.system import System, fake
+from tests.support.oracle import broken_promises, overlaps, runs_of
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.core.flow.quarantine import QuarantineRules
 from ray_multicluster_scheduler.model.decision import Cause
-from ray_multicluster_scheduler.model.job import Event
+from ray_multicluster_scheduler.model.job import JobEvent
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import ScriptedRunner
 
@@ -21,13 +22,13 @@ async def test_a_cluster_on_which_jobs_die_gets_less_then_nothing_until_a_probe_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = QuarantineRules(pause_s=1.0)
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.scheduler_rules.QuarantineRules", lambda: rules)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.leader.QuarantineRules", lambda: rules)
     async with System(tmp_path, fake("hole", 64), fake("good", 2), max_infra_retries=20) as system:
         hole = system.ray["hole"]
         hole.fail_starts("JOB_SUPERVISOR_ACTOR_START_FAILURE")
         ids = await system.submit_many([{"entrypoint": "sleep 0.2"}] * 30)
         await eventually(
-            lambda: "died within" in system.scheduler.store.load_snapshots()["hole"].throttle_reason
+            lambda: "died within" in system.scheduler.store.clusters.load_snapshots()["hole"].throttle_reason
         )
         done = await system.finished(*ids)
         assert {job.state for job in done.values()} == {JobState.SUCCEEDED}
@@ -48,7 +49,7 @@ async def test_explain_tells_that_a_cluster_is_held_back_and_why(tmp_path: Path)
     async with System(tmp_path, fake("hole"), max_infra_retries=20) as system:
         system.ray["hole"].fail_starts("JOB_SUPERVISOR_ACTOR_START_FAILURE")
         await system.submit_many([{"entrypoint": "sleep 0.2"}] * 4)
-        snapshots = system.scheduler.store.load_snapshots
+        snapshots = system.scheduler.store.clusters.load_snapshots
         await eventually(lambda: snapshots()["hole"].throttle == 0)
         waiting = await system.submit("echo")
         told = await asyncio.to_thread(system.scheduler.service.explain, waiting)
@@ -95,14 +96,14 @@ async def test_the_jobs_of_a_cluster_that_dies_with_many_do_not_flood_the_others
         assert not broken_promises(system.scheduler.store, system.ray.values(), ids)
 
 
-def _all_events(system: System) -> list[Event]:
-    events: list[Event] = []
-    while page := system.scheduler.store.events(after=events[-1].id if events else 0):
+def _all_events(system: System) -> list[JobEvent]:
+    events: list[JobEvent] = []
+    while page := system.scheduler.store.history.events(after=events[-1].id if events else 0):
         events += page
     return events
 
 
-def _most_at_once(events: list[Event], cluster: str, *, until: set[str]) -> int:
+def _most_at_once(events: list[JobEvent], cluster: str, *, until: set[str]) -> int:
     """How many jobs were at most between their placement on a cluster and one of these states."""
     inside: defaultdict[str, bool] = defaultdict(bool)
     most = 0

@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.oracle import broken_promises, eventually, runs_of
-from tests.system import System, fake
+from tests.support.oracle import broken_promises, runs_of
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.core.instructions import SendAttempt
-from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult
+from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome, SendResult
 from ray_multicluster_scheduler.engine.send import Sender
 from ray_multicluster_scheduler.errors import ClusterTimeout
 from ray_multicluster_scheduler.model.cluster import RemoteVersion
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ray_api.cluster_info import HttpClusterProbe
+from ray_multicluster_scheduler.ray_api.http_connection import HttpClusterProbe
 
 
 def broken_letters(system: System, job_id: str) -> set[str]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import broken_promises, eventually
-from tests.system import System, fake
+from tests.support.oracle import broken_promises
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.errors import StoreBusy
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore
+from ray_multicluster_scheduler.store.queue import Queue
 
 
 async def test_a_store_that_is_locked_for_too_long_ends_nothing_for_good(
@@ -54,25 +55,25 @@ async def test_a_scheduler_that_is_stopped_while_the_store_is_locked_ends_all_th
 async def test_a_queue_that_takes_longer_to_read_than_the_lease_lasts_has_one_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrivals = SqlStore.arrivals
+    arrivals = Queue.arrivals
 
-    def slow_arrivals(store: SqlStore, **page: Any) -> Any:
+    def slow_arrivals(queue: Queue, **page: Any) -> Any:
         time.sleep(0.8)
-        return arrivals(store, **page)
+        return arrivals(queue, **page)
 
     async with System(tmp_path, fake("a", 16), lease_ttl_s=8.0) as system:
         await asyncio.to_thread(system.scheduler.stop)
-        monkeypatch.setattr("ray_multicluster_scheduler.engine.store_reader.PAGE", 1)
-        monkeypatch.setattr(SqlStore, "arrivals", slow_arrivals)
+        monkeypatch.setattr("ray_multicluster_scheduler.engine.store_io.PAGE", 1)
+        monkeypatch.setattr(Queue, "arrivals", slow_arrivals)
         system.scheduler, rival = system.another_scheduler(), system.another_scheduler()
         store, clock = system.scheduler.store, system.scheduler.clock
         ids = await system.submit_many([{"entrypoint": "echo"}] * 12)
         system.scheduler.start()
-        await eventually(lambda: store.leader(now=clock.now()))
-        first = store.leader(now=clock.now())
+        await eventually(lambda: store.leases.current(now=clock.now()))
+        first = store.leases.current(now=clock.now())
         rival.start()
         await system.finished(*ids)
-        last = store.leader(now=clock.now())
+        last = store.leases.current(now=clock.now())
         await asyncio.to_thread(rival.stop)
         await asyncio.to_thread(system.scheduler.stop)
         assert first is not None

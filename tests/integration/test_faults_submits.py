@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import broken_promises, eventually, runs_of
-from tests.system import System, fake
+from tests.support.oracle import broken_promises, runs_of
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.submission import parse_submission
+from ray_multicluster_scheduler.testing.fake_cluster import parse_submission
 
 IMPATIENT = {"request_timeout_s": 1.0, "probe_timeout_s": 1.0}
 SUBMIT = "POST /api/jobs/"
@@ -25,7 +26,7 @@ def clusters_of(system: System, job_id: str) -> list[str]:
 
 
 def remote_ids(system: System, job_id: str) -> list[str]:
-    return [attempt.remote_id for attempt in system.scheduler.store.attempts(job_id)]
+    return [attempt.remote_id for attempt in system.scheduler.store.history.attempts(job_id)]
 
 
 def break_next_post(ray: FakeRay, breakage: str) -> None:
@@ -142,7 +143,10 @@ async def test_a_job_that_could_not_be_sent_goes_elsewhere_and_keeps_its_retries
         sent = system.ray["b"].jobs[remote_ids(system, job_id)[-1]].submission.runtime_env["env_vars"]
         assert (sent["home_dir"], sent["RAY_MULTICLUSTER_CLUSTER"]) == ("/home/b", "b")
         assert (job.infra_failures, job.user_failures) == (0, 0)
-        assert [a.outcome for a in system.scheduler.store.attempts(job_id)] == ["NOT_SENT", "SUCCEEDED"]
+        assert [a.outcome for a in system.scheduler.store.history.attempts(job_id)] == [
+            "NOT_SENT",
+            "SUCCEEDED",
+        ]
         assert "connection refused" in system.reasons(job_id)
         assert not promises_broken(system, job_id)
 
@@ -172,7 +176,8 @@ async def test_an_id_that_somebody_else_has_taken_is_left_to_him(tmp_path: Path,
 
 
 async def test_a_foreign_job_under_our_id_is_never_stopped_for_us(tmp_path: Path) -> None:
-    async with System(tmp_path, fake("a", 1)) as system:
+    # Two CPUs: the foreign job is another scheduler's, so its claim counts as soon as it is seen.
+    async with System(tmp_path, fake("a", 2)) as system:
         ray = system.ray["a"]
         job_id = await system.submit("sleep 1000", submission_id="mine")
         await system.until(job_id, JobState.RUNNING)
@@ -204,5 +209,5 @@ async def test_a_stop_before_the_submit_sends_nothing(tmp_path: Path) -> None:
         first, second = await system.submit_many([{"entrypoint": "sleep 0.5"}, {"entrypoint": "sleep 1000"}])
         await asyncio.to_thread(system.scheduler.service.stop, [second])
         await system.finished(first, second)
-        assert system.scheduler.store.get(second).state is JobState.STOPPED
+        assert system.scheduler.store.jobs.get(second).state is JobState.STOPPED
         assert not clusters_of(system, second)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import System, fake
+from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import JobState
@@ -47,7 +47,7 @@ async def test_a_cluster_that_does_not_answer_holds_nothing_up(tmp_path: Path) -
         silent.hang()
         ids = [await system.submit("echo"), await system.submit("echo", preferred_cluster="silent")]
         assert {job.cluster for job in (await system.finished(*ids)).values()} == {"a"}
-        assert system.scheduler.store.load_snapshots()["silent"].health is Health.UNKNOWN
+        assert system.scheduler.store.clusters.load_snapshots()["silent"].health is Health.UNKNOWN
         silent.resume()
 
 

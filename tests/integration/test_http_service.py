@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.cable import Cable
-from tests.live_server import live
-from tests.oracle import PATIENCE_S, eventually
-from tests.system import System, fake
+from tests.support.cable import Cable
+from tests.support.serving import live
+from tests.support.system import System, fake
+from tests.support.waiting import PATIENCE_S, eventually
 
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress

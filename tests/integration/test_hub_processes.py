@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.builders import NOW, a_spec
+from tests.support.builders import NOW, a_spec
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Target
-from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.events import EventHub
 from ray_multicluster_scheduler.store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -20,9 +20,9 @@ import os, sys, threading
 from pathlib import Path
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.service.event_hub import EventHub
+from ray_multicluster_scheduler.service.events import EventHub
 from ray_multicluster_scheduler.store import open_store
-from tests.builders import NOW, a_spec
+from tests.support.builders import NOW, a_spec
 
 store = open_store(Path(sys.argv[1]))
 """
@@ -36,10 +36,11 @@ def start(code: str, directory: Path) -> "subprocess.Popen[str]":
 def test_who_waits_is_woken_by_what_another_process_commits(tmp_path: Path) -> None:
     store = open_store(tmp_path, fallback_poll_s=FOR_EVER)
     hub = EventHub(store, SystemClock())
-    store.add([("job", a_spec()), ("other", a_spec())], now=NOW)
+    store.jobs.add([("job", a_spec()), ("other", a_spec())], now=NOW)
     with hub.subscribe(["job"]) as subscription, hub.subscribe(None) as all_events:
         subscription.wait(), all_events.wait()
-        stopping = start('store.request_stop(["job"], now=NOW, reason="enough"); store.close()', tmp_path)
+        stop = 'store.jobs.request_stop(["job"], now=NOW, reason="enough"); store.close()'
+        stopping = start(stop, tmp_path)
 
         job = subscription.wait()["job"]
 
@@ -57,11 +58,11 @@ def test_many_processes_commit_at_once_and_nobody_misses_the_last_of_it(tmp_path
     store = open_store(tmp_path, fallback_poll_s=FOR_EVER)
     hub = EventHub(store, SystemClock())
     ids = [f"job-{number}" for number in range(60)]
-    store.add([(each, a_spec()) for each in ids], now=NOW)
+    store.jobs.add([(each, a_spec()) for each in ids], now=NOW)
     stop_a_third = """
 sys.stdin.readline()
 for number in range({first}, 60, 3):
-    store.request_stop([f"job-{{number}}"], now=NOW, reason="enough")
+    store.jobs.request_stop([f"job-{{number}}"], now=NOW, reason="enough")
 store.close()
 """
     with hub.subscribe(ids) as subscription:
@@ -87,7 +88,7 @@ def test_a_forked_child_is_refused_and_its_parent_goes_on(tmp_path: Path) -> Non
     program = start(
         """
 hub = EventHub(store, SystemClock())
-store.add([("job", a_spec())], now=NOW)
+store.jobs.add([("job", a_spec())], now=NOW)
 with hub.subscribe(["job"]) as subscription:
     subscription.wait()
     hub._lock.acquire()
@@ -104,7 +105,7 @@ with hub.subscribe(["job"]) as subscription:
     hub._lock.release()
     _, status = os.wait()
     print(os.waitstatus_to_exitcode(status))
-    store.request_stop(["job"], now=NOW, reason="enough")
+    store.jobs.request_stop(["job"], now=NOW, reason="enough")
     print(subscription.wait()["job"].target.value)
 hub.close()
 store.close()

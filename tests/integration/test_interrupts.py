@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.doors import DOORS, opened
 from tests.integration.programs import run_program
-from tests.integration.raymc import write_config
-from tests.oracle import eventually
-from tests.system import FAST, fake
+from tests.support.raymc import write_config
+from tests.support.serving import DOORS, opened
+from tests.support.system import FAST, fake
+from tests.support.waiting import eventually
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
@@ -51,7 +51,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ray_multicluster_scheduler import aio, graceful_shutdown_on_keyboard_interrupt
 from ray_multicluster_scheduler import submit_job, wait_for_all_jobs
 
-logger = logging.getLogger("ray_multicluster_scheduler.client.progress")
+logger = logging.getLogger("ray_multicluster_scheduler.client.waiting")
 logger.addHandler(logging.StreamHandler(sys.stdout))
 logger.setLevel(logging.INFO)
 
@@ -72,7 +72,7 @@ workflow()
 """
     ended = await run_program(BEGIN + program, variables, interrupt_at="jobs: ")
     assert "KeyboardInterrupt" in ended.err
-    assert "go on" not in ended.err
+    assert "go on" not in ended.out + ended.err
     assert await states("one", "two", "three", "four") == stopped("one", "two", "three", "four")
 
 
@@ -89,7 +89,7 @@ def workflow():
 workflow()
 """
     ended = await run_program(BEGIN + program, variables, interrupt_at="jobs: ")
-    assert "1 job(s) go on; `raymc stop before`" in ended.err
+    assert "1 job(s) go on; `raymc stop before`" in ended.out  # where the handler writes
     assert await states("inside") == stopped("inside")
     assert await aio.get_job_status("before") in {"PENDING", "RUNNING"}
     await aio.stop_job("before")

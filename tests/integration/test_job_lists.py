@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service import job_lists
+from ray_multicluster_scheduler.service import jobs
 from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.service import LocalService
 
 S = JobState
 
@@ -57,7 +57,7 @@ async def test_a_head_is_counted_with_its_members_and_the_others_are_not_named(t
 async def test_jobs_that_wait_for_one_reason_are_found_page_by_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_lists, "MOST_PAGE_JOBS", 2)  # so that several looks are needed
+    monkeypatch.setattr(jobs, "MOST_PAGE_JOBS", 2)  # so that several looks are needed
     async with System(tmp_path, fake("a", cpus=1)) as system:
         await submit(system, "ann", "runs", "sleep 1000")
         await system.until("runs", S.RUNNING)

@@ -1,18 +1,16 @@
 """With its own token a job reaches the server that has sent it, for as long as the job is open."""
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.integration.raymc import raymc
 from tests.integration.test_serve import Served, World
-from tests.oracle import PATIENCE_S, eventually
-from tests.system import fake
+from tests.support.raymc import raymc
+from tests.support.system import fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.testing import FakeRay
@@ -27,13 +25,16 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield World(tmp_path, a)
 
 
-async def until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+async def answer(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
     """Ask again until the answer is right."""
-    ends_at = time.monotonic() + PATIENCE_S
-    while not holds(found := await ask()):
-        assert time.monotonic() < ends_at, found
-        await asyncio.sleep(0.1)
-    return found
+    found: list[T] = []
+
+    async def is_right() -> bool:
+        found[:] = [await ask()]
+        return holds(found[0])
+
+    await eventually(is_right, told=lambda: found)
+    return found[0]
 
 
 async def said(world: World, *arguments: str) -> str:
@@ -85,7 +86,7 @@ async def test_what_a_job_submits_is_its_users_and_its_child_whatever_it_says(wo
         plain = await served.ask("GET", f"{JOBS}/plain", headers=root)
         await served.ask("POST", f"{JOBS}/stop", headers=inside, json={"submission_ids": ["inner"]})
         again = {"submission_ids": ["inner"]}
-        told = await until(
+        told = await answer(
             lambda: served.ask("POST", f"{JOBS}/retry", headers=inside, json=again, refused=True),
             lambda it: "jobs" in it,
         )
@@ -112,7 +113,7 @@ async def test_it_ends_with_the_job_on_every_server_of_the_store(world: World) -
 
         await second.ask("POST", f"{JOBS}/stop", headers=ann, json={"submission_ids": ["outer"]})
         for each in (first, second):
-            await until(partial(status, each, outer), (401).__eq__)
+            await answer(partial(status, each, outer), (401).__eq__)
             assert await status(each, other) == 200
 
 
@@ -125,7 +126,7 @@ async def test_it_is_shown_and_kept_nowhere(world: World) -> None:
         await submitted(served, inside, "inner")
         ray.fail_starts(words="cannot set up {runtime_env}")
         await submitted(served, ann, "failed", runtime_env={"pip": ["x"]})
-        failed = await until(
+        failed = await answer(
             lambda: served.ask("GET", f"{JOBS}/failed", headers=ann), lambda job: job["state"] == "FAILED"
         )
         secret = inside["Authorization"].removeprefix("Bearer ").removeprefix("raymc_job_1_")

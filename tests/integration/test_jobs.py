@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import System, fake, waited
+from tests.support.system import System, fake, waited
 
 from ray_multicluster_scheduler.errors import (
     DependencyProblem,
@@ -151,7 +151,7 @@ async def test_a_queued_job_is_stopped_without_ever_running(tmp_path: Path) -> N
         system.scheduler.service.stop([waiting])
         await system.until(waiting, JobState.STOPPED)
         assert not system.runs(waiting)
-        assert system.scheduler.store.get(running).state is JobState.RUNNING
+        assert system.scheduler.store.jobs.get(running).state is JobState.RUNNING
         system.scheduler.service.stop([running])
 
 
@@ -177,7 +177,7 @@ async def test_a_failing_program_is_tried_again_as_often_as_asked(tmp_path: Path
         job_id = await system.submit("exit 3", max_retries=2)
         job = await system.until(job_id, JobState.FAILED)
         assert (job.attempt, job.user_failures, job.exit_code) == (3, 3, 3)
-        assert [attempt.remote_id for attempt in system.scheduler.store.attempts(job_id)] == [
+        assert [attempt.remote_id for attempt in system.scheduler.store.history.attempts(job_id)] == [
             job_id,
             f"{job_id}--r2",
             f"{job_id}--r3",
@@ -265,7 +265,7 @@ async def test_bad_requests_are_refused_before_anything_is_stored(
         with pytest.raises(error, match=words) as caught:
             await system.submit_many([{"entrypoint": "echo fine"}, request_])
         assert isinstance(caught.value, ValueError)
-        assert system.scheduler.store.list_jobs() == ()
+        assert system.scheduler.store.jobs.list() == ()
 
 
 async def test_an_environment_that_fits_one_cluster_only_goes_there(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ async def test_a_drained_cluster_gets_nothing_new_and_an_undrained_one_does(tmp_
         told = await asyncio.to_thread(system.scheduler.service.explain, job_id)
         assert told.decision is not None
         assert "new disks" in told.decision.refusals["a"].sentence
-        assert system.scheduler.store.get(job_id).state is JobState.QUEUED
+        assert system.scheduler.store.jobs.get(job_id).state is JobState.QUEUED
         system.scheduler.service.set_drained("a", drained=False, reason="")
         await system.until(job_id, JobState.SUCCEEDED)
 
@@ -339,4 +339,4 @@ async def test_a_dry_run_stores_nothing_and_shows_the_environment_of_each_cluste
         assert told.cluster == "a"
         assert told.environments["b"].entrypoint == "python /Users/ann/x.py"
         assert "geheim" not in repr(told)
-        assert len(system.scheduler.store.list_jobs()) == 1
+        assert len(system.scheduler.store.jobs.list()) == 1

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.oracle import PATIENCE_S
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.dashboard import live as module
 from ray_multicluster_scheduler.dashboard.live import Live
-from ray_multicluster_scheduler.service import local_service
+from ray_multicluster_scheduler.service import service
 
 
 async def test_a_change_wakes_the_pages_and_no_view_of_it_is_built(
@@ -17,7 +17,7 @@ async def test_a_change_wakes_the_pages_and_no_view_of_it_is_built(
 ) -> None:
     built, woken = [], asyncio.Event()
     monkeypatch.setattr(module, "MOST_GAP_S", 10 * PATIENCE_S)
-    monkeypatch.setattr(local_service, "show_event", lambda *given: built.append(given))
+    monkeypatch.setattr(service, "show_event", lambda *given: built.append(given))
 
     async def wake() -> None:
         woken.set()

@@ -11,14 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import SandboxError
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox, processes
 from ray_multicluster_scheduler.local.head import answers
-from ray_multicluster_scheduler.local.sandbox_state import Member, Saved, StateDir
-from ray_multicluster_scheduler.local.spec import Head
-from ray_multicluster_scheduler.local.tcp_ports import LOOPBACK, PortClaims, Ports
+from ray_multicluster_scheduler.local.sandbox import Member, Saved, StateDir
+from ray_multicluster_scheduler.local.spec import LOOPBACK, Head, PortClaims, Ports
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tests.integration.raymc import write_config
-from tests.system import FAST, System, fake
+from tests.support.raymc import write_config
+from tests.support.system import FAST, System, fake
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.oracle import eventually
-from tests.postgres_server import PostgresServer, a_postgres
-from tests.system import System, fake
+from tests.support.postgres import PostgresServer, a_postgres
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE, StorePlace
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import ForeignStore, SchedulerError
-from ray_multicluster_scheduler.maintenance.move_store import move
+from ray_multicluster_scheduler.maintenance import move
 from ray_multicluster_scheduler.model.states import JobState
 
 
@@ -61,21 +61,22 @@ async def test_running_and_waiting_jobs_end_properly_and_once(
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
         stores = [server.url("moved"), str(tmp_path / "back")]
-    async with MovingSystem(tmp_path, fake("a", cpus=4), fake("b", cpus=4)) as system:
+    # The lease moves along, and the next scheduler waits for its end.
+    async with MovingSystem(tmp_path, fake("a", cpus=4), fake("b", cpus=4), lease_ttl_s=4.0) as system:
         running = [await system.submit("sleep 4", submission_id=f"long-{n}") for n in range(6)]
         waiting = [await system.submit("sleep 0.2", submission_id=f"short-{n}") for n in range(6)]
         after = await system.submit("echo", depends_on=[running[0]])
         await system.until(running[0], JobState.RUNNING)
-        seen = system.scheduler.store.last_event()
+        seen = system.scheduler.store.history.last_event()
         store_id = system.scheduler.store_id
 
         for store in stores:
             former = await system.moved_to(store)
             await eventually(lambda former=former: ended_because_it_was_moved(former))
             with pytest.raises(ForeignStore, match="was moved to"):
-                former.store.request_stop(running, now=0.0, reason="late")
+                former.store.jobs.request_stop(running, now=0.0, reason="late")
             late = await system.submit("echo")
-            assert system.scheduler.store.last_event() > seen
+            assert system.scheduler.store.history.last_event() > seen
 
         assert system.scheduler.store_id == store_id
         jobs = await system.finished(*running, *waiting, after, late)

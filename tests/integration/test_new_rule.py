@@ -6,14 +6,14 @@ The rule is added here as CONTRIBUTING says, and nothing else is told of it.
 from pathlib import Path
 
 import pytest
-from tests.builders import NOW, a_queued, a_view
-from tests.system import System, fake
+from tests.support.builders import NOW, a_queued, a_view
+from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.core.placement import checks
 from ray_multicluster_scheduler.core.placement.plan import placements
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
-from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.core.placement.scoring import Rule
 from ray_multicluster_scheduler.model.decision import Cause, Refusal
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.tasks.placement import Versions, place

@@ -17,10 +17,11 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from tests.integration.nginx_front import NGINX, Front, nginx_in_front, stream_module
-from tests.integration.raymc import raymc
 from tests.integration.test_serve import Served, World
-from tests.system import fake
+from tests.support.nginx_front import NGINX, Front, nginx_in_front, stream_module
+from tests.support.raymc import raymc
+from tests.support.system import fake
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.slow,
@@ -62,14 +63,19 @@ class Scene:
 
     async def asked(self, path: str, *, servers: int) -> set[str]:
         """Return which servers have answered, once there are so many; nginx logs what has ended."""
-        while len(found := {words[-2] for words in self._logged() if words[3].startswith(path)}) < servers:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+
+        def so_many() -> set[str]:
+            found = {words[-2] for words in self._logged() if words[3].startswith(path)}
+            return found if len(found) >= servers else set()
+
+        found: set[str] = await eventually(so_many)
         return found
 
     async def logged(self, request_id: str) -> str:
         """Return nginx's line about a request, once it is there."""
-        while not (found := [" ".join(words) for words in self._logged() if words[-1] == request_id]):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        found: list[str] = await eventually(
+            lambda: [" ".join(words) for words in self._logged() if words[-1] == request_id]
+        )
         return found[0]
 
     def _logged(self) -> list[list[str]]:

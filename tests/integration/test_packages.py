@@ -5,14 +5,15 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
-from tests.unit.packages.trees import a_store, make_tree
+from tests.support.system import System, fake
+from tests.support.trees import a_store, make_tree
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.environment.env_vars import PACKAGE_VAR
+from ray_multicluster_scheduler.environment.options import PACKAGE_VAR
 from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import PackageStore, Uploader, localise, package_names
@@ -109,10 +110,10 @@ async def test_the_job_runs_in_the_directory_that_was_packed(tmp_path: Path) -> 
     env = localise({"working_dir": str(root), "excludes": ["*.log"]}, store, cwd=tmp_path)
     async with FakeRay() as fake, HttpConnection(fake.spec()) as connection:
         await Uploader(connection.packages, store).ensure(package_names(env))
-        await connection.executor.start(
+        await RayJobsExecutor(connection).start(
             StartRequest(remote_id="job", entrypoint="cat hello.txt; ls", runtime_env=env)
         )
-        log = "".join([piece async for piece in connection.executor.follow_log("job")])
+        log = "".join([piece async for piece in RayJobsExecutor(connection).follow_log("job")])
     assert "from the directory" in log
     assert "left.log" not in log
 
@@ -120,7 +121,7 @@ async def test_the_job_runs_in_the_directory_that_was_packed(tmp_path: Path) -> 
 async def test_old_packages_go_unless_a_waiting_job_or_a_running_one_needs_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.store_reader.PAGE", 1)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.store_io.PAGE", 1)
     async with System(tmp_path, fake("a", 1)) as system:
         store = PackageStore(tmp_path / "state" / "packages")
         names = [a_package(store, tmp_path, f"print({number})")[0] for number in range(4)]

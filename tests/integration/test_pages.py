@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import System, fake
+from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.service import query
@@ -67,6 +67,6 @@ async def test_events_and_attempts_are_bounded_and_events_go_on(
         monkeypatch.setattr(query, "EVENTS", 3)
         assert tuple(all_events(service, job_id)) == whole
         assert [each.number for each in service.detail(job_id).attempts] == [1, 2, 3, 4, 5]
-        monkeypatch.setattr("ray_multicluster_scheduler.service.local_service.MOST_ATTEMPTS", 2)
+        monkeypatch.setattr("ray_multicluster_scheduler.service.service.MOST_ATTEMPTS", 2)
         detail = service.detail(job_id)
         assert ([each.number for each in detail.attempts], detail.attempt) == ([4, 5], 5)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.cluster import Health
@@ -60,7 +60,7 @@ async def test_a_job_waits_for_its_only_cluster_although_another_has_room(tmp_pa
     ("asked", "why"),
     [
         ({"only_cluster": "bb"}, "only_cluster: no cluster is named 'bb'; did you mean 'b'?"),
-        ({"only_tags": ["gpu"]}, "only_tags: no cluster has the tag 'gpu'; valid: licence, west"),
+        ({"only_tags": ["gpu"]}, "only_tags: no cluster has the tag 'gpu'; known are licence, west"),
         ({"only_tags": ["licence", "west"]}, "no cluster has all of the tags 'licence', 'west'"),
         (
             {"only_cluster": "a", "only_tags": ["licence"]},
@@ -80,7 +80,7 @@ async def test_a_job_is_accepted_while_the_only_node_is_dead(tmp_path: Path) -> 
         await system.finished(await system.submit("echo"))
         system.ray["a"].kill_raylet()
         store = system.scheduler.store
-        await eventually(lambda: store.load_snapshots()["a"].health is Health.UNHEALTHY)
+        await eventually(lambda: store.clusters.load_snapshots()["a"].health is Health.UNHEALTHY)
         job_id = await system.submit("echo")
         decision = system.scheduler.service.explain(job_id).decision
         assert decision is not None

@@ -9,13 +9,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.doors import DOORS, OVER_HTTP, opened
 from tests.integration.programs import run_program
-from tests.integration.raymc import write_config
-from tests.oracle import PATIENCE_S, eventually
-from tests.system import FAST, fake
+from tests.support.raymc import write_config
+from tests.support.serving import DOORS, OVER_HTTP, opened
+from tests.support.system import FAST, fake
+from tests.support.waiting import PATIENCE_S, eventually
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
@@ -23,7 +24,7 @@ from ray_multicluster_scheduler.app import client_api
 from ray_multicluster_scheduler.app.client_api import submit_job as older_jobs
 from ray_multicluster_scheduler.client import scope
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
-from ray_multicluster_scheduler.environment.env_vars import SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.environment.options import SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.errors import ConfigNotFound, InvalidRequest, JobNotFound, NoQueueHere
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
@@ -325,10 +326,12 @@ async def test_stopping_tells_whether_it_stopped_something(clusters: dict[str, F
 async def test_info_of_a_running_job_has_its_log_so_far_and_no_secret(clusters: dict[str, FakeRay]) -> None:
     env = {"env_vars": {"API_TOKEN": "very-secret-1", "COLOUR": "blue"}}
     job_id = await aio.submit_job("echo started; sleep 1000", runtime_env=env)
-    info = await aio.get_job_info(job_id)
-    while "started" not in (info["logs"] or ""):
-        await asyncio.sleep(0.05)
+
+    async def once_it_prints() -> dict[str, Any] | None:
         info = await aio.get_job_info(job_id)
+        return info if "started" in (info["logs"] or "") else None
+
+    info = await eventually(once_it_prints)
     assert info["runtime_env"]["env_vars"]["API_TOKEN"] == "<redacted>"
     assert info["runtime_env"]["env_vars"]["COLOUR"] == "blue"
     assert "very-secret-1" not in repr(info)
@@ -482,10 +485,10 @@ async def test_the_jobs_of_a_cluster_that_is_no_longer_configured_can_still_be_r
     await aio.wait_for_all_jobs([ended])
     running = await aio.submit_job("sleep 600", preferred_cluster="b")
     store = raymc.get_unified_scheduler().store
-    await eventually(lambda: store.get(running).state is JobState.RUNNING)
+    await eventually(lambda: store.jobs.get(running).state is JobState.RUNNING)
     config = write_config(tmp_path, [clusters["a"].spec()], **FAST)
     scheduler = await asyncio.to_thread(raymc.initialize_scheduler_environment, config)
-    await eventually(lambda: scheduler.store.get(running).state is JobState.UNREACHABLE)
+    await eventually(lambda: scheduler.store.jobs.get(running).state is JobState.UNREACHABLE)
     assert "no longer in clusters.yaml" in (await aio.get_job_info(running))["message"]
     log = await asyncio.to_thread(lambda: "".join(raymc.tail_job_logs(ended)))
     assert log.endswith("\nfrom b\n")

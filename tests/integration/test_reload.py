@@ -8,10 +8,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.integration.raymc import write_config
-from tests.live_server import live
-from tests.system import FAST, System, fake
-from tests.unit.packages.trees import make_tree
+from tests.support.raymc import write_config
+from tests.support.serving import live
+from tests.support.system import FAST, System, fake
+from tests.support.trees import make_tree
 
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
@@ -55,7 +55,7 @@ async def test_an_added_cluster_gets_jobs_while_those_that_run_go_on(tmp_path: P
         assert (change.added, change.changed, change.removed) == (("b",), (), ())
         assert (await system.until(waiting, JobState.SUCCEEDED)).cluster == "b"
         assert system.runs(running) == ["a"]
-        assert system.scheduler.store.get(running).state is JobState.RUNNING
+        assert system.scheduler.store.jobs.get(running).state is JobState.RUNNING
         assert [each.name for each in system.scheduler.service.clusters()] == ["a", "b"]
         system.scheduler.service.stop([running])
         await system.until(running, JobState.STOPPED)
@@ -71,7 +71,7 @@ async def test_jobs_of_a_removed_cluster_are_told_unreachable_and_come_back_with
 
         assert (change.added, change.removed) == (("b",), ("a",))
         await system.until(running, JobState.UNREACHABLE)
-        assert "clusters.yaml" in system.scheduler.store.get(running).reason
+        assert "clusters.yaml" in system.scheduler.store.jobs.get(running).reason
         system.write("a", "b")
         await system.reload()
         await system.until(running, JobState.RUNNING)

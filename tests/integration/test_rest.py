@@ -3,23 +3,22 @@
 import asyncio
 import io
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from tests.live_server import live
-from tests.oracle import PATIENCE_S
-from tests.system import System, fake
+from tests.support.serving import live
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.config.user import this_user
-from ray_multicluster_scheduler.errors import JobNotFound
+from ray_multicluster_scheduler.errors import JobNotFound, error_from, error_json
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.service.error_json import error_from, error_json
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.views import View
 
@@ -78,7 +77,7 @@ async def test_a_job_runs_and_all_that_is_known_of_it_is_told(rest: Rest) -> Non
     assert (service.log(name) or "").endswith("\nhello\n")
     assert await rest.ask("GET", f"/jobs/{name}/logs?attempt=1") == {"logs": service.log(name, 1)}
     assert await rest.ask("GET", f"/jobs/{name}/logs?attempt=7") == {"logs": None}
-    events = [shown(each) for each in service.events(name)]
+    events = [asdict(each) for each in service.events(name)]
     assert await rest.ask("GET", f"/jobs/{name}/events") == {"events": events}
     attempts = [shown(each) for each in service.attempts(name)]
     assert await rest.ask("GET", f"/jobs/{name}/attempts") == {"attempts": attempts}
@@ -263,8 +262,5 @@ async def test_it_is_ready_while_somebody_schedules(tmp_path: Path) -> None:
                     async with http.get("/readyz") as answer:
                         return answer.status == 200
 
-                ends_at = time.monotonic() + PATIENCE_S
-                while not await is_ready():
-                    assert time.monotonic() < ends_at
-                    await asyncio.sleep(0.05)
+                await eventually(is_ready)
         await asyncio.to_thread(alone.stop)

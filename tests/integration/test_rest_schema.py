@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
-from tests.builders import a_cluster
-from tests.live_server import live
+from tests.support.builders import a_cluster
+from tests.support.serving import live
 
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
@@ -22,13 +20,21 @@ STREAMS = {
     "/api/v1/jobs/changes",
     "/api/v1/jobs/{submission_id}/logs/tail",
 }
+SCHEMA = routes_alone().openapi()
+LABELS = [
+    f"{method.upper()} {path}"
+    for path, methods in SCHEMA["paths"].items()
+    if path.startswith("/api/v1/") and path not in STREAMS
+    for method in methods
+]
 
 
-OPERATIONS = {
-    found.ok().label: found.ok()
-    for found in schemathesis.openapi.from_dict(routes_alone().openapi()).get_all_operations()
-    if found.ok().path.startswith("/api/v1/") and found.ok().path not in STREAMS
-}
+@pytest.fixture(scope="module")
+def operations() -> dict[str, Any]:
+    import schemathesis  # it takes a second, which only who runs these tests should wait for
+
+    found = (each.ok() for each in schemathesis.openapi.from_dict(SCHEMA).get_all_operations())
+    return {each.label: each for each in found}
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +48,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     scheduler.stop()
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
-def test_no_request_finds_a_bug(address: str, label: str) -> None:
+@pytest.mark.parametrize("label", LABELS)
+def test_no_request_finds_a_bug(address: str, operations: dict[str, Any], label: str) -> None:
+    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+
     @settings(max_examples=15, suppress_health_check=list(HealthCheck), database=None)
-    @given(case=OPERATIONS[label].as_strategy())
+    @given(case=operations[label].as_strategy())
     def send(case: Any) -> None:
         answer = case.call(base_url=address)
         assert answer.status_code < 500, answer.text

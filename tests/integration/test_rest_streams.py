@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import aiohttp
 import pytest
 from fastapi import FastAPI
 from tests.integration.test_rest import Rest
-from tests.live_server import live
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.serving import live
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
@@ -95,7 +96,7 @@ async def test_events_go_on_where_they_broke_off(rest: Streaming) -> None:
             seen.append(data)
             if (data["submission_id"], data["new"]) == (second, "SUCCEEDED"):
                 break
-    assert seen == [each.model_dump(mode="json") for each in rest.service.events()]
+    assert seen == [asdict(each) for each in rest.service.events()]
     await rest.ask("GET", "/events/stream", status=422, headers={"Last-Event-ID": "-1"})
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import NOW, a_spec
-from tests.integration import newer_version
-from tests.integration.raymc import write_config
-from tests.oracle import eventually
-from tests.postgres_server import PostgresServer, a_postgres
-from tests.system import FAST, System, fake
+from tests.support import newer_version
+from tests.support.builders import NOW, a_spec
+from tests.support.postgres import PostgresServer, a_postgres
+from tests.support.raymc import write_config
+from tests.support.system import FAST, System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
@@ -73,7 +73,7 @@ async def test_the_older_scheduler_gives_up_and_the_newer_one_goes_on(tmp_path: 
         )
         await eventually(lambda: has_given_up(older))
         with pytest.raises(StoreError, match=r"newer version of this package .*nothing was written"):
-            older.store.add([("refused", a_spec())], now=NOW)
+            older.store.jobs.add([("refused", a_spec())], now=NOW)
         out, err = await newer.communicate()
 
         assert newer.returncode == 0, err.decode()
@@ -82,4 +82,4 @@ async def test_the_older_scheduler_gives_up_and_the_newer_one_goes_on(tmp_path: 
         for submission_id in states:
             assert len(system.runs(submission_id)) == 1, submission_id
         # The older one can still read, past the column that it does not know.
-        assert {job.state for job in older.store.list_jobs()} == {JobState.SUCCEEDED}
+        assert {job.state for job in older.store.jobs.list()} == {JobState.SUCCEEDED}

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live_server import live
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.serving import live
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
@@ -21,11 +21,11 @@ from ray_multicluster_scheduler.errors import Forbidden, TooManyRequests
 from ray_multicluster_scheduler.model.decision import DEPENDENCIES, Cause
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
-from ray_multicluster_scheduler.service import scheduler_calls
+from ray_multicluster_scheduler.service import service as scheduler_calls
 from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.local_service import LocalService
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.service import LocalService
 
 SECRET = "not-for-any-screen"
 ENVIRONMENT = {
@@ -113,6 +113,21 @@ async def test_what_runs_on_clusters_is_shown_without_secrets(doors: Doors) -> N
         )
         assert found.problems == {}
     await asyncio.to_thread(services[0].stop, [name])
+
+
+async def test_events_are_shown_without_secrets_in_lists_and_live(doors: Doors) -> None:
+    system, *services = doors
+    name = await system.submit("sleep 600")
+    await asyncio.to_thread(services[0].stop, [name], reason=f"it printed {SECRET}")
+    await system.finished(name)
+    assert SECRET in str(system.scheduler.store.history.events(name))
+    for service in services:
+        listed = await asyncio.to_thread(service.events, name)
+        async with aclosing(service.events_async(after=0)) as live_events:
+            streamed = [await anext(live_events) for _ in listed]
+        assert tuple(streamed) == listed
+        assert SECRET not in str(listed)
+        assert f"it printed {REDACTED}" in str(listed)
 
 
 async def test_a_cluster_that_cannot_be_looked_at_says_why(doors: Doors) -> None:

@@ -17,19 +17,20 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.contract.test_ray_api_tls import write_certificate
-from tests.integration.raymc import COMMAND, environment, raymc, write_config
-from tests.integration.terminal import CTRL_C, typing_into
-from tests.oracle import eventually
-from tests.system import FAST, fake
+from tests.support.job_commands import lasts_until
+from tests.support.raymc import COMMAND, environment, raymc, write_config
+from tests.support.system import FAST, fake
+from tests.support.terminal import CTRL_C, typing_into
+from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.background.control import BACKGROUND, ControlFiles
+from ray_multicluster_scheduler.background import BACKGROUND, ControlFiles
 from ray_multicluster_scheduler.config import load_config
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.config.store_place import StorePlace, store_place
 from ray_multicluster_scheduler.model.job import Lease
-from ray_multicluster_scheduler.server.running import running_servers
+from ray_multicluster_scheduler.server.serve import running_servers
 from ray_multicluster_scheduler.store import open_at
-from ray_multicluster_scheduler.testing import FakeRay
+from ray_multicluster_scheduler.testing import FakeRay, ShellRunner
 
 HAMPERED = Path(__file__).with_name("hampered_server.py")
 
@@ -108,7 +109,7 @@ class World:
 
     def lease(self) -> Lease | None:
         with closing(open_at(self.place())) as store:
-            return store.leader(now=time.time())
+            return store.leases.current(now=time.time())
 
     def scheduler_pid(self) -> int:
         """Return the process that leads."""
@@ -153,8 +154,11 @@ def is_gone(pid: int) -> bool:
 
 
 async def running(served: Served, name: str) -> None:
-    while (await served.ask("GET", f"/api/v1/jobs/{name}"))["state"] != "RUNNING":  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
+    async def runs() -> bool:
+        state: str = (await served.ask("GET", f"/api/v1/jobs/{name}"))["state"]
+        return state == "RUNNING"
+
+    await eventually(runs)
 
 
 async def test_sigterm_ends_it_at_once_and_jobs_go_on(world: World) -> None:
@@ -387,23 +391,25 @@ async def test_a_server_whose_engine_breaks_says_so_and_starts_it_again(world: W
 
 
 async def test_a_killed_server_leaves_no_scheduler_behind_and_the_next_one_ends_its_jobs(
-    world: World,
+    tmp_path: Path,
 ) -> None:
-    async with world.serving() as served:
-        body = [{"entrypoint": "sleep 2", "submission_id": name} for name in ("one", "two")]
-        for job in body:
+    command = lasts_until(tmp_path / "go")
+    async with fake("a", runner=ShellRunner()) as ray, (world := World(tmp_path, ray)).serving() as served:
+        for name in ("one", "two"):
+            job = {"entrypoint": command, "submission_id": name}
             await served.ask("POST", "/api/v1/jobs", json=job)
-            await running(served, job["submission_id"])
+            await running(served, name)
         child = world.scheduler_pid()
         served.process.kill()
         await served.process.wait()
         await eventually(lambda: is_gone(child))
         assert not world.control_files().is_running()
         assert world.lease() is None, "a scheduler that ends gives its lease back"
-        assert sum(run.end is None for ray in world.rays for run in ray.runs) == 2, "jobs go on"
-    async with world.serving() as again:
-        assert await again.ended("one", "two") == {"SUCCEEDED"}
-    assert sum(len(ray.runs) for ray in world.rays) == 2
+        assert [run.end for run in ray.runs] == [None, None], "jobs go on"
+        (tmp_path / "go").touch()
+        async with world.serving() as again:
+            assert await again.ended("one", "two") == {"SUCCEEDED"}
+        assert len(ray.runs) == 2
 
 
 async def test_it_takes_over_from_a_scheduler_in_the_background(world: World) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.integration.raymc import COMMAND, environment, write_config
-from tests.oracle import eventually
-from tests.system import FAST, fake
+from tests.support.raymc import COMMAND, environment, write_config
+from tests.support.system import FAST, fake
+from tests.support.waiting import eventually
 
 WAITS, TAILS = 2_000, 300
 JOBS, RUNNING = 100, 20

@@ -1,26 +1,24 @@
 """`/metrics` on a whole system: what it counts, who may read it, and what never becomes a label."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import StreamingResponse
-from tests.open_door import open_door
-from tests.oracle import PATIENCE_S, eventually
-from tests.system import System, fake
+from tests.support.door import open_door
+from tests.support.serving import serving
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.door import Door
-from ray_multicluster_scheduler.server.metrics import Metrics, add_metrics
-from ray_multicluster_scheduler.server.observability import watching
+from ray_multicluster_scheduler.server.metrics import Metrics, add_metrics, watching
 from ray_multicluster_scheduler.service.caller import Caller, Role
 
 READER = Caller(user="prometheus", role=Role.READ)
@@ -35,12 +33,7 @@ class Watched:
         self.app.state.scheduler = scheduler
         self.metrics: Metrics = add_metrics(self.app, scheduler)
         self.app.add_middleware(Door, **open_door(nobody=caller, metrics=self.metrics.http))
-        self.server = uvicorn.Server(uvicorn.Config(self.app, port=0, log_level="warning"))
-
-    @property
-    def address(self) -> str:
-        (listening,) = self.server.servers
-        return "http://{}:{}".format(*listening.sockets[0].getsockname())
+        self.address = ""
 
     async def ask(self, path: str, method: str = "GET") -> str:
         async with aiohttp.request(method, self.address + path) as answer:
@@ -56,10 +49,14 @@ class Watched:
 
     async def until(self, name: str, least: float, **labels: str) -> Samples:
         """Scrape until a value is reached."""
-        ends_at = time.monotonic() + PATIENCE_S
-        while (value := value_of(samples := await self.scrape(), name, **labels)) < least:
-            assert time.monotonic() < ends_at, f"{name} {labels} stays at {value}"
-            await asyncio.sleep(0.1)
+        value = 0.0
+
+        async def is_reached() -> Samples | None:
+            nonlocal value
+            value = value_of(samples := await self.scrape(), name, **labels)
+            return samples if value >= least else None
+
+        samples: Samples = await eventually(is_reached, told=lambda: f"{name} {labels} stays at {value}")
         return samples
 
 
@@ -70,16 +67,8 @@ def value_of(samples: Samples, name: str, **labels: str) -> float:
 @asynccontextmanager
 async def watched(scheduler: EmbeddedScheduler, **options: Any) -> AsyncIterator[Watched]:
     watch = Watched(scheduler, **options)
-    async with watching(scheduler, watch.metrics):
-        serving = asyncio.create_task(watch.server.serve())
-        try:
-            while not watch.server.started:
-                assert not serving.done()
-                await asyncio.sleep(0.01)
-            yield watch
-        finally:
-            watch.server.should_exit = True
-            await serving
+    async with watching(scheduler, watch.metrics), serving(watch.app) as watch.address:
+        yield watch
 
 
 async def test_a_jobs_whole_way_is_counted(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
-from tests.e2e.processes import parent_of
-from tests.integration.raymc import raymc, write_config
 from tests.integration.test_nginx import next_event
 from tests.integration.test_serve import Served, World
-from tests.oracle import eventually
-from tests.postgres_server import PostgresServer, a_postgres
-from tests.system import FAST, fake
+from tests.support.postgres import PostgresServer, a_postgres
+from tests.support.processes import parent_of
+from tests.support.raymc import raymc, write_config
+from tests.support.system import FAST, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.testing import FakeRay
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.live_server import live
-from tests.oracle import eventually
-from tests.system import System, fake
-from tests.unit.packages.trees import make_tree
+from tests.support.serving import live
+from tests.support.system import System, fake
+from tests.support.trees import make_tree
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.client.packing import handed_over
 from ray_multicluster_scheduler.config import Config, Settings
@@ -101,7 +101,7 @@ async def test_a_job_whose_package_cannot_be_shared_is_not_accepted(tmp_path: Pa
     async with System(tmp_path, fake("a"), packages=f"file://{tmp_path}/shared/packages") as system:
         with pytest.raises(StoreError, match="packages at file://"):
             await submit_to(system.scheduler, tmp_path)
-        assert system.scheduler.store.list_jobs() == ()
+        assert system.scheduler.store.jobs.list() == ()
 
 
 async def test_a_shared_place_that_fails_for_a_while_delays_a_job_and_does_not_fail_it(
@@ -123,7 +123,7 @@ async def test_a_shared_place_that_fails_for_a_while_delays_a_job_and_does_not_f
 async def test_the_leader_shares_what_waiting_jobs_need_when_the_setting_is_new(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.engine.housekeeping.FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr("ray_multicluster_scheduler.engine.cleanup.FIRST_AFTER_S", 0.0)
     drained = {"a": {"drained": True}}
     async with System(tmp_path, fake("a"), clusters=drained) as system:
         _, name = await submit_to(system.scheduler, tmp_path)

@@ -13,7 +13,7 @@ import pytest
 
 from ray_multicluster_scheduler.packages.shared_packages import HALF_WRITTEN_S, SharedPackages
 from ray_multicluster_scheduler.packages.shared_place import shared_packages
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store import Store, open_store
 
 NAME = "_ray_pkg_0123456789abcdef.zip"
 WRITER = """
@@ -51,14 +51,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def store(tmp_path: Path) -> Iterator[Store]:
     opened = open_store(tmp_path / "store")
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def shared(store: SqlStore, place: str) -> SharedPackages:
+def shared(store: Store, place: str) -> SharedPackages:
     found = shared_packages(place, store)
     assert found is not None
     return found
@@ -109,7 +109,7 @@ def test_processes_that_put_the_same_package_at_once_agree(
 
 
 def test_a_writer_that_is_killed_leaves_nothing_that_anybody_sees(
-    tmp_path: Path, place: str, shared: SharedPackages, store: SqlStore, source: Path
+    tmp_path: Path, place: str, shared: SharedPackages, store: Store, source: Path
 ) -> None:
     writer = a_writer(tmp_path, place, source, "slow")
     begin(writer)
@@ -132,6 +132,6 @@ def test_a_writer_that_is_killed_leaves_nothing_that_anybody_sees(
     assert digest(shared) is not None
 
 
-def _space(tmp_path: Path, store: SqlStore) -> int:
+def _space(tmp_path: Path, store: Store) -> int:
     files = sum(path.stat().st_size for path in (tmp_path / "shared").rglob("*") if path.is_file())
-    return store.space().used_bytes + files
+    return store.retention.space().used_bytes + files

@@ -9,9 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.integration.test_rest import Rest
-from tests.live_server import live
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.serving import live
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app

@@ -13,20 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, event
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
-from tests.contract.store.older_schema import bring_back
+from sqlalchemy import event
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.errors import ForeignStore, StoreError
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore, open_store
-from ray_multicluster_scheduler.store.schema.migrate import MIGRATIONS
-from ray_multicluster_scheduler.store.schema.tables import REVISION, metadata
+from ray_multicluster_scheduler.store import Store, open_store
+from ray_multicluster_scheduler.store.locks import FileLock
 from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
-from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock
 
 
 @pytest.fixture
@@ -35,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(directory: Path) -> Iterator[SqlStore]:
+def store(directory: Path) -> Iterator[Store]:
     opened = open_store(directory)
     yield opened
     opened.close()
@@ -44,7 +39,7 @@ def store(directory: Path) -> Iterator[SqlStore]:
 def made(directory: Path) -> str:
     """Make a store with one job and return its identity."""
     store = open_store(directory)
-    store.add([("job", a_spec())], now=NOW)
+    store.jobs.add([("job", a_spec())], now=NOW)
     store.close()
     return store.store_id
 
@@ -54,7 +49,7 @@ def test_a_store_can_be_opened_and_read_while_another_process_writes(directory: 
     with contextlib.closing(sqlite3.connect(directory / "jobs.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")  # as a program that was stopped in the middle of it
         with contextlib.closing(open_store(directory)) as store:
-            assert [job.submission_id for job in store.list_jobs()] == ["job"]
+            assert [job.submission_id for job in store.jobs.list()] == ["job"]
 
 
 def schema(path: Path) -> dict[str, list[str]]:
@@ -75,7 +70,7 @@ def test_all_that_is_written_survives_closing(directory: Path) -> None:
     store = open_store(directory, create=False)
 
     assert store.store_id == store_id
-    assert store.get("job").submission_id == "job"
+    assert store.jobs.get("job").submission_id == "job"
     store.close()
 
 
@@ -84,8 +79,8 @@ def test_no_other_user_can_read_a_store(directory: Path) -> None:
     old_mask = os.umask(0)
     try:
         store = open_store(directory)
-        store.add([("job", a_spec(runtime_env={"env_vars": {"TOKEN": "s3cret"}}))], now=NOW)
-        store.wait_for_change(0, timeout_s=0)
+        store.jobs.add([("job", a_spec(runtime_env={"env_vars": {"TOKEN": "s3cret"}}))], now=NOW)
+        store.changes.wait(0, timeout_s=0)
     finally:
         os.umask(old_mask)
 
@@ -115,7 +110,7 @@ def test_nothing_is_made_when_a_store_is_only_looked_for(directory: Path) -> Non
     assert not directory.exists()
 
 
-def test_a_write_is_on_disk_before_it_returns(store: SqlStore, directory: Path) -> None:
+def test_a_write_is_on_disk_before_it_returns(store: Store, directory: Path) -> None:
     connection = sqlite3.connect(directory / "jobs.db")
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
@@ -166,14 +161,12 @@ def test_a_database_of_somebody_else_is_left_alone(directory: Path) -> None:
     assert set(schema(directory / "jobs.db")) == {"recipes"}
 
 
-def test_a_database_deleted_under_a_running_process_takes_no_more_jobs(
-    store: SqlStore, directory: Path
-) -> None:
-    store.add([("job", a_spec())], now=NOW)
+def test_a_database_deleted_under_a_running_process_takes_no_more_jobs(store: Store, directory: Path) -> None:
+    store.jobs.add([("job", a_spec())], now=NOW)
     (directory / "jobs.db").unlink()
 
     with pytest.raises(ForeignStore, match="deleted or replaced while it was in use"):
-        store.add([("lost", a_spec())], now=NOW)
+        store.jobs.add([("lost", a_spec())], now=NOW)
 
 
 def test_a_damaged_file_is_named(directory: Path) -> None:
@@ -194,7 +187,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_store_of_a_newer_version_is_refused(directory: Path) -> None:
     made(directory)
     connection = sqlite3.connect(directory / "jobs.db")
-    connection.execute("UPDATE alembic_version SET version_num = '9999_pre'")
+    connection.execute("UPDATE alembic_version SET version_num = 'r9999_pre'")
     connection.commit()
     connection.close()
 
@@ -202,43 +195,43 @@ def test_a_store_of_a_newer_version_is_refused(directory: Path) -> None:
         open_store(directory)
 
 
-def test_a_running_process_of_an_older_version_writes_no_more(store: SqlStore, directory: Path) -> None:
+def test_a_running_process_of_an_older_version_writes_no_more(store: Store, directory: Path) -> None:
     leader = Leader(store)
     leader.add("job")
     with contextlib.closing(sqlite3.connect(directory / "jobs.db", isolation_level=None)) as newer:
-        newer.execute("UPDATE alembic_version SET version_num = '9999_pre'")
+        newer.execute("UPDATE alembic_version SET version_num = 'r9999_pre'")
 
     with pytest.raises(StoreError, match="newer version of this package"):
-        store.add([("next", a_spec())], now=NOW)
+        store.jobs.add([("next", a_spec())], now=NOW)
     with pytest.raises(StoreError, match="newer version of this package"):
         leader.move("job", JobState.STOPPED)
     with pytest.raises(StoreError, match="newer version of this package"):
-        store.release_lease(leader.lease)
+        store.leases.release(leader.lease)
 
-    assert store.leader(now=NOW) is None  # one of the newer version need not wait for this one to end
-    assert [job.state for job in store.list_jobs()] == [JobState.QUEUED]
+    assert store.leases.current(now=NOW) is None  # one of the newer version need not wait for this one to end
+    assert [job.state for job in store.jobs.list()] == [JobState.QUEUED]
 
 
 @pytest.mark.parametrize("name", ["jobs.db-wal", "jobs.db-shm"])
 def test_a_log_removed_under_a_running_process_is_noticed_and_loses_nothing(
-    store: SqlStore, directory: Path, name: str
+    store: Store, directory: Path, name: str
 ) -> None:
-    store.add([("job", a_spec())], now=NOW)
+    store.jobs.add([("job", a_spec())], now=NOW)
     (directory / name).unlink()
 
     with pytest.raises(StoreError, match=f"{name} was removed while .* start again"):
-        store.add([("next", a_spec())], now=NOW)
+        store.jobs.add([("next", a_spec())], now=NOW)
 
     store.close()
     with contextlib.closing(open_store(directory)) as again:
-        assert [job.submission_id for job in again.list_jobs()] == ["job"]
+        assert [job.submission_id for job in again.jobs.list()] == ["job"]
 
 
-def test_a_removed_log_is_saved_before_its_process_may_be_killed(store: SqlStore, directory: Path) -> None:
-    store.add([("job", a_spec())], now=NOW)
+def test_a_removed_log_is_saved_before_its_process_may_be_killed(store: Store, directory: Path) -> None:
+    store.jobs.add([("job", a_spec())], now=NOW)
     (directory / "jobs.db-wal").unlink()
     with pytest.raises(StoreError, match="was removed"):
-        store.add([("next", a_spec())], now=NOW)
+        store.jobs.add([("next", a_spec())], now=NOW)
 
     copy = directory / "copy.db"  # what a killed process leaves behind
     shutil.copy(directory / "jobs.db", copy)
@@ -249,9 +242,9 @@ def test_a_removed_log_is_saved_before_its_process_may_be_killed(store: SqlStore
 
 @pytest.mark.parametrize("name", ["jobs.db-wal", "jobs.db-shm"])
 def test_a_second_process_does_not_open_a_store_whose_log_was_removed(
-    store: SqlStore, directory: Path, name: str
+    store: Store, directory: Path, name: str
 ) -> None:
-    store.add([("job", a_spec())], now=NOW)
+    store.jobs.add([("job", a_spec())], now=NOW)
     (directory / name).unlink()
 
     with pytest.raises(StoreError, match=f"{name} was removed while the job store is in use"):
@@ -259,13 +252,13 @@ def test_a_second_process_does_not_open_a_store_whose_log_was_removed(
 
     store.close()
     with contextlib.closing(open_store(directory)) as second:
-        assert [job.submission_id for job in second.list_jobs()] == ["job"]
+        assert [job.submission_id for job in second.jobs.list()] == ["job"]
 
 
 def test_a_store_opened_twice_in_a_process_keeps_its_log_when_another_process_closes_it(
-    store: SqlStore, directory: Path
+    store: Store, directory: Path
 ) -> None:
-    store.add([("job", a_spec())], now=NOW)
+    store.jobs.add([("job", a_spec())], now=NOW)
     open_store(directory).close()  # must not cost the first one its locks on the database
 
     code = "import sys; from pathlib import Path; from ray_multicluster_scheduler.store import open_store; "
@@ -273,7 +266,7 @@ def test_a_store_opened_twice_in_a_process_keeps_its_log_when_another_process_cl
     subprocess.run([sys.executable, "-c", code, str(directory)], check=True)
 
     assert (directory / "jobs.db-wal").exists()
-    store.add([("next", a_spec())], now=NOW)
+    store.jobs.add([("next", a_spec())], now=NOW)
 
 
 def test_a_forked_child_does_not_keep_a_closed_store_in_use(directory: Path) -> None:
@@ -315,7 +308,7 @@ sys.stdin.readline()
 if (child := os.fork()) == 0:
     os._exit(0)
 os.waitpid(child, 0)
-print("forked", store.last_event(), flush=True)
+print("forked", store.history.last_event(), flush=True)
 sys.stdin.readline()
 store.close()
 """
@@ -337,66 +330,6 @@ store.close()
         assert parent.returncode == 0
 
 
-def test_the_migrations_add_up_to_the_declared_tables(directory: Path, tmp_path: Path) -> None:
-    made(directory)
-    declared = tmp_path / "declared.db"
-    engine = create_engine(f"sqlite:///{declared}")
-    metadata.create_all(engine)
-    engine.dispose()
-
-    assert schema(directory / "jobs.db") == schema(declared)
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date_with_its_jobs(directory: Path) -> None:
-    store = open_store(directory)
-    store.add([("old", a_spec(name="nightly", group="g")), ("tried", a_spec())], now=NOW)
-    store.add([("next", a_spec(group="g")), ("of-bob", a_spec(group="g", user="bob"))], now=NOW)
-    Leader(store).move("tried", JobState.PLACED)
-    store.close()
-    wanted = schema(directory / "jobs.db")
-    with contextlib.closing(sqlite3.connect(directory / "jobs.db")) as connection:
-        connection.execute("CREATE INDEX ix_jobs_not_before ON jobs (state, not_before) WHERE not_before > 0")
-        bring_back(connection)
-        connection.execute("DROP TABLE sessions")
-        connection.execute("ALTER TABLE attempts DROP COLUMN executor")
-        connection.execute("ALTER TABLE meta DROP COLUMN job_key")
-        connection.execute("DROP INDEX ix_jobs_parent")
-        connection.execute("ALTER TABLE jobs DROP COLUMN parent")
-        connection.execute("DROP TABLE tokens")
-        connection.execute("DROP TABLE audit")
-        connection.execute("DROP INDEX ix_jobs_user")
-        connection.execute("DROP INDEX ix_jobs_open")
-        connection.execute("DROP TABLE upkeep")
-        connection.execute("DROP INDEX ix_jobs_ended")
-        connection.execute("DROP INDEX ix_jobs_name")
-        connection.execute("ALTER TABLE jobs DROP COLUMN name")
-        connection.execute("DROP INDEX ix_jobs_state")
-        connection.execute("CREATE INDEX ix_jobs_queue ON jobs (state, priority DESC, seq)")
-        connection.execute("DROP INDEX ix_jobs_stopping")
-        connection.execute("CREATE INDEX ix_jobs_stopping ON jobs (state) WHERE target = 'STOPPED'")
-        connection.execute("UPDATE alembic_version SET version_num = '0001_pre'")
-        connection.commit()
-
-    store = open_store(directory)
-
-    queued = {job.submission_id: job.head for job in store.list_jobs(states=[JobState.QUEUED])}
-    assert queued == {"old": None, "next": "old", "of-bob": None}
-    assert [job.submission_id for job in store.list_jobs(name="nightly")] == ["old"]
-    assert len(store.access.job_key()) == 32
-    assert [attempt.executor for attempt in store.attempts("tried")] == ["ray-jobs"]
-    store.close()
-    assert schema(directory / "jobs.db") == wanted
-
-
-def test_the_declared_revision_is_the_last_migration_and_names_say_pre_or_post() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    script = ScriptDirectory.from_config(config)
-
-    assert script.get_current_head() == REVISION
-    assert all(found.revision.endswith(("_pre", "_post")) for found in script.walk_revisions())
-
-
 def test_opening_says_nothing_in_the_log(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
@@ -405,18 +338,20 @@ def test_opening_says_nothing_in_the_log(directory: Path, caplog: pytest.LogCapt
     assert caplog.records == []
 
 
-def test_a_locked_database_is_said_plainly(store: SqlStore, directory: Path) -> None:
-    with store._database.read() as tx:  # the one connection that there is, so that the test need not wait
+def test_a_locked_database_is_said_plainly(store: Store, directory: Path) -> None:
+    with (
+        store._database.write() as tx
+    ):  # the connection that is kept for writers, so that the test need not wait
         tx.exec_driver_sql("PRAGMA busy_timeout=1")
     blocker = sqlite3.connect(directory / "jobs.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(StoreError, match="another process kept it locked"):
-        store.add([("job", a_spec())], now=NOW)
+        store.jobs.add([("job", a_spec())], now=NOW)
 
-    assert store.list_jobs() == ()
+    assert store.jobs.list() == ()
     blocker.close()
-    assert store.add([("job", a_spec())], now=NOW)
+    assert store.jobs.add([("job", a_spec())], now=NOW)
 
 
 def test_after_an_error_of_the_disk_nothing_more_is_written(directory: Path) -> None:
@@ -436,12 +371,12 @@ def test_after_an_error_of_the_disk_nothing_more_is_written(directory: Path) -> 
     database.close()
 
 
-def test_an_error_carries_no_secret_of_a_job(store: SqlStore) -> None:
+def test_an_error_carries_no_secret_of_a_job(store: Store) -> None:
     with store._database.write() as tx:
         tx.exec_driver_sql("CREATE TRIGGER no BEFORE INSERT ON jobs BEGIN SELECT RAISE(ABORT, 'no'); END")
 
     with pytest.raises(StoreError) as caught:
-        store.add([("job", a_spec(runtime_env={"env_vars": {"TOKEN": "s3cret"}}))], now=NOW)
+        store.jobs.add([("job", a_spec(runtime_env={"env_vars": {"TOKEN": "s3cret"}}))], now=NOW)
 
     assert "s3cret" not in f"{caught.value}{caught.value.__cause__}"
 
@@ -463,19 +398,19 @@ def test_a_full_disk_is_said_plainly_and_what_was_accepted_stays(small_disk: Pat
 
     def submit_until_full() -> None:
         for number in range(10_000):
-            store.add([(f"job-{number}", a_spec(entrypoint="x" * 4000))], now=NOW)
+            store.jobs.add([(f"job-{number}", a_spec(entrypoint="x" * 4000))], now=NOW)
             accepted.append(f"job-{number}")
 
     with pytest.raises(StoreError, match="the disk is full; nothing was written"):
         submit_until_full()
 
     assert accepted
-    assert {job.submission_id for job in store.list_jobs()} == set(accepted)
+    assert {job.submission_id for job in store.jobs.list()} == set(accepted)
     store.close()
 
 
-def test_a_write_that_is_interrupted_as_it_begins_leaves_nothing_open(store: SqlStore) -> None:
-    store.add([("first", a_spec())], now=NOW)
+def test_a_write_that_is_interrupted_as_it_begins_leaves_nothing_open(store: Store) -> None:
+    store.jobs.add([("first", a_spec())], now=NOW)
     engine = store._database._engine
 
     def interrupt(_: object) -> None:
@@ -484,10 +419,10 @@ def test_a_write_that_is_interrupted_as_it_begins_leaves_nothing_open(store: Sql
 
     event.listen(engine, "begin", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        store.add([("second", a_spec())], now=NOW)
+        store.jobs.add([("second", a_spec())], now=NOW)
 
-    store.add([("third", a_spec())], now=NOW)
-    assert [job.submission_id for job in store.list_jobs()] == ["third", "first"]
+    store.jobs.add([("third", a_spec())], now=NOW)
+    assert [job.submission_id for job in store.jobs.list()] == ["third", "first"]
 
 
 #: Each query that is asked all the time, and the index that must serve it however long the history is.
@@ -501,14 +436,14 @@ PLANS = {
 
 
 @pytest.mark.parametrize("query", PLANS)
-def test_what_is_asked_all_the_time_uses_an_index(store: SqlStore, query: str) -> None:
+def test_what_is_asked_all_the_time_uses_an_index(store: Store, query: str) -> None:
     Leader(store).add("job", user="ann")
     calls = {
-        "runnable": lambda: store.runnable(now=NOW),
-        "live": store.live,
-        "list_jobs": lambda: store.list_jobs(states=[JobState.FAILED, JobState.STOPPED], limit=5),
-        "blocked": lambda: store.blocked(now=NOW),
-        "live_remote_ids": lambda: store.live_remote_ids("a"),
+        "runnable": lambda: store.queue.runnable(now=NOW),
+        "live": store.queue.live,
+        "list_jobs": lambda: store.jobs.list(states=[JobState.FAILED, JobState.STOPPED], limit=5),
+        "blocked": lambda: store.queue.blocked(now=NOW),
+        "live_remote_ids": lambda: store.history.live_remote_ids("a"),
     }
     plans: list[str] = []
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.states import JobState, may_move
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store import Store, open_store
 
 S = JobState
 #: Long enough that a test which would use it up fails by its own time limit.
@@ -24,8 +24,8 @@ PRELUDE = """
 import sys
 from pathlib import Path
 from ray_multicluster_scheduler.store import open_store
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader, S
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader, S
 
 def say(word):
     print(word, flush=True)
@@ -80,15 +80,15 @@ def finish(process: "subprocess.Popen[str]") -> list[str]:
     return out.split()
 
 
-def check_consistent(store: SqlStore) -> None:
+def check_consistent(store: Store) -> None:
     """Every job is where its events say, and has exactly the attempts that it should have."""
-    for job in store.list_jobs():
-        events = store.events(job.submission_id)
+    for job in store.jobs.list():
+        events = store.history.events(job.submission_id)
         assert events[-1].new is job.state
         assert all(
             event.old is None or event.old is event.new or may_move(event.old, event.new) for event in events
         )
-        attempts = store.attempts(job.submission_id)
+        attempts = store.history.attempts(job.submission_id)
         assert [attempt.number for attempt in attempts] == list(range(1, job.attempt + 1))
 
 
@@ -127,16 +127,16 @@ closed, closing = os.pipe()
 def write():
     number = 0
     while not done.is_set():
-        store.add([(f"parent-{number}", a_spec())], now=NOW)
-        store.list_jobs(limit=5)
+        store.jobs.add([(f"parent-{number}", a_spec())], now=NOW)
+        store.jobs.list(limit=5)
         number += 1
 
 def in_child(name):
     os.close(closing)
     own = open_store(directory)
-    own.add([(name, a_spec())], now=NOW)
+    own.jobs.add([(name, a_spec())], now=NOW)
     os.read(closed, 1)  # returns when the parent has closed the store
-    own.add([(f"{name}-again", a_spec())], now=NOW)
+    own.jobs.add([(f"{name}-again", a_spec())], now=NOW)
     own.close()
 
 threads = [threading.Thread(target=write) for _ in range(2)]
@@ -161,7 +161,7 @@ os.close(closing)
 codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 say(codes == [0] * 10)
 store = open_store(directory)
-say(sum(job.submission_id.startswith("child-") for job in store.list_jobs(limit=None)))
+say(sum(job.submission_id.startswith("child-") for job in store.jobs.list(limit=None)))
 """
     )
     assert finish(program) == ["True", "20"]
@@ -172,17 +172,17 @@ def test_a_notification_wakes_another_process_without_the_fallback(start: Start,
     waiter = start(
         f"""
 store = open_store(directory, fallback_poll_s={FOR_EVER})
-mark = store.wait_for_change(0, timeout_s=0)
+mark = store.changes.wait(0, timeout_s=0)
 say("ready")
-while not (jobs := store.list_jobs()):
-    mark = store.wait_for_change(mark, timeout_s={FOR_EVER})
+while not (jobs := store.jobs.list()):
+    mark = store.changes.wait(mark, timeout_s={FOR_EVER})
 say(jobs[0].submission_id)
 store.close()
 """
     )
     assert hear(waiter) == "ready"
 
-    store.add([("news", a_spec())], now=NOW)
+    store.jobs.add([("news", a_spec())], now=NOW)
 
     assert finish(waiter) == ["news"]
     store.close()
@@ -193,18 +193,18 @@ def test_a_subscriber_hears_another_process(start: Start, directory: Path) -> No
         """
 store = open_store(directory)
 sys.stdin.readline()
-store.add([("news", a_spec())], now=NOW)
+store.jobs.add([("news", a_spec())], now=NOW)
 store.close()
 """
     )
     store = open_store(directory, fallback_poll_s=FOR_EVER)
     heard = threading.Event()
-    store.subscribe(heard.set)
+    store.changes.subscribe(heard.set)
 
     tell(other)
     heard.wait()
 
-    assert store.get("news").submission_id == "news"
+    assert store.jobs.get("news").submission_id == "news"
     store.close()
 
 
@@ -214,32 +214,30 @@ def test_a_change_is_noticed_where_no_socket_can_be(start: Start, directory: Pat
     waiter = start(
         f"""
 store = open_store(directory, fallback_poll_s=0.05)
-mark = store.wait_for_change(0, timeout_s=0)
+mark = store.changes.wait(0, timeout_s=0)
 say("ready")
-say(store.wait_for_change(mark, timeout_s={FOR_EVER}) > mark)
+say(store.changes.wait(mark, timeout_s={FOR_EVER}) > mark)
 store.close()
 """
     )
     assert hear(waiter) == "ready"
 
     store = open_store(directory)
-    store.add([("news", a_spec())], now=NOW)
+    store.jobs.add([("news", a_spec())], now=NOW)
 
     assert finish(waiter) == ["True"]
     store.close()
 
 
 def test_the_socket_of_a_killed_process_is_cleared_away(start: Start, directory: Path) -> None:
-    waiter = start(
-        "store = open_store(directory); store.wait_for_change(0, timeout_s=0); say('ready'); input()"
-    )
+    waiter = start("store = open_store(directory); store.changes.wait(0, timeout_s=0); say('ready'); input()")
     assert hear(waiter) == "ready"
     assert len(list((directory / "bells").iterdir())) == 1
     waiter.kill()
     waiter.wait()
 
     store = open_store(directory)
-    store.add([("job", a_spec())], now=NOW)
+    store.jobs.add([("job", a_spec())], now=NOW)
 
     assert list((directory / "bells").iterdir()) == []
     store.close()
@@ -250,7 +248,7 @@ def test_two_processes_that_write_at_once_lose_nothing(start: Start, directory: 
 store = open_store(directory)
 sys.stdin.readline()
 for number in range(40):
-    store.add([(f"{sys.argv[2]}-{number}", a_spec())], now=NOW)
+    store.jobs.add([(f"{sys.argv[2]}-{number}", a_spec())], now=NOW)
 store.close()
 """
     writers = [start(code, name) for name in ("one", "two")]
@@ -260,7 +258,7 @@ store.close()
         finish(writer)
 
     store = open_store(directory)
-    jobs = store.list_jobs()
+    jobs = store.jobs.list()
     assert {job.submission_id for job in jobs} == {f"{w}-{n}" for w in ("one", "two") for n in range(40)}
     assert len({job.seq for job in jobs}) == 80
     store.close()
@@ -287,10 +285,10 @@ while True:
     writer.wait()
 
     store = open_store(directory)
-    assert set(acknowledged) <= {job.submission_id for job in store.list_jobs()}
+    assert set(acknowledged) <= {job.submission_id for job in store.jobs.list()}
     check_consistent(store)
-    store.add([("next", a_spec())], now=NOW)
-    assert store.get("next").state is S.QUEUED
+    store.jobs.add([("next", a_spec())], now=NOW)
+    assert store.jobs.get("next").state is S.QUEUED
     store.close()
 
 
@@ -298,19 +296,19 @@ def test_the_lease_of_a_killed_leader_is_free_at_once(start: Start, directory: P
     first = start("say(Leader(open_store(directory), 'first').lease.epoch); input()")
     epoch = int(hear(first))
     store = open_store(directory)
-    leader = store.leader(now=NOW)
+    leader = store.leases.current(now=NOW)
     assert leader is not None
     assert leader.holder == "first"
-    assert store.acquire_lease("second", ttl_s=10.0, now=NOW) is None  # it lives
+    assert store.leases.acquire("second", ttl_s=10.0, now=NOW) is None  # it lives
     first.kill()
     first.wait()
 
-    assert store.leader(now=NOW) is None  # nobody is told that a dead process leads
-    taken = store.acquire_lease("second", ttl_s=10.0, now=NOW)
+    assert store.leases.current(now=NOW) is None  # nobody is told that a dead process leads
+    taken = store.leases.acquire("second", ttl_s=10.0, now=NOW)
 
     assert taken is not None
     assert taken.epoch > epoch
-    assert store.leader(now=NOW) == taken
+    assert store.leases.current(now=NOW) == taken
     store.close()
 
 
@@ -335,8 +333,8 @@ sys.stdin.readline()
 
     store = open_store(directory)
 
-    assert store.leader(now=NOW) is None
-    assert store.acquire_lease("next", ttl_s=10.0, now=NOW) is not None
+    assert store.leases.current(now=NOW) is None
+    assert store.leases.acquire("next", ttl_s=10.0, now=NOW) is not None
     os.kill(child, signal.SIGKILL)
     store.close()
 
@@ -349,7 +347,7 @@ def test_files_of_dead_leaders_do_not_pile_up(start: Start, directory: Path) -> 
         leader.wait()
     store = open_store(directory)
 
-    assert store.acquire_lease("next", ttl_s=10.0, now=NOW) is not None
+    assert store.leases.acquire("next", ttl_s=10.0, now=NOW) is not None
 
     assert len(list((directory / "holders").iterdir())) == 1
     store.close()
@@ -372,12 +370,12 @@ leader.store.close()
     )
     assert hear(paused) == "ready"
     store = open_store(directory)
-    assert store.acquire_lease("new", ttl_s=10.0, now=NOW + 3600) is not None
+    assert store.leases.acquire("new", ttl_s=10.0, now=NOW + 3600) is not None
 
     tell(paused)
 
     assert finish(paused) == ["LeaseLost"]
-    assert store.get("job").state is S.RUNNING
+    assert store.jobs.get("job").state is S.RUNNING
     with pytest.raises(LeaseLost):
         Leader.apply_as(store, 1, "job", S.FAILED)
     store.close()

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.raymc import write_config
-from tests.system import FAST
+from tests.support.raymc import write_config
+from tests.support.system import FAST
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio

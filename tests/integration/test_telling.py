@@ -6,8 +6,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler.client import job_functions

@@ -11,10 +11,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.system import System, fake
+from tests.support.system import System, fake
 
-from ray_multicluster_scheduler.server.metrics import Metrics
-from ray_multicluster_scheduler.server.observability import watching
+from ray_multicluster_scheduler.server.metrics import Metrics, watching
 from ray_multicluster_scheduler.server.traces import Traces, open_traces
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

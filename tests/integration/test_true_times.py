@@ -3,32 +3,28 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import System, fake
+from tests.support.system import System, fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.ray_details import job_details
+from ray_multicluster_scheduler.server.ray_jobs import job_details
 from ray_multicluster_scheduler.service.query import JobQuery
 
 HOUR = 3600.0
 #: Ray reports whole milliseconds.
 REPORTED = 0.002
+#: How far apart two clocks are is known as well as an answer is quick, on a busy machine too.
+ANSWERED = 0.5
 
 
 def no_times(body: bytes) -> bytes:
     """Leave the times out of what a cluster says of jobs."""
     return re.sub(rb'"(start_time|end_time)": \d+', rb'"\1": null', body)
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for something on a cluster."""
-    while not happened():  # noqa: ASYNC110 - a fake cluster has no event for it
-        await asyncio.sleep(0.01)
 
 
 def has_ended(system: System, job_id: str) -> bool:
@@ -42,7 +38,7 @@ async def ended_alone(system: System, entrypoint: str = "sleep 0.3", **request: 
     job_id = await system.submit(entrypoint, **request)
     await system.until(job_id, JobState.RUNNING)
     await asyncio.to_thread(system.scheduler.stop)
-    await until(lambda: has_ended(system, job_id))
+    await eventually(lambda: has_ended(system, job_id))
     await asyncio.sleep(2 * REPORTED)
     back_at = time.time()
     await system.restart_scheduler()
@@ -60,8 +56,11 @@ async def test_a_job_that_ends_while_nobody_schedules_ended_when_its_cluster_say
     async with System(tmp_path, fake("a")) as system:
         job_id, back_at = await ended_alone(system)
         there = system.ray["a"].jobs[job_id]
-        job, (attempt,) = system.scheduler.store.get(job_id), system.scheduler.store.attempts(job_id)
-        event = system.scheduler.store.events(job_id)[-1]
+        job, (attempt,) = (
+            system.scheduler.store.jobs.get(job_id),
+            system.scheduler.store.history.attempts(job_id),
+        )
+        event = system.scheduler.store.history.events(job_id)[-1]
         service = system.scheduler.service
         (view,) = service.get_many([job_id]).values()
         (span,) = service.timeline(since=0.0).spans
@@ -85,7 +84,7 @@ async def test_a_job_that_nobody_saw_running_has_run_as_long_as_its_cluster_says
         job_id = await system.submit("sleep 0.3")
         await system.until(job_id, JobState.SUBMITTED)
         await asyncio.to_thread(system.scheduler.stop)
-        await until(lambda: has_ended(system, job_id))
+        await eventually(lambda: has_ended(system, job_id))
         there = ray.jobs[job_id]
         await system.restart_scheduler()
         job = (await system.finished(job_id))[job_id]
@@ -102,7 +101,7 @@ async def test_a_wrong_clock_of_a_cluster_neither_moves_nor_lengthens_a_run(
     wrong = fake("a", now=lambda: time.time() + wrong_by)
     async with System(tmp_path, wrong) as system:
         job_id, back_at = await ended_alone(system, timeout_s=30.0)
-        job = system.scheduler.store.get(job_id)
+        job = system.scheduler.store.jobs.get(job_id)
         there = wrong.jobs[job_id]
 
     assert job.state is JobState.SUCCEEDED, "it has not timed out"
@@ -110,7 +109,7 @@ async def test_a_wrong_clock_of_a_cluster_neither_moves_nor_lengthens_a_run(
     assert job.placed_at is not None
     assert job.started_at is not None
     assert job.ended_at is not None
-    assert job.placed_at <= job.started_at <= job.ended_at <= back_at
+    assert job.placed_at <= job.started_at <= job.ended_at <= back_at + ANSWERED
     assert ran_s(job) <= there.ended_at - there.submitted_at + REPORTED
     assert not job.end_unreported
 
@@ -130,7 +129,10 @@ async def test_without_reported_times_an_end_is_when_it_was_noticed(tmp_path: Pa
     async with System(tmp_path, fake("a")) as system:
         system.ray["a"].lie(no_times, only="GET /api/jobs/")
         job_id, back_at = await ended_alone(system)
-        job, (attempt,) = system.scheduler.store.get(job_id), system.scheduler.store.attempts(job_id)
+        job, (attempt,) = (
+            system.scheduler.store.jobs.get(job_id),
+            system.scheduler.store.history.attempts(job_id),
+        )
         (view,) = system.scheduler.service.get_many([job_id]).values()
 
     assert job.state is JobState.SUCCEEDED
@@ -143,7 +145,7 @@ async def test_without_reported_times_an_end_is_when_it_was_noticed(tmp_path: Pa
 async def test_a_failed_attempt_keeps_its_own_times_when_the_job_is_tried_again(tmp_path: Path) -> None:
     async with System(tmp_path, fake("a")) as system:
         job_id, back_at = await ended_alone(system, "sleep 0.3; exit 3", max_retries=1)
-        first, second = system.scheduler.store.attempts(job_id)
+        first, second = system.scheduler.store.history.attempts(job_id)
         there = system.ray["a"].jobs[job_id]
 
     assert there.ended_at is not None

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.oracle import PATIENCE_S, eventually
-from tests.postgres_server import HOST, PostgresServer
-from tests.system import System, fake
+from tests.support.postgres import HOST, PostgresServer
+from tests.support.system import System, fake
+from tests.support.waiting import PATIENCE_S, eventually
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import StoreBusy
@@ -85,7 +85,7 @@ def on_another_machine(system: System, directory: Path, store: str) -> EmbeddedS
 
 def leads(scheduler: EmbeddedScheduler, by: EmbeddedScheduler) -> bool:
     try:
-        lease = by.store.leader(now=time.time())
+        lease = by.store.leases.current(now=time.time())
     except StoreBusy:  # it is cut off
         return False
     return lease is not None and lease.holder == scheduler.holder

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import eventually
-from tests.system import System, fake, until_led
+from tests.support.system import System, fake, until_led
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.submission import parse_submission
+from ray_multicluster_scheduler.testing.fake_cluster import parse_submission
 
 FOUR = {"resource_requirements": {"CPU": 4.0}}
 

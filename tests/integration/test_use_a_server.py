@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from tests.contract.test_ray_api_tls import write_certificate
-from tests.integration.raymc import raymc
 from tests.integration.test_serve import World
-from tests.oracle import PATIENCE_S
-from tests.system import fake
+from tests.support.raymc import raymc
+from tests.support.system import fake
+from tests.support.waiting import PATIENCE_S, eventually
 
 from ray_multicluster_scheduler.client import transport
 from ray_multicluster_scheduler.client.current import open_scheduler
@@ -199,8 +199,7 @@ async def test_clients_of_a_server_that_is_killed_go_on_with_the_next_and_nothin
     async with world.serving("--port", port) as served:
         await asyncio.to_thread(service.leader)
         submitting = asyncio.create_task(asyncio.to_thread(submit))
-        while submitted < 20:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await eventually(lambda: submitted >= 20)
         served.process.kill()
         await served.process.wait()
     async with world.serving("--port", port):
@@ -236,8 +235,7 @@ async def test_a_job_submits_to_the_same_queue_and_takes_its_child_along(
             f"{sys.executable} {program}", submission_id="outer", stop_children=True, runtime_env=env
         )
         await asyncio.to_thread(service.submit, [outer])
-        while not (found := await asyncio.to_thread(service.get_many, ["inner"])):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+        found = await eventually(lambda: asyncio.to_thread(service.get_many, ["inner"]))
         assert (found["inner"].parent, found["inner"].user) == ("outer", "ann")
         listed = await asyncio.to_thread(service.list_jobs, JobQuery(parent="outer"))
         assert [job.submission_id for job in listed.jobs] == ["inner"]

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.doors import DOORS, opened
 from tests.integration.programs import run_program
-from tests.integration.raymc import write_config
-from tests.system import FAST, fake, waited
+from tests.support.raymc import write_config
+from tests.support.serving import DOORS, opened
+from tests.support.system import FAST, fake, waited
 
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
@@ -126,7 +126,7 @@ import logging, sys
 from ray_multicluster_scheduler import graceful_shutdown_on_keyboard_interrupt, submit_job, wait_for_all_jobs
 
 def main():
-    logger = logging.getLogger("ray_multicluster_scheduler.client.progress")
+    logger = logging.getLogger("ray_multicluster_scheduler.client.waiting")
     logger.addHandler(logging.StreamHandler(sys.stdout))
     logger.setLevel(logging.INFO)
     job = submit_job("sleep 1000", submission_id="{name}")
@@ -141,8 +141,8 @@ async def test_an_interrupted_wait_says_that_the_jobs_go_on_and_how_to_stop_them
 ) -> None:
     program = PLAIN.format(name="forgotten", decorator="")
     ended = await run_program(program, variables, interrupt_at="jobs: 1 ")
-    assert "1 job(s) go on" in ended.err
-    assert "raymc stop forgotten" in ended.err
+    assert "1 job(s) go on" in ended.out  # where the program's handler writes
+    assert "raymc stop forgotten" in ended.out
     assert await aio.get_job_status("forgotten") in {"PENDING", "RUNNING"}
     await aio.stop_job("forgotten")
 
@@ -150,7 +150,7 @@ async def test_an_interrupted_wait_says_that_the_jobs_go_on_and_how_to_stop_them
 async def test_where_the_decorator_stops_them_nothing_is_said_to_go_on(variables: dict[str, str]) -> None:
     program = PLAIN.format(name="held", decorator="graceful_shutdown_on_keyboard_interrupt")
     ended = await run_program(program, variables, interrupt_at="1 ")
-    assert "go on" not in ended.err
+    assert "go on" not in ended.out + ended.err
     assert await aio.get_job_status("held") == "STOPPED"
 
 

@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Settings
+from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
@@ -67,7 +68,7 @@ async def test_a_snapshot_has_what_the_cluster_says_with_either_autoscaler(autos
 async def test_a_probe_does_not_depend_on_how_many_jobs_a_cluster_remembers() -> None:
     fake = FakeRay(name="a", runner=ScriptedRunner())
     async with watching(fake) as watch, open_connection(fake.spec(), {}) as connection:
-        await connection.executor.start(StartRequest(remote_id="j1", entrypoint="sleep 100"))
+        await RayJobsExecutor(connection).start(StartRequest(remote_id="j1", entrypoint="sleep 100"))
         await watch.probe("a")
         assert watch.snapshots()["a"].health is Health.HEALTHY
     assert fake.calls["GET /api/jobs/"] == 0

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.doors import DOORS, IN_PROCESS, OVER_HTTP, opened
 from tests.integration.programs import run_program
-from tests.integration.raymc import write_config
-from tests.system import FAST, fake
+from tests.support.raymc import write_config
+from tests.support.serving import DOORS, IN_PROCESS, OVER_HTTP, opened
+from tests.support.system import FAST, fake
 
 #: In front of a program: what cannot be imported in its process.
 REFUSING = """

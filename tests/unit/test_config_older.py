@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ray_multicluster_scheduler.config.find import find_config
-from ray_multicluster_scheduler.config.older import INSTEAD, ignored_settings
+from ray_multicluster_scheduler.config.load import INSTEAD, ignored_settings
 from ray_multicluster_scheduler.config.schema import Settings
 from ray_multicluster_scheduler.errors import ConfigNotFound
 

@@ -35,7 +35,7 @@ def mac(*lines: str) -> str:
 
 MALFORMED = {
     "unknown key": (mac("wieght: 2"), ["line 4", "clusters.mac.wieght", "unknown key", "'weight'"]),
-    "unknown key unlike any other": (mac("zzz: 2"), ["line 4", "clusters.mac.zzz", "valid:", "dashboard"]),
+    "unknown key unlike any other": (mac("zzz: 2"), ["line 4", "clusters.mac.zzz", "known are", "dashboard"]),
     "unknown section": (mac() + "\nschedular: {}", ["line 4", "schedular", "'scheduler'"]),
     "unknown setting": (
         mac() + "\nscheduler:\n  probe_interval: 3",

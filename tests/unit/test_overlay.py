@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
-from ray_multicluster_scheduler.environment.compose import compose
-from ray_multicluster_scheduler.environment.overlay import (
+from ray_multicluster_scheduler.environment.compose import (
     HOOK_VAR,
     OVERLAY_HOOK,
     OVERLAY_VAR,
+    compose,
     for_ray_client,
     has_overlay,
     remove_overlay,

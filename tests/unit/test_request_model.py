@@ -8,7 +8,7 @@ import pytest
 from tests.unit.test_layers import SRC
 
 from ray_multicluster_scheduler import submit_job
-from ray_multicluster_scheduler.cli.options.job_options import NOT_ON_THE_COMMAND_LINE, derived_options
+from ray_multicluster_scheduler.cli.options.submit import NOT_ON_THE_COMMAND_LINE, derived_options
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption
 from ray_multicluster_scheduler.server.v1.bodies import JobBody

@@ -10,8 +10,14 @@ import pytest
 
 from ray_multicluster_scheduler.config import Config, load_config
 from ray_multicluster_scheduler.config.find import sandbox_is_down, state_dir
-from ray_multicluster_scheduler.config.store_owner import FILE, MOST_TOLD, kept_apart, remember, same_address
-from ray_multicluster_scheduler.config.store_place import store_place
+from ray_multicluster_scheduler.config.store_place import (
+    FILE,
+    MOST_TOLD,
+    kept_apart,
+    remember,
+    same_address,
+    store_place,
+)
 
 TWO = {"a": "http://a.example:8265", "b": "http://b.example:8265"}
 

@@ -9,28 +9,24 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ray_multicluster_scheduler.cli.signals import held
+from ray_multicluster_scheduler.cli.console import held
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.background.control import ControlFiles
-    from ray_multicluster_scheduler.background.launch import OPEN_STATES, ask_to_end, start_scheduler
+    from ray_multicluster_scheduler.background import OPEN_STATES, ControlFiles, ask_to_end, start_scheduler
     from ray_multicluster_scheduler.client.current import keep_scheduled, open_scheduler
     from ray_multicluster_scheduler.client.http import HttpService
     from ray_multicluster_scheduler.client.packing import handed_over, script_here
     from ray_multicluster_scheduler.client.remote import RemoteScheduler
     from ray_multicluster_scheduler.client.server_address import named_server, server_at, server_in
+    from ray_multicluster_scheduler.client.waiting import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.config import find_config, load_config
     from ray_multicluster_scheduler.config.find import state_dir
     from ray_multicluster_scheduler.config.user import this_user
-    from ray_multicluster_scheduler.maintenance.backup_file import back_up, restore
-    from ray_multicluster_scheduler.maintenance.examine_store import examine
-    from ray_multicluster_scheduler.maintenance.move_store import move
+    from ray_multicluster_scheduler.maintenance import back_up, examine, move, restore
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.scheduler_process.process import run_in_foreground
-    from ray_multicluster_scheduler.server.running import running_servers
-    from ray_multicluster_scheduler.server.serve import ServedScheduler, serve
+    from ray_multicluster_scheduler.server.serve import ServedScheduler, running_servers, serve
     from ray_multicluster_scheduler.server.server_options import ServerOptions
-    from ray_multicluster_scheduler.service.outcome import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.service.query import JobQuery, all_events, all_jobs
     from ray_multicluster_scheduler.service.request import JobRequest
 
@@ -71,37 +67,37 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ControlFiles": "background.control",
+    "ControlFiles": "background",
     "HttpService": "client.http",
     "JobQuery": "service.query",
     "JobRequest": "service.request",
-    "LAST_LOG_LINES": "service.outcome",
-    "OPEN_STATES": "background.launch",
+    "LAST_LOG_LINES": "client.waiting",
+    "OPEN_STATES": "background",
     "RemoteScheduler": "client.remote",
     "Scheduler": "runtime",
     "ServedScheduler": "server.serve",
     "ServerOptions": "server.server_options",
     "all_events": "service.query",
     "all_jobs": "service.query",
-    "ask_to_end": "background.launch",
-    "back_up": "maintenance.backup_file",
-    "examine": "maintenance.examine_store",
+    "ask_to_end": "background",
+    "back_up": "maintenance",
+    "examine": "maintenance",
     "find_config": "config",
     "handed_over": "client.packing",
-    "how_it_failed": "service.outcome",
+    "how_it_failed": "client.waiting",
     "keep_scheduled": "client.current",
     "load_config": "config",
-    "move": "maintenance.move_store",
+    "move": "maintenance",
     "named_server": "client.server_address",
     "open_scheduler": "client.current",
-    "restore": "maintenance.backup_file",
+    "restore": "maintenance",
     "run_in_foreground": "scheduler_process.process",
-    "running_servers": "server.running",
+    "running_servers": "server.serve",
     "script_here": "client.packing",
     "serve": "server.serve",
     "server_at": "client.server_address",
     "server_in": "client.server_address",
-    "start_scheduler": "background.launch",
+    "start_scheduler": "background",
     "state_dir": "config.find",
     "this_user": "config.user",
 }

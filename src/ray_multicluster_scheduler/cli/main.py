@@ -12,7 +12,7 @@ import sys
 def main() -> None:
     """Run the command line."""
     try:
-        from ray_multicluster_scheduler.cli.signals import held, unwinding  # noqa: PLC0415 - see above
+        from ray_multicluster_scheduler.cli.console import held, unwinding  # noqa: PLC0415 - see above
 
         with unwinding():
             with held():

@@ -2,22 +2,119 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ray_multicluster_scheduler import __version__
-from ray_multicluster_scheduler.cli.lazy_group import Entry, LazyGroup
-from ray_multicluster_scheduler.cli.log_handler import WarningHandler
-from ray_multicluster_scheduler.cli.options.parsing import CommandAfterDashes, SeveralWords
-from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
+from ray_multicluster_scheduler.cli.console import WarningHandler, held
+from ray_multicluster_scheduler.cli.options.common import (
+    CommandAfterDashes,
+    PlainCommand,
+    SeveralWords,
+    hide_type,
+    show_examples,
+)
+from ray_multicluster_scheduler.environment.options import ADDRESS_VAR
 from ray_multicluster_scheduler.errors import SchedulerError
+from ray_multicluster_scheduler.text import nearest
+
+# A group of commands, each imported when it is used: neither `--help` nor a completion needs them.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One command: where it is, and what the help text says of it."""
+
+    #: `module:name` below `cli.commands`: a function, or a `typer.Typer` with commands of its own.
+    where: str
+    panel: str
+    #: The first sentence of its own help.
+    about: str
+    #: More arguments of `typer.Typer.command`.
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: A word that is not known is never taken for one of these: they end, remove or shut out something.
+NEVER_GUESSED = frozenset(
+    {"cancel", "copy", "delete", "down", "drain", "move", "prune", "restore", "revoke", "stop"}
+)
+
+
+class CommandGroup(TyperGroup):
+    """A group that guesses which command was meant, but never one that destroys something."""
+
+    #: Words of other tools, each with the command of ours that does that.
+    hints: ClassVar[Mapping[str, str]] = {}
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options, shown without types."""
+        params = super().get_params(ctx)
+        for param in params:
+            hide_type(param)
+        return params
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is to run; a word that is none of them is refused with a guess."""
+        word = args[0]
+        if word in self.hints and not ctx.resilient_parsing:
+            ctx.fail(f"There is no command {word!r}: {self.hints[word]}")
+        if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
+            guess = nearest(word, [name for name in self.commands if name not in NEVER_GUESSED])
+            ctx.fail(f"No such command {word!r}." + (f" Did you mean {guess!r}?" if guess else ""))
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(CommandGroup):
+    """Shows commands by their entries and loads the one that is asked for."""
+
+    entries: ClassVar[Mapping[str, Entry]] = {}
+    #: Other words for commands that change nothing; the help does not list them.
+    aliases: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        shown = {
+            name: TyperCommand(name, help=entry.about, rich_help_panel=entry.panel)
+            for name, entry in self.entries.items()
+        }
+        super().__init__(**{**settings, "commands": shown})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is to run or to be completed, and load it."""
+        if args[0] in self.aliases:
+            args = [self.aliases[args[0]], *args[1:]]
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else self.load(name), rest
+
+    def load(self, name: str) -> Any:
+        """Import the module of a command and turn what it defines into a Typer command."""
+        entry = self.entries[name]
+        module, _, attribute = entry.where.partition(":")
+        with held():
+            found = getattr(
+                importlib.import_module(f"ray_multicluster_scheduler.cli.commands.{module}"), attribute
+            )
+        if isinstance(found, typer.Typer):
+            group = typer.main.get_group(found)
+            group.name = name
+            for word, command in group.commands.items():
+                show_examples(command, f"{name} {word}")
+            return group
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, rich_help_panel=entry.panel, **{"cls": PlainCommand, **entry.options})(found)
+        command = typer.main.get_command(alone)
+        show_examples(command, name)
+        return command
+
 
 _JOBS, _CLUSTERS, _SERVER = "Jobs", "Clusters", "Server"
 
@@ -71,7 +168,7 @@ class Commands(LazyGroup):
             about="Show all that is known of a job; secrets are hidden.",
         ),
         "logs": Entry(
-            where="logs:logs",
+            where="job:logs",
             panel=_JOBS,
             about="Write the log of a job to stdout; of several, one after the other.",
         ),
@@ -86,32 +183,32 @@ class Commands(LazyGroup):
             about="Say why a job is where it is, and what would let it start.",
         ),
         "wait": Entry(
-            where="wait:wait",
+            where="job_actions:wait",
             panel=_JOBS,
             about="Wait until jobs have ended.",
         ),
         "stop": Entry(
-            where="stop:stop",
+            where="job_actions:stop",
             panel=_JOBS,
             about="Stop jobs, waiting or running, and wait until they have ended.",
         ),
         "cancel": Entry(
-            where="stop:stop",
+            where="job_actions:stop",
             panel=_JOBS,
             about="Stop jobs, waiting or running, and wait until they have ended.",
         ),
         "retry": Entry(
-            where="retry:retry",
+            where="job_actions:retry",
             panel=_JOBS,
             about="Run jobs again that have failed or were stopped, as new jobs with the same options.",
         ),
         "delete": Entry(
-            where="delete:delete",
+            where="job_actions:delete",
             panel=_JOBS,
             about="Forget jobs that have ended, with their logs, here and on their clusters.",
         ),
         "prune": Entry(
-            where="prune:prune",
+            where="job_actions:prune",
             panel=_JOBS,
             about="Remove jobs that ended long ago, with their logs, attempts and events, and give their "
             "space back.",
@@ -122,7 +219,7 @@ class Commands(LazyGroup):
             about="Show every cluster: health, used, claimed and total resources, running jobs, versions.",
         ),
         "ps": Entry(
-            where="ps:ps",
+            where="clusters:ps",
             panel=_CLUSTERS,
             about="Show what runs inside each cluster and why: jobs, actors, tasks, bridges, Ray Client "
             "sessions.",
@@ -133,11 +230,13 @@ class Commands(LazyGroup):
             about="Check every cluster: address, dashboard, token, versions, environment, ports.",
         ),
         "drain": Entry(
-            where="drain:drain",
+            where="clusters:drain",
             panel=_CLUSTERS,
             about="Send no new jobs to a cluster; what runs there may end.",
         ),
-        "undrain": Entry(where="drain:undrain", panel=_CLUSTERS, about="Let a cluster have new jobs again."),
+        "undrain": Entry(
+            where="clusters:undrain", panel=_CLUSTERS, about="Let a cluster have new jobs again."
+        ),
         "top": Entry(
             where="top:top",
             panel=_CLUSTERS,
@@ -159,20 +258,20 @@ class Commands(LazyGroup):
             about="Check the configuration, or let a server read it again.",
         ),
         "login": Entry(
-            where="login:login",
+            where="access:login",
             panel=_SERVER,
             about="Use a server from now on: keep its address and a token in a file that only you can read.",
         ),
         "logout": Entry(
-            where="login:logout", panel=_SERVER, about="Forget the server and the token of `raymc login`."
+            where="access:logout", panel=_SERVER, about="Forget the server and the token of `raymc login`."
         ),
         "token": Entry(
-            where="token:token_app",
+            where="access:token_app",
             panel=_SERVER,
             about="Make, list and revoke the tokens of the server's users.",
         ),
         "audit": Entry(
-            where="audit:audit",
+            where="access:audit",
             panel=_SERVER,
             about="List who has changed what, the newest first: jobs, clusters, tokens, configuration, "
             "refused logins.",

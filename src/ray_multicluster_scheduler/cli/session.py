@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.signals import INTERRUPTED
-from ray_multicluster_scheduler.client.progress import summary
+from ray_multicluster_scheduler.cli.console import INTERRUPTED
+from ray_multicluster_scheduler.client.display import age
+from ray_multicluster_scheduler.client.waiting import summary
+from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.text.spelling import did_you_mean, nearest
+from ray_multicluster_scheduler.text import did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.client.current import Client
     from ray_multicluster_scheduler.config import Config
+    from ray_multicluster_scheduler.model.job import Lease
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.service.views import JobView
+
 
 #: A mistyped name is compared with those of the newest jobs only: a history may hold a million.
 _GUESSED_FROM = 1000
@@ -43,7 +48,7 @@ def opened_here(config: Path | None) -> Iterator[Scheduler]:
 
 
 @contextmanager
-def opened(config: Path | None) -> Iterator[Handle]:
+def opened(config: Path | None) -> Iterator[Client]:
     """Open the store of the configuration, or the server that an address names, for one command.
 
     Whoever uses a store with open jobs makes sure that they are scheduled.
@@ -62,7 +67,7 @@ def check_named_once(ids: Sequence[str] | None, group: str | None) -> None:
         raise InvalidRequest("name the jobs in one way: by ids, names or groups, or with --group")
 
 
-def find_jobs(scheduler: Handle, words: Sequence[str], group: str | None) -> list[JobView]:
+def find_jobs(scheduler: Client, words: Sequence[str], group: str | None) -> list[JobView]:
     """Return the jobs that a command was given: by ids, names or groups, or with --group."""
     if group is None:
         found = [job for word in words for job in scheduler.service.find(word)]
@@ -96,10 +101,36 @@ def confirm(deed: str) -> None:
         raise typer.Exit(1)
 
 
-def check_cluster(scheduler: Handle, name: str) -> None:
+def check_cluster(scheduler: Client, name: str) -> None:
     """Refuse an unknown cluster: on a command line it is a typing mistake."""
     known = scheduler.list_clusters()
     if name not in known:
         raise InvalidRequest(
             f"no cluster is named {name!r} in {scheduler.where}; {did_you_mean(name, known)}"
         )
+
+
+# Who schedules: which process, or nobody.
+
+
+#: What was seen of the clusters longer ago may no longer be so.
+STALE_S = 60.0
+
+
+def leader_name(lease: Lease) -> str:
+    """Name a leader so that it can be found: `process 4711 on host`."""
+    host, _, rest = lease.holder.partition(":")
+    return f"process {rest.partition(':')[0]} on {host}" if rest else lease.holder
+
+
+def stale_note(scheduler: Client, jobs: Iterable[JobView]) -> Text | None:
+    """Say how old it is what is shown of open jobs, if the clusters were not looked at lately."""
+    if all(job.final for job in jobs):
+        return None
+    looks = [cluster.observed_at for cluster in scheduler.service.clusters() if cluster.observed_at]
+    age_s = max(0.0, SystemClock().now() - max(looks)) if looks else None
+    if age_s is not None and age_s < STALE_S:
+        return None
+    seen = "have not been looked at yet" if age_s is None else f"were last looked at {age(age_s)} ago"
+    who = "the scheduler looks at them now" if scheduler.service.leader() else "no scheduler runs"
+    return Text(f"The clusters {seen}; {who}.", style="yellow")

@@ -8,28 +8,94 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
-from ray_multicluster_scheduler.client.in_job import JobProgram, warn_of_other_packages
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
 from ray_multicluster_scheduler.client.server_address import named_server, server_at
-from ray_multicluster_scheduler.config import find_config
+from ray_multicluster_scheduler.config import Config, find_config
 from ray_multicluster_scheduler.config.find import expanded
-from ray_multicluster_scheduler.config.older import ignored_settings
+from ray_multicluster_scheduler.config.load import ignored_settings
 from ray_multicluster_scheduler.config.store_place import store_place
-from ray_multicluster_scheduler.environment.env_vars import SUBMISSION_ID_VAR
-from ray_multicluster_scheduler.errors import SchedulerNotStarted
+from ray_multicluster_scheduler.environment.options import SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.errors import NoQueueHere, SchedulerNotStarted, StoreError
+from ray_multicluster_scheduler.packages.own_package import ROOT, others_on_path
+from ray_multicluster_scheduler.version import VERSION
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.runtime import Scheduler
+    from ray_multicluster_scheduler.client.http import HttpService
+    from ray_multicluster_scheduler.client.remote import ClusterLook
+    from ray_multicluster_scheduler.packages.store import PackageStore
+    from ray_multicluster_scheduler.service.service import LocalService
+    from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
+    from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 log = logging.getLogger(__name__)
 
-#: A scheduler of this process, or a server's.
-Handle: TypeAlias = "Scheduler | RemoteScheduler"
+
+class Client(Protocol):
+    """A scheduler as programs use it: of this process (`Scheduler`), or of a server (`RemoteScheduler`)."""
+
+    @property
+    def service(self) -> LocalService | HttpService:
+        """All calls that callers can make."""
+
+    @property
+    def packages(self) -> PackageStore:
+        """Where directories of this machine are packed."""
+
+    @property
+    def tasks(self) -> TaskSubmitter:
+        """Tasks and actors of this process."""
+
+    @property
+    def where(self) -> str:
+        """Where its clusters are named, for messages."""
+
+    @property
+    def identity(self) -> object:
+        """Equal for two that work with the same configuration, or with the same server."""
+
+    @property
+    def user(self) -> str:
+        """The user whose jobs are submitted with it."""
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether `stop` was called."""
+
+    def anew(self) -> Client:
+        """Return one with the same configuration, with nothing opened."""
+
+    def start(self) -> None:
+        """Make sure that open jobs are scheduled."""
+
+    def ensure_scheduled(self, *, at_once: bool = False) -> None:
+        """Make sure that open jobs are scheduled, looking once in a while only or `at_once`."""
+
+    def stop(self) -> None:
+        """Close what is open. Jobs go on; tasks and actors of this process end."""
+
+    def cluster_look(self) -> AbstractAsyncContextManager[ClusterLook]:
+        """Look at the clusters without scheduling."""
+
+    def processes(self) -> ProcessList:
+        """Return what runs inside the clusters, and which ones cannot be looked at."""
+
+    def run_doctor(self, *, timeout_s: float) -> tuple[ClusterReport, ...]:
+        """Examine every cluster, also with a short job that runs there."""
+
+    def list_clusters(self) -> list[str]:
+        """Return the names of the configured clusters."""
+
+    def cluster_details(self) -> list[dict[str, Any]]:
+        """Return every configured cluster with what was last seen of it."""
+
+
 #: The same, or what a program inside a job has of it.
-AnyHandle: TypeAlias = "Handle | JobProgram"
+AnyClient: TypeAlias = "Client | JobProgram"
 
 
 class _Current:
@@ -37,7 +103,7 @@ class _Current:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.scheduler: AnyHandle | None = None
+        self.scheduler: AnyClient | None = None
         #: The file that the program named. Another file would send its work to the wrong clusters.
         self.given: Path | None = None
 
@@ -45,7 +111,7 @@ class _Current:
 _current = _Current()
 #: Schedulers of the process that this one was forked from. They are kept because even closing a connection to
 #: SQLite that the parent has opened would take the parent's locks away.
-_inherited: list[AnyHandle] = []
+_inherited: list[AnyClient] = []
 
 
 def _begin_anew_in_a_fork() -> None:
@@ -58,7 +124,7 @@ def _begin_anew_in_a_fork() -> None:
 os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
 
 
-def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> AnyHandle:
+def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> AnyClient:
     """Read the configuration; jobs that are submitted from now on are scheduled by it.
 
     Where `RAY_MULTICLUSTER_ADDRESS` or `scheduler.address` in clusters.yaml names a server, that one
@@ -81,15 +147,15 @@ def initialize_scheduler_environment(config_file_path: str | Path | None = None)
         _current.given = config_file_path or _current.given
         known = _current.scheduler
         if known is not None and not known.stopped:
-            if _same(known, fresh):
+            if known.identity == fresh.identity:
                 return known
-            log.warning("using %s from now on, no longer %s", _name(fresh), _name(known))
+            log.warning("using %s from now on, no longer %s", fresh.where, known.where)
             known.stop()
         _current.scheduler = fresh
     return fresh
 
 
-def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
+def open_scheduler(config_file_path: str | Path | None = None) -> Client:
     """Return the scheduler that the environment and the configuration mean; starts nothing.
 
     Raises `NoQueueHere` inside a job that was told no server.
@@ -97,7 +163,7 @@ def open_scheduler(config_file_path: str | Path | None = None) -> Handle:
     return _with_queue(_open(config_file_path))
 
 
-def _open(config_file_path: str | Path | None) -> AnyHandle:
+def _open(config_file_path: str | Path | None) -> AnyClient:
     environ = os.environ
     if SUBMISSION_ID_VAR in environ:
         warn_of_other_packages(environ)
@@ -117,23 +183,13 @@ def _open(config_file_path: str | Path | None) -> AnyHandle:
     return Scheduler(config, directory=store_place(config, environ).directory, environ=environ)
 
 
-def _with_queue(handle: AnyHandle) -> Handle:
+def _with_queue(handle: AnyClient) -> Client:
     if isinstance(handle, JobProgram):
         raise handle.no_queue()
     return handle
 
 
-def _same(one: AnyHandle, other: AnyHandle) -> bool:
-    if isinstance(one, RemoteScheduler) or isinstance(other, RemoteScheduler):
-        return _name(one) == _name(other)
-    return one.config == other.config and one.directory == other.directory
-
-
-def _name(scheduler: AnyHandle) -> str:
-    return scheduler.server.url if isinstance(scheduler, RemoteScheduler) else str(scheduler.config.path)
-
-
-def get_unified_scheduler() -> AnyHandle:
+def get_unified_scheduler() -> AnyClient:
     """Return the scheduler of this process, initialising it from the default places when needed.
 
     After `.stop()` it is a new one with the same configuration. Raises `ConfigNotFound`, a RuntimeError that
@@ -148,7 +204,7 @@ def get_unified_scheduler() -> AnyHandle:
     return initialize_scheduler_environment() if known is None else known
 
 
-def working_scheduler() -> Handle:
+def working_scheduler() -> Client:
     """Return the scheduler of this process, and make sure that open jobs are scheduled.
 
     Raises `NoQueueHere` inside a job that was told no server.
@@ -158,9 +214,102 @@ def working_scheduler() -> Handle:
     return scheduler
 
 
-def keep_scheduled(scheduler: Handle, *, at_once: bool = False) -> None:
+def keep_scheduled(scheduler: Client, *, at_once: bool = False) -> None:
     """Make sure that open jobs are scheduled; where that cannot be, say why. The jobs are kept."""
     try:
         scheduler.ensure_scheduled(at_once=at_once)
     except SchedulerNotStarted as problem:
         log.warning("%s", problem)
+
+
+# The scheduler as a program inside a job sees it, where no server was named: tasks and actors, and no queue.
+
+
+class JobProgram:
+    """The handle of `initialize_scheduler_environment` inside a job; opens nothing before it is needed."""
+
+    def __init__(self, config: Config, *, environ: Mapping[str, str]) -> None:
+        self.config = config
+        self._environ = environ
+        self._lock = threading.Lock()
+        self._tasks: TaskSubmitter | None = None
+        self._stopped = False
+
+    def anew(self) -> JobProgram:
+        """Return one with the same configuration that has no connection yet."""
+        return JobProgram(self.config, environ=self._environ)
+
+    @property
+    def directory(self) -> Path:
+        """Where packages of this program are kept."""
+        return store_place(self.config, self._environ).directory
+
+    @property
+    def tasks(self) -> TaskSubmitter:
+        """Tasks and actors."""
+        with self._lock:
+            if self._stopped:
+                raise StoreError("this scheduler was stopped; call initialize_scheduler_environment again")
+            if self._tasks is None:
+                from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter  # noqa: PLC0415 - if ever
+
+                self._tasks = TaskSubmitter.without_store(self.config, self._environ)
+            return self._tasks
+
+    @property
+    def identity(self) -> object:
+        """Equal for two that have the same configuration, and keep packages in the same place."""
+        return self.config, self.directory
+
+    @property
+    def where(self) -> str:
+        """Where its clusters are named, for messages."""
+        return str(self.config.path)
+
+    @property
+    def service(self) -> NoReturn:
+        """Raise `NoQueueHere`."""
+        raise self.no_queue()
+
+    def no_queue(self) -> NoQueueHere:
+        """Return the error for a call that needs a queue of jobs."""
+        return NoQueueHere(self._environ[SUBMISSION_ID_VAR])
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether `stop` was called."""
+        return self._stopped
+
+    def start(self) -> None:
+        """Start nothing: the scheduler that has sent this job goes on elsewhere."""
+
+    def ensure_scheduled(self, *, at_once: bool = False) -> None:
+        """Do nothing: the scheduler that has sent this job goes on elsewhere."""
+
+    def stop(self) -> None:
+        """End the tasks and actors of this program."""
+        with self._lock:
+            self._stopped = True
+            tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            tasks.close()
+
+    def list_clusters(self) -> list[str]:
+        """Return the names of the configured clusters."""
+        return [spec.name for spec in self.config.clusters]
+
+    def cluster_details(self) -> NoReturn:
+        """Raise `NoQueueHere`: what is known of the clusters, the scheduler elsewhere knows."""
+        raise self.no_queue()
+
+
+def warn_of_other_packages(environ: Mapping[str, str]) -> None:
+    """Say if another package of our name lies on the path of this job: its author may think it is used."""
+    for place in others_on_path(environ):
+        log.warning(
+            "ray_multicluster_scheduler %s is used, from %s, and not the one in %s: "
+            "remove that line from PYTHONPATH in the cluster's runtime_env",
+            VERSION,
+            ROOT,
+            place,
+        )

@@ -9,19 +9,33 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.client import transport_async
-from ray_multicluster_scheduler.client.http_calls import get, path_of, post
-from ray_multicluster_scheduler.client.http_queries import jobs_query, timeline_query
-from ray_multicluster_scheduler.client.http_responses import parsed
-from ray_multicluster_scheduler.client.http_scheduler_calls import HttpSchedulerCalls
-from ray_multicluster_scheduler.client.resumable_streams import Changes, Events, Following, Patience, Tail
+from pydantic_core import to_json
+
+from ray_multicluster_scheduler.client import transport as streams
+from ray_multicluster_scheduler.client.packing import ServerPackages
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.client.server_packages import ServerPackages
-from ray_multicluster_scheduler.client.transport import Tries, part
+from ray_multicluster_scheduler.client.transport import (
+    ANSWER_TIMEOUT_S,
+    Call,
+    Changes,
+    Events,
+    Following,
+    Patience,
+    Tail,
+    Transport,
+    Tries,
+    get,
+    parsed,
+    part,
+    path_of,
+    post,
+    record,
+)
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
@@ -32,25 +46,143 @@ from ray_multicluster_scheduler.errors import (
     ServerUnreachable,
     TooManyRequests,
 )
-from ray_multicluster_scheduler.model.job import SUBMISSION_ID
+from ray_multicluster_scheduler.model.access import NewToken, Token
+from ray_multicluster_scheduler.model.cluster import TRIAL_S
+from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobEvent, Lease
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, SPANS, JobQuery
+from ray_multicluster_scheduler.service.administration import AuditPage, UserView
+from ray_multicluster_scheduler.service.query import EVENTS, MOST_PAGE_JOBS, SPANS, JobQuery, spans_limit
 from ray_multicluster_scheduler.service.request import JobRequest, sendable
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
-    EventView,
+    CallerView,
+    ClusterReport,
+    ClusterView,
+    ConfigView,
     Explanation,
     JobDetail,
     JobPage,
     JobView,
     PlanView,
+    ProcessList,
+    PruneView,
     SessionView,
     TimelineView,
+    WaitView,
 )
 
+# Tokens and the audit trail of a server, over HTTP: what `service.administration` does in its process.
+
+
 T = TypeVar("T")
+TOKENS, AUDIT, USERS = "/api/v1/tokens", "/api/v1/audit", "/api/v1/users"
+#: Entries per page by default.
+PAGE_ENTRIES = 100
+
+
+class ServerAdministration:
+    """The requests of an administrator to a server. The server refuses any other caller."""
+
+    def __init__(self, server: ServerAddress, transport: Transport) -> None:
+        self._server = server
+        self._transport = transport
+
+    def create_token(self, user: str, role: str, *, expires_s: float | None = None) -> NewToken:
+        """Make a token. Its secret is in the answer and can never be shown again."""
+        body = to_json({"user": user, "role": role, "expires_s": expires_s})
+        # Not repeated: a token whose secret nobody has seen would stay valid.
+        call = Call(method="POST", path=TOKENS, body=body, repeatable=False)
+        return self._ask(record(NewToken), call)
+
+    def list_tokens(self) -> tuple[Token, ...]:
+        """Return all tokens, oldest first, including revoked and expired ones."""
+        return self._ask(_tokens, Call(method="GET", path=TOKENS))
+
+    def revoke_token(self, token_id: str) -> Token:
+        """Revoke a token from now on."""
+        path = f"{TOKENS}/{part(arguments.text('token', token_id))}"
+        return self._ask(record(Token), Call(method="DELETE", path=path))
+
+    def users(self) -> tuple[UserView, ...]:
+        """Return everybody who has a token, a quota or open jobs."""
+        return self._ask(_users, Call(method="GET", path=USERS))
+
+    def audit(
+        self, *, user: str | None = None, limit: int = PAGE_ENTRIES, cursor: str | None = None
+    ) -> AuditPage:
+        """Return entries of the audit trail, newest first: all, or those of one user."""
+        asked = {"user": user, "limit": str(limit), "cursor": cursor}
+        query = [(name, value) for name, value in asked.items() if value is not None]
+        return self._ask(AuditPage.model_validate, Call(method="GET", path=AUDIT, query=query))
+
+    def _ask(self, parse: Callable[[Any], T], call: Call) -> T:
+        return parsed(self._server, parse, self._transport.ask(call))
+
+
+def _users(answer: Mapping[str, Any]) -> tuple[UserView, ...]:
+    return tuple(map(UserView.model_validate, answer["users"]))
+
+
+def _tokens(answer: Mapping[str, Any]) -> tuple[Token, ...]:
+    return tuple(map(record(Token), answer["tokens"]))
+
+
+# What a server is asked about clusters, its queue as a whole, and itself.
+
+
+def _clusters(answer: Mapping[str, Any]) -> tuple[ClusterView, ...]:
+    return tuple(map(ClusterView.model_validate, answer["clusters"]))
+
+
+def _reports(answer: Mapping[str, Any]) -> tuple[ClusterReport, ...]:
+    return tuple(map(ClusterReport.model_validate, answer["clusters"]))
+
+
+def _waits(answer: Mapping[str, Any]) -> tuple[WaitView, ...]:
+    return tuple(map(WaitView.model_validate, answer["waits"]))
+
+
+def _leader(answer: Mapping[str, Any] | None) -> Lease | None:
+    return None if answer is None else record(Lease)(answer)
+
+
+# Query parameters of the list routes, checked as the service checks them.
+
+
+def jobs_query(query: JobQuery) -> dict[str, Any]:
+    """Return the filters of a list of jobs."""
+    return {
+        "state": None if query.states is None else [state.value for state in query.states],
+        "user": arguments.text_or_none("user", query.user),
+        "cluster": arguments.text_or_none("cluster", query.cluster),
+        "job_id": arguments.text_or_none("job_id", query.job_id),
+        "group": arguments.text_or_none("group", query.group),
+        "parent": arguments.text_or_none("parent", query.parent),
+        "tag": arguments.text_or_none("tag", query.tag),
+        "since": query.since,
+        "changed_since": query.changed_since,
+        "changed_until": query.changed_until,
+        "wait_reason": arguments.text_or_none("wait_reason", query.wait_reason),
+        "text": arguments.text_or_none("text", query.text),
+        "heads_only": query.heads_only or None,
+        "head": arguments.text_or_none("head", query.head),
+        "limit": query.page_limit(),
+        "cursor": query.cursor,
+    }
+
+
+def timeline_query(since: float, until: float | None, cluster: str | None, limit: int) -> dict[str, Any]:
+    """Return the span of time and the filters of a timeline."""
+    return {
+        "since": arguments.moment("since", since),
+        "until": None if until is None else arguments.moment("until", until),
+        "limit": spans_limit(limit),
+        "cluster": arguments.text_or_none("cluster", cluster),
+    }
+
+
 #: Longest wait of one call of `news`: its answer must come within the transport's timeout.
 NEWS_S = 30.0
 _ALL = JobQuery()
@@ -60,11 +192,12 @@ _SHOWN_AS_ASKED = {"job_id", *(option.name for option in JOB_OPTIONS)}
 _GONE = (ServerUnreachable, ServerLost, ServerTimeout, TooManyRequests)
 
 
-class HttpService(HttpSchedulerCalls):
+class HttpService:
     """Asks a server on behalf of the caller that the token stands for."""
 
     def __init__(self, server: ServerAddress, *, user: str) -> None:
-        super().__init__(server)
+        self.server = server
+        self._transport = Transport(server)
         #: Whose name a request has when nobody named another: the server has a name for the token.
         self._user = user
 
@@ -92,6 +225,66 @@ class HttpService(HttpSchedulerCalls):
                 return known
             raise
         return parsed(self.server, _jobs, answer)
+
+    # -- clusters, the queue as a whole, and the scheduler itself
+
+    @property
+    def admin(self) -> ServerAdministration:
+        """Tokens, users and the audit trail; the server refuses callers that are no administrators."""
+        return ServerAdministration(self.server, self._transport)
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """Return every configured cluster with what was last seen of it."""
+        return self._ask(_clusters, get("/clusters"))
+
+    def set_drained(self, cluster: str, *, drained: bool, reason: str = "") -> None:
+        """Drain a cluster, so that it gets no new jobs, or undo that."""
+        name = part(arguments.text("cluster", cluster))
+        why = arguments.text("reason", reason, empty=True)
+        self._transport.ask(post(f"/clusters/{name}/{'drain' if drained else 'undrain'}", {"reason": why}))
+
+    def wait_reasons(self) -> tuple[WaitView, ...]:
+        """Return for each reason how many jobs in the queue wait for it: everybody's, in numbers only."""
+        return self._ask(_waits, get("/wait-reasons"))
+
+    def processes(self) -> ProcessList:
+        """Return what runs inside the clusters, ours or not, and which clusters cannot be looked at."""
+        return self._ask(ProcessList.model_validate, get("/processes"))
+
+    def run_doctor(
+        self, clusters: Sequence[str] | None = None, *, timeout_s: float = TRIAL_S
+    ) -> tuple[ClusterReport, ...]:
+        """Examine these clusters, or all, also with a short job on each that tells what jobs get there."""
+        call = post("/doctor", {"clusters": clusters, "timeout_s": timeout_s}, repeatable=False)
+        return self._ask(_reports, replace(call, answer_s=timeout_s + ANSWER_TIMEOUT_S))
+
+    def configuration(self) -> ConfigView:
+        """Return the configuration as the server has loaded it, with secrets hidden."""
+        return self._ask(ConfigView.model_validate, get("/config"))
+
+    def me(self) -> CallerView:
+        """Return who the caller is: whose jobs are submitted, and what that caller may do."""
+        return self._ask(CallerView.model_validate, get("/me"))
+
+    def leader(self) -> Lease | None:
+        """Return who schedules now, if anybody."""
+        return self._ask(_leader, get("/leader"))
+
+    def prune(
+        self, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+    ) -> PruneView:
+        """Remove old history by the settings or by these limits; a dry run only counts it."""
+        asked = {"older_than_s": older_than_s, "keep": keep, "dry_run": dry_run}
+        return self._ask(PruneView.model_validate, post("/prune", asked))
+
+    def reload_config(self) -> dict[str, list[str]]:
+        """Let the server read its clusters.yaml again; returns the names of what has changed."""
+        return self._ask(dict, post("/config/reload", {}))
+
+    def _ask(self, parse: Callable[[Any], T], call: Call) -> T:
+        return parsed(self.server, parse, self._transport.ask(call))
+
+    # -- what the calls share
 
     def _accepted_before(self, requests: Sequence[JobRequest]) -> tuple[JobView, ...]:
         """Return the jobs of a submission whose answer was lost; nothing: they are not from it."""
@@ -177,12 +370,12 @@ class HttpService(HttpSchedulerCalls):
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = EVENTS
-    ) -> tuple[EventView, ...]:
+    ) -> tuple[JobEvent, ...]:
         """Return what has happened, in order: to one job, or to all that this caller sees."""
         path = "/events" if submission_id is None else f"{_job(submission_id)}/events"
         return self._ask(_events, get(path, after=after, limit=limit))
 
-    async def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
+    async def events_async(self, *, after: int | None = None) -> AsyncGenerator[JobEvent, None]:
         """Yield what happens, live, after this event (None: from now on), to all that this caller sees."""
         async with aclosing(self._follow_async(Events(path_of("/events/stream"), after))) as found:
             async for event in found:
@@ -277,7 +470,7 @@ class HttpService(HttpSchedulerCalls):
         while True:
             error: SchedulerError | None = None
             try:
-                async with aclosing(transport_async.events(self._transport, following.call())) as events:
+                async with aclosing(streams.events(self._transport, following.call())) as events:
                     async for event in events:
                         patience.rest()
                         for each in following.take(self.server, event):
@@ -305,8 +498,8 @@ def _jobs_by_id(answer: Mapping[str, Any]) -> dict[str, JobView]:
     return {name: JobView.model_validate(job) for name, job in answer["jobs"].items()}
 
 
-def _events(answer: Mapping[str, Any]) -> tuple[EventView, ...]:
-    return tuple(map(EventView.model_validate, answer["events"]))
+def _events(answer: Mapping[str, Any]) -> tuple[JobEvent, ...]:
+    return tuple(map(record(JobEvent), answer["events"]))
 
 
 def _attempts(answer: Mapping[str, Any]) -> tuple[AttemptView, ...]:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
+from ray_multicluster_scheduler.client.job import Job, Jobs, state_of
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
 from ray_multicluster_scheduler.config.user import this_job, this_user
-from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
+from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
-from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.arguments import shown, words
+from ray_multicluster_scheduler.service.arguments import shown, text, words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
 
 log = logging.getLogger(__name__)
-
-#: How long `stop_job` waits for the job to have ended.
-STOP_TIMEOUT_S = 30.0
-UNKNOWN = "UNKNOWN"
 
 
 def submit_job(
@@ -39,6 +37,7 @@ def submit_job(
     *,
     priority: int = 0,
     depends_on: Sequence[str] = (),
+    executor: str = DEFAULT_EXECUTOR,
     max_retries: int = 0,
     timeout_s: float | None = None,
     queue_timeout_s: float | None = None,
@@ -55,8 +54,10 @@ def submit_job(
     stop_children: bool = False,
     only_cluster: str | None = None,
     only_tags: Sequence[str] = (),
-) -> str:
-    """Accept a job and return its submission id. It is durable when this returns; a cluster is found later.
+) -> Job:
+    """Accept a job and return its submission id, which is a `Job`: `job.logs()`, `job.wait()`, `job.stop()`.
+
+    It is durable when this returns; a cluster is found later.
 
     Args:
         entrypoint: The shell command. Scripts by absolute path, unless the `runtime_env` of the job, or of
@@ -72,6 +73,7 @@ def submit_job(
         tags: Clusters with the same tags are favoured.
         priority: Higher goes first.
         depends_on: Submission ids that must succeed before this job starts.
+        executor: What runs it on its cluster: `ray-jobs` is Ray's own Jobs API; packages may bring others.
         max_retries: New attempts after the program itself failed.
         timeout_s: Longest run of one attempt.
         queue_timeout_s: Longest wait for a cluster.
@@ -98,7 +100,7 @@ def submit_job(
     return submit_jobs([arguments])[0]
 
 
-def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
     given = list(jobs)
     if unlike := [each for each in given if not isinstance(each, Mapping)]:
@@ -115,10 +117,10 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     keep_scheduled(scheduler, at_once=True)
     for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
         warnings.warn(sentence, stacklevel=_stacklevel_of_the_caller())
-    return ids
+    return Jobs(map(Job, ids))
 
 
-def retry_job(submission_id: str) -> str:
+def retry_job(submission_id: str) -> Job:
     """Run a job again that has failed or was stopped, as a new job with the same options; return its id.
 
     The new job's `metadata` says under `raymc.retry_of` which job it repeats.
@@ -127,12 +129,7 @@ def retry_job(submission_id: str) -> str:
         LookupError: No job has this id.
         ValueError: It has succeeded, or has not ended.
     """
-    with remembered() as ids:
-        scheduler = working_scheduler()
-        (job,) = scheduler.service.retry([submission_id])
-        ids.append(job.submission_id)
-    keep_scheduled(scheduler, at_once=True)
-    return job.submission_id
+    return _job(submission_id).retry()
 
 
 def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
@@ -141,11 +138,7 @@ def get_job_status(submission_id: str, cluster_name: str | None = None) -> str: 
     A `job_id` is an id too, here and below: it means the newest job that has it. The id alone is enough:
     `cluster_name` is accepted because older programs pass it.
     """
-    try:
-        job = one_job(working_scheduler().service, submission_id)
-    except JobNotFound:
-        return UNKNOWN
-    return job.status
+    return _job(submission_id).status
 
 
 def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[str, Any]:  # noqa: ARG001
@@ -153,9 +146,7 @@ def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[st
 
     Raises `JobNotFound`. Secrets in the environment are hidden.
     """
-    service = working_scheduler().service
-    job = one_job(service, submission_id)
-    return service.detail(job.submission_id).model_dump(mode="json")
+    return _job(submission_id).info()
 
 
 def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # noqa: ARG001
@@ -163,18 +154,7 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
 
     False when it had ended before, when nobody knows it, or when it could not be stopped in time.
     """
-    service = working_scheduler().service
-    try:
-        job = one_job(service, submission_id)
-        if job.final:
-            return False
-        service.stop([job.submission_id])
-        for jobs in service.changes([job.submission_id], timeout_s=STOP_TIMEOUT_S, tick_s=1.0):
-            job = jobs[job.submission_id]
-    except (JobNotFound, WaitTimeout) as error:
-        log.warning("not stopped: %s", error)
-        return False
-    return job.state is JobState.STOPPED
+    return _job(submission_id).stop()
 
 
 def delete_job(submission_id: str) -> None:
@@ -201,7 +181,7 @@ def list_jobs(
 ) -> list[dict[str, Any]]:
     """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
     query = JobQuery(
-        states=None if states is None else tuple(_state(word) for word in words("states", states)),
+        states=None if states is None else tuple(state_of(word) for word in words("states", states)),
         user=user,
         cluster=cluster,
         job_id=job_id,
@@ -261,9 +241,27 @@ def _stacklevel_of_the_caller() -> int:
     return level
 
 
-def _state(word: str) -> JobState:
-    try:
-        return JobState(word.upper())
-    except ValueError:
-        known = ", ".join(state.value for state in JobState)
-        raise InvalidRequest(f"unknown state {word!r}; use one of {known}") from None
+def _job(submission_id: str) -> Job:
+    return Job(text("submission_id", submission_id, empty=True))
+
+
+# A job's log as it grows.
+
+
+def tail_job_logs(submission_id: str) -> Iterator[str]:
+    """Yield the log of a job in pieces as it grows; ends only when the job has ended.
+
+    A broken connection is taken up again where it broke off; when the job is tried again elsewhere, a line
+    says so and the new attempt's log follows. Raises `JobNotFound` at once for an unknown id.
+    """
+    service = working_scheduler().service
+    job = one_job(service, submission_id)
+    return service.tail(job.submission_id)
+
+
+async def tail_job_logs_async(submission_id: str) -> AsyncIterator[str]:
+    """Like the blocking version, for asyncio: no thread waits."""
+    service = (await asyncio.to_thread(working_scheduler)).service
+    job = await asyncio.to_thread(one_job, service, submission_id)
+    async for piece in service.tail_async(job.submission_id):
+        yield piece

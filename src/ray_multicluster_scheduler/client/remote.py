@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import getpass
 import os
@@ -9,19 +10,71 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ray_multicluster_scheduler.client.cluster_look import PublishedLook
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.find import find_config, home_dir
 from ray_multicluster_scheduler.config.user import USER_VARIABLE
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.service.api import Service
+from ray_multicluster_scheduler.service.views import ClusterView
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.packages.store import PackageStore
     from ray_multicluster_scheduler.service.views import ClusterReport, ProcessList
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
+
+
+# Views of the clusters without scheduling: probed from here, or asked from a server.
+
+
+#: How often a server is asked what it sees.
+ASK_EVERY_S = 1.0
+
+
+class ClusterLook(Protocol):
+    """Looks at all clusters: once with `step`, or again and again with `run`."""
+
+    @property
+    def interval_s(self) -> float:
+        """How often there is something new to see."""
+
+    async def step(self) -> None:
+        """Look at every cluster once."""
+
+    async def run(self) -> None:
+        """Go on looking until cancelled."""
+
+    def views(self) -> tuple[ClusterView, ...]:
+        """Return what was last seen of every cluster."""
+
+
+class PublishedLook:
+    """What the leader sees, by asking a server."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._seen: tuple[ClusterView, ...] = ()
+
+    @property
+    def interval_s(self) -> float:
+        """How often there is something new to see."""
+        return ASK_EVERY_S
+
+    async def step(self) -> None:
+        """Ask once."""
+        self._seen = await asyncio.to_thread(self._service.clusters)
+
+    async def run(self) -> None:
+        """Ask again and again, until cancelled."""
+        while True:
+            await self.step()
+            await asyncio.sleep(self.interval_s)
+
+    def views(self) -> tuple[ClusterView, ...]:
+        """Return what was last seen of every cluster."""
+        return self._seen
 
 
 class RemoteScheduler:
@@ -89,6 +142,11 @@ class RemoteScheduler:
     @property
     def where(self) -> str:
         """Where its clusters are named, for messages."""
+        return self.server.url
+
+    @property
+    def identity(self) -> object:
+        """Equal for two that ask the same server."""
         return self.server.url
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which server this process was told to use, with what token, and where that was said."""
+"""The configured server: its URL, its token, and where each was configured."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ray_multicluster_scheduler.config.find import (
     expanded,
     home_dir,
     login_path,
+    server_url,
 )
-from ray_multicluster_scheduler.config.server_url import server_url
-from ray_multicluster_scheduler.environment.env_vars import (
+from ray_multicluster_scheduler.environment.options import (
     ADDRESS_VAR,
     SUBMISSION_ID_VAR,
     TOKEN_FILE_VAR,

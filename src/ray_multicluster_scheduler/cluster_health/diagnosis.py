@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from ray_multicluster_scheduler.config.installed import how_to_install
 from ray_multicluster_scheduler.environment.compose import compose
-from ray_multicluster_scheduler.environment.env_vars import checkouts_on_path
+from ray_multicluster_scheduler.environment.options import checkouts_on_path
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,
@@ -22,8 +22,13 @@ from ray_multicluster_scheduler.errors import (
     ClusterUnreachable,
     InvalidRuntimeEnv,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health, RemoteVersion
-from ray_multicluster_scheduler.model.environment import NO_NEEDS
+from ray_multicluster_scheduler.model.cluster import (
+    NO_NEEDS,
+    ClusterSnapshot,
+    ClusterSpec,
+    Health,
+    RemoteVersion,
+)
 from ray_multicluster_scheduler.model.resources import show
 
 OLDEST_RAY = Version("2.9")
@@ -249,7 +254,7 @@ def _client_port(evidence: Evidence) -> Check:
 
 
 def _failover(evidence: Evidence) -> Check:
-    """Say what becomes of the jobs of this head when it dies (core/lifecycle/silence.py)."""
+    """Say what becomes of the jobs of this head when it dies (core/lifecycle/attempts.py)."""
     if isinstance(evidence.version, ClusterError) or not all(evidence.addresses.values()):
         return _skipped("failover")
     if evidence.dashboard_port is evidence.client_port is PortState.OPEN:

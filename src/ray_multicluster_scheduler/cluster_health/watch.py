@@ -8,22 +8,208 @@ makes only that cluster unhealthy.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.asyncio_tools import together, within
-from ray_multicluster_scheduler.cluster_health.isolation import Isolation
-from ray_multicluster_scheduler.cluster_health.probe import Reading, read_cluster, read_usage
+from ray_multicluster_scheduler.asyncio_tools import both, together, within
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.core.claims import OtherClaims
 from ray_multicluster_scheduler.core.flow import circuit_breaker
+from ray_multicluster_scheduler.core.live_jobs import OtherClaims
 from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S
-from ray_multicluster_scheduler.errors import ClusterError
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health
-from ray_multicluster_scheduler.model.execution import Inventory
-from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.ports import Clock, ClusterConnection, Connections
+from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout, StoreError
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node, RemoteVersion, Usage
+from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, InventoryRow
+from ray_multicluster_scheduler.model.resources import Resources, plus
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection, ClusterProbe, Connections
+
+# One reliable probe of one cluster, within one deadline.
+#
+# `/api/version` still answers for a minute after the cluster's GCS died, so a probe succeeds only if the
+# cluster also returns its nodes and answers a query for a job. The query is for a job that does not exist,
+# because a list of all jobs takes longer the more jobs the cluster remembers. It is read now and then
+# only, for
+# the claims of other schedulers. Usage, the Python version and the
+# list are optional: without them the cluster is healthy and the value is unknown.
+#
+# At most two requests are open at a time: a watch of 200 clusters stays far below the usual limit of 1024
+# open files.
+
+T = TypeVar("T")
+
+#: The id of no job: Ray looks it up in the GCS and answers that it does not exist.
+PROBE_JOB_ID = "raymc-probe"
+#: A probe does not wait longer for others' claims: a sweep, which has more time, finds them a little later.
+CLAIMS_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The answers of a cluster to one probe."""
+
+    version: RemoteVersion
+    nodes: tuple[Node, ...]
+    #: The running jobs; None if they were not requested or not returned in time.
+    inventory: Inventory | None
+    #: What the jobs of other schedulers claim; None if it was not requested or not returned in time.
+    claimed_by_others: Resources | None
+    #: How long the list took.
+    list_s: float
+    #: None if it was not returned in time, which does not make the cluster unhealthy.
+    usage: Usage | None
+    python_version: str | None
+    #: How long the mandatory answers took.
+    latency_s: float
+
+    @property
+    def total(self) -> Resources:
+        """Return the resources of the cluster: from its usage if known, else the sum over its live nodes."""
+        if self.usage is not None and self.usage.total is not None:
+            return self.usage.total
+        total: Resources = {}
+        for node in self.nodes:
+            if node.alive:
+                total = plus(total, node.resources)
+        return total
+
+
+async def read_cluster(
+    name: str,
+    cluster: ClusterConnection,
+    *,
+    clock: Clock,
+    deadline_s: float,
+    lists_jobs: bool = False,
+    others: OtherClaims | None = None,
+) -> Reading:
+    """Probe a cluster; raise `ClusterError` if version, nodes or jobs fail or are late.
+
+    `others`: add up the claims of other schedulers, if the list of all jobs can be read quickly.
+    """
+    started, ends_at = clock.monotonic(), asyncio.get_running_loop().time() + deadline_s
+    try:
+        (version, nodes), _ = await within(
+            deadline_s, both(_version_and_nodes(cluster.probe), cluster.probe.driver(PROBE_JOB_ID))
+        )
+    except asyncio.TimeoutError:
+        raise ClusterTimeout(name, f"no answer to nodes and jobs within {deadline_s:g} s") from None
+    latency_s = clock.monotonic() - started
+    left_s = ends_at - asyncio.get_running_loop().time()
+    usage, python_version = await both(
+        read_usage(cluster.probe, deadline_s=left_s), _answer_or_none(cluster.probe.python_version, left_s)
+    )
+    listed, list_began = None, clock.monotonic()
+    if lists_jobs or others is not None:
+        left_s = ends_at - asyncio.get_running_loop().time()
+        listed = await _answer_or_none(
+            lambda: cluster.probe.jobs(_seen_by(others, lists_jobs=lists_jobs)),
+            left_s if lists_jobs else min(left_s, CLAIMS_WITHIN_S),
+        )
+    return Reading(
+        version=version,
+        nodes=nodes,
+        inventory=listed if lists_jobs else None,
+        claimed_by_others=None if others is None or listed is None else others.total,
+        list_s=clock.monotonic() - list_began,
+        usage=usage,
+        python_version=python_version,
+        latency_s=latency_s,
+    )
+
+
+async def read_usage(probe: ClusterProbe, *, deadline_s: float) -> Usage | None:
+    """Return the usage of a cluster; None if it does not answer in time."""
+    return await _answer_or_none(probe.usage, deadline_s)
+
+
+def _seen_by(others: OtherClaims | None, *, lists_jobs: bool) -> Callable[[InventoryRow], bool]:
+    """Return a filter that shows each row to `others`, and selects the running jobs if they are listed."""
+
+    def keep(row: InventoryRow) -> bool:
+        if others is not None:
+            others.see(row)
+        return lists_jobs and row.status is AttemptStatus.RUNNING
+
+    return keep
+
+
+async def _version_and_nodes(probe: ClusterProbe) -> tuple[RemoteVersion, tuple[Node, ...]]:
+    return await probe.version(), await probe.nodes()
+
+
+async def _answer_or_none(ask: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T | None:
+    try:
+        return await within(timeout_s, ask())
+    except (ClusterError, asyncio.TimeoutError):
+        return None
+
+
+# Isolates the loops of one cluster: a bug that its answers trigger must not stop the engine.
+#
+# Expected errors are handled where they occur, so an exception that arrives here is a bug. It is logged
+# with its traceback once per type and shown as the cluster's problem, and the step is retried after growing
+# pauses. Errors of the store and the lease affect all clusters and are raised.
+
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+
+
+class Isolation:
+    """Runs the steps of one loop of one cluster; `report` is called with its problem, or None if it works."""
+
+    def __init__(self, cluster: str, what: str, report: Callable[[str | None], None]) -> None:
+        self._cluster = cluster
+        self._what = what
+        self._report = report
+        self._failures = 0
+        self._logged: set[str] = set()
+
+    async def run(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run one step; a bug in it is reported and not raised."""
+        try:
+            await step()
+        except StoreError:
+            raise
+        except Exception as bug:  # noqa: BLE001 - the one supervisor of a cluster's loops
+            self.failed(bug)
+        else:
+            self.worked()
+
+    def failed(self, bug: Exception) -> None:
+        """Report a bug, and count it for the next pause."""
+        self._failures += 1
+        self._report_bug(bug)
+
+    def worked(self) -> None:
+        """Note that a step succeeded."""
+        if self._failures:
+            self._failures = 0
+            self._report(None)
+
+    def pause_s(self, planned: float) -> float:
+        """Return the pause before the next step, which grows with each failure in a row."""
+        if not self._failures:
+            return planned
+        return max(planned, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10)))
+
+    def _report_bug(self, bug: Exception) -> None:
+        kind = type(bug).__name__
+        if kind not in self._logged:
+            self._logged.add(kind)
+            log.error(
+                "a bug: %s failed; it is retried after a pause, and other clusters are not affected",
+                self._what,
+                extra={"cluster": self._cluster},
+                exc_info=bug,
+            )
+        self._report(
+            f"{self._what} fails with {kind}, a bug of this scheduler: please report it with the log"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

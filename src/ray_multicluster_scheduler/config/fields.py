@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ray_multicluster_scheduler.config.problems import shown
+from ray_multicluster_scheduler.config.document import shown
 from ray_multicluster_scheduler.environment.compose import normalise
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.resources import parse_requirements

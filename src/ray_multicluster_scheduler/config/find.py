@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ray_multicluster_scheduler.errors import ConfigNotFound
 
@@ -34,7 +35,7 @@ def login_path(environ: Mapping[str, str]) -> Path:
 def state_dir(config_path: Path, environ: Mapping[str, str], *, follow: bool = True) -> Path:
     """Return where the jobs of one configuration are kept: one folder per file, under the home.
 
-    That of a file which was moved is a link to the folder that it had (config/store_owner.py).
+    That of a file which was moved is a link to the folder that it had (config/store_place.py).
     """
     digest = sha256(str(config_path.resolve()).encode()).hexdigest()[:8]
     place = home_dir(environ) / f"{config_path.parent.name or 'root'}-{config_path.stem}-{digest}"
@@ -94,3 +95,23 @@ def _named(name: str | Path, cwd: Path, why: str) -> Path:
         problem = "is a directory" if path.is_dir() else "does not exist"
         raise ConfigNotFound([f"{path} ({why}; it {problem})"])
     return path
+
+
+# The address of our own server, as people write it.
+
+
+def server_url(value: str) -> str:
+    """Return `http://host:port` without a slash at its end; a path in front of the server may stay."""
+    try:
+        url = urlsplit(value.strip())
+        port = url.port
+    except ValueError:
+        url, port = urlsplit(""), None
+    if url.username is not None or url.password is not None:
+        raise ValueError(
+            "expected a URL without user:password@; a token belongs in RAY_MULTICLUSTER_TOKEN or in a file"
+        )
+    if url.scheme not in {"http", "https"} or not url.hostname or port == 0 or url.query or url.fragment:
+        raise ValueError(f"expected a URL such as http://127.0.0.1:8700, found {value[:200]!r}")
+    host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
+    return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{url.path.rstrip('/')}"

@@ -1,21 +1,20 @@
-"""Turn the text of clusters.yaml into checked records, or into one message with all problems."""
+"""Turn the text of clusters.yaml into checked records, or into one message with all problems; compare two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ray_multicluster_scheduler.config.document import Document, read_document
+from ray_multicluster_scheduler.config.document import Document, Problem, Where, explain, read_document, shown
 from ray_multicluster_scheduler.config.fields import cluster_name
-from ray_multicluster_scheduler.config.problems import Problem, Where, explain, shown
 from ray_multicluster_scheduler.config.schema import ClusterEntry, ServerSettings, Settings
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, InvalidRequest
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.text.spelling import did_you_mean
+from ray_multicluster_scheduler.text import did_you_mean
 
 MAX_BYTES = 2**20
 SECTIONS = ("clusters", "scheduler", "server")
@@ -161,3 +160,102 @@ class _Reading:
             names.setdefault(spec.name, where)
             dashboards.setdefault(spec.dashboard, spec.name)
         return [spec for _, spec in entries]
+
+
+# Settings of the older package of this name. They are not read, and the user is told so.
+
+
+_PREFIX = "SCHEDULER_"
+_NOT_NEEDED = "it is not needed here"
+#: What to write instead of each of its variables, without their prefix.
+INSTEAD = {
+    "EXECUTION_MODE": "write `max_running_jobs: 1` in a cluster's entry for one job at a time",
+    "SUBMISSION_WAIT_TIME": f"{_NOT_NEEDED}: what each job claims is counted from the moment it is placed",
+    "RESOURCE_THRESHOLD": "write `max_resources` in a cluster's entry to use a part of it only",
+    "RESOURCE_CHECK_INTERVAL": "write `probe_interval_s` under `scheduler:`",
+    "JOB_COMPLETION_TIMEOUT": "give `timeout_s` to submit_job",
+    "TASK_COMPLETION_TIMEOUT": "give `timeout` to get_task_result or ray.get",
+    "ACTOR_READY_TIMEOUT": "give `timeout` to submit_actor",
+    "DEFAULT_TASK_TIMEOUT": "give `timeout` to get_task_result or ray.get",
+    "CONNECTION_TIMEOUT": "write `request_timeout_s` under `scheduler:`",
+    "JOB_CLIENT_TIMEOUT": "write `request_timeout_s` under `scheduler:`",
+    "JOB_CLIENT_CACHE_TIMEOUT": _NOT_NEEDED,
+    "JOB_CLIENT_CONNECTION_TEST_TIMEOUT": "write `probe_timeout_s` under `scheduler:`",
+    "JOB_STATUS_CHECK_INTERVAL": "write `poll_interval_s` under `scheduler:`",
+    "HEALTH_CHECK_INTERVAL": "write `probe_interval_s` under `scheduler:`",
+    "CACHE_TIMEOUT": _NOT_NEEDED,
+    "EMPTY_QUEUE_SLEEP": _NOT_NEEDED,
+    "QUEUE_CONDITION_WAIT_TIMEOUT": _NOT_NEEDED,
+    "ACTOR_NOTIFICATION_WAIT": _NOT_NEEDED,
+    "JOB_POLL_CHECK_INTERVAL": "give `check_interval` to wait_for_all_jobs",
+    "PROMETHEUS_QUERY_TIMEOUT": f"{_NOT_NEEDED}: no Prometheus is asked",
+    "TASK_QUEUE_MAX_SIZE": f"{_NOT_NEEDED}: the queue is on disk",
+    "TASK_QUEUE_DEFAULT_MAX_SIZE": f"{_NOT_NEEDED}: the queue is on disk",
+    "CIRCUIT_BREAKER_FAILURE_THRESHOLD": _NOT_NEEDED,
+    "CIRCUIT_BREAKER_RECOVERY_TIMEOUT": _NOT_NEEDED,
+    "RETRY_SLEEP": "write `retry_delay_s` under `scheduler:`",
+    "BACKOFF_TIME": "write `retry_delay_s` under `scheduler:`",
+    "WORKER_THREAD_JOIN_TIMEOUT": _NOT_NEEDED,
+    "ERROR_LOOP_SLEEP": _NOT_NEEDED,
+    "REPEATED_ERROR_SLEEP": _NOT_NEEDED,
+    "CLUSTER_WEIGHT_DEFAULT": "write `weight` in a cluster's entry",
+}
+#: Also read by the older package, below the user's home.
+SETTINGS_FILE = Path(".ray_scheduler") / "settings.yaml"
+
+
+def ignored_settings(environ: Mapping[str, str], *, home: Path) -> list[str]:
+    """Return a sentence for each setting of the older package that is set and does nothing here."""
+    sentences = [
+        f"the variable {_PREFIX}{name} is not read: {instead}"
+        for name, instead in INSTEAD.items()
+        if _PREFIX + name in environ
+    ]
+    if (home / SETTINGS_FILE).is_file():
+        sentences.append(
+            f"{home / SETTINGS_FILE} is not read: settings are in clusters.yaml, under `scheduler:` and in "
+            "each cluster's entry (docs/how-to/from-the-older-package.md says which)"
+        )
+    return sentences
+
+
+# The difference between two configurations, for a user who has changed the file.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """Names of clusters and settings, without values: those may be secrets."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    settings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [
+            f"{label}: {', '.join(names)}"
+            for label, names in (
+                ("added", self.added),
+                ("changed", self.changed),
+                ("removed", self.removed),
+                ("settings", self.settings),
+            )
+            if names
+        ]
+        return "; ".join(parts) or "nothing has changed"
+
+
+def config_change(old: Config, new: Config) -> ConfigChange:
+    """Return which clusters were added, changed and removed, and which settings have another value."""
+    before = {spec.name: spec for spec in old.clusters}
+    after = {spec.name: spec for spec in new.clusters}
+    return ConfigChange(
+        added=tuple(name for name in after if name not in before),
+        changed=tuple(name for name, spec in after.items() if name in before and before[name] != spec),
+        removed=tuple(name for name in before if name not in after),
+        settings=tuple(
+            name
+            for name in type(new.settings).model_fields
+            if getattr(old.settings, name) != getattr(new.settings, name)
+        ),
+    )

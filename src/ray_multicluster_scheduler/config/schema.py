@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ray_multicluster_scheduler.config import fields
-from ray_multicluster_scheduler.config.find import expanded
-from ray_multicluster_scheduler.config.server_url import server_url
+from ray_multicluster_scheduler.config.find import expanded, server_url
 from ray_multicluster_scheduler.model.access import Quota
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 

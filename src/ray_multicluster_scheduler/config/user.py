@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 
-from ray_multicluster_scheduler.environment.env_vars import SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.environment.options import SUBMISSION_ID_VAR
 
 USER_VARIABLE = "RAY_MULTICLUSTER_USER"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ray_multicluster_scheduler.core.instructions import ReadJobs, ReadLog, WriteMoves
-from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome
+from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Witness
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
@@ -74,7 +74,7 @@ class ClusterProbed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptsObserved:
-    """What a cluster said about attempts, by their ids there; `answered` False: nothing."""
+    """A cluster's answer about some attempts, by their ids there; `answered` is False if there was none."""
 
     cluster: str
     jobs: Sequence[Job]
@@ -144,7 +144,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """Time has passed, or everything that was known was told: decide what can be decided."""
+    """Time has passed: start the looks that are due and, if one is due, a placement pass."""
 
 
 Event = (

@@ -1,4 +1,4 @@
-"""What the scheduler wants done. Whoever carries an instruction out reports the result as an event."""
+"""What the scheduler wants done. The result of an instruction comes back as an event."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ class ForgetAttempt:
 
     cluster: str
     remote_id: str
+    executor: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

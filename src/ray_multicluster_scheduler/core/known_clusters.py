@@ -10,15 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
+from ray_multicluster_scheduler.core.flow.pacing import StartLimits
 from ray_multicluster_scheduler.core.flow.quarantine import Quarantine, QuarantineRules
-from ray_multicluster_scheduler.core.flow.start_limit import StartLimits
-from ray_multicluster_scheduler.core.lifecycle.silence import after_head_look, refusal_counts
+from ray_multicluster_scheduler.core.lifecycle.attempts import after_head_look, refusal_counts
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_view, env_key
-from ray_multicluster_scheduler.environment.failed_setups import MOST_REMEMBERED, failed_setup
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark, Health, Witness
+from ray_multicluster_scheduler.environment.setup_failure import MOST_REMEMBERED, failed_setup
+from ray_multicluster_scheduler.model.cluster import (
+    ClusterSnapshot,
+    ClusterSpec,
+    DrainMark,
+    FailedSetup,
+    Health,
+    Witness,
+)
 from ray_multicluster_scheduler.model.decision import ClusterView
-from ray_multicluster_scheduler.model.environment import FailedSetup
+from ray_multicluster_scheduler.model.execution import Capabilities
 from ray_multicluster_scheduler.model.job import Job
 
 #: What a view was made of: the snapshot, the version of its jobs, and its mark.
@@ -37,7 +44,9 @@ class KnownClusters:
         witnesses: Mapping[str, Witness | None],
         most_starts: int,
         quarantine: QuarantineRules,
+        executors: Mapping[str, Capabilities],
     ) -> None:
+        self._executors = executors
         names = [spec.name for spec in specs]
         self.specs = {spec.name: spec for spec in specs}
         self._live = live
@@ -117,6 +126,7 @@ class KnownClusters:
             snapshots=self.snapshots(now=now),
             live=self._live,
             drains=self.drains,
+            executors=self._executors,
             now=now,
         )
         return tuple(self._view(spec, world) for spec in world.specs)

@@ -1,16 +1,93 @@
-"""The jobs that hold an attempt on a cluster now, with what they claim there."""
+"""The jobs that hold an attempt on a cluster now, what they claim, and their moves that are being written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from ray_multicluster_scheduler.core.claims import Claims
-from ray_multicluster_scheduler.environment.failed_setups import setup_digest
+from ray_multicluster_scheduler.core.instructions import WriteMoves
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import ORIGIN, claim_of, has_origin
+from ray_multicluster_scheduler.environment.redact import redact_text, secrets_of
+from ray_multicluster_scheduler.environment.setup_failure import setup_digest
+from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import Holding
-from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.execution import InventoryRow
+from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import LIVE, JobState
+
+# Sums of claims: of our own jobs, kept while they come and go, and of the jobs of other schedulers.
+
+
+#: Sums are kept in whole units, so that adding and removing in any order ends at exactly zero.
+_UNITS = 2**40
+#: Resources that are counted in others' claims: anybody can write any names into the metadata of a job.
+MOST_NAMES = 100
+
+
+class Claims:
+    """What some jobs claim together."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, int] = {}
+        self._total: dict[str, float] | None = {}
+
+    def add(self, claim: Resources) -> None:
+        """Count a claim."""
+        for name, amount in claim.items():
+            self._units[name] = self._units.get(name, 0) + round(amount * _UNITS)
+        self._total = None
+
+    def remove(self, claim: Resources) -> None:
+        """Count a claim off that was added before."""
+        for name, amount in claim.items():
+            left = self._units.get(name, 0) - round(amount * _UNITS)
+            if left:
+                self._units[name] = left
+            else:
+                self._units.pop(name, None)
+        self._total = None
+
+    @property
+    def total(self) -> dict[str, float]:
+        """The sum by resource; the same object until a claim is added or removed."""
+        if self._total is None:
+            self._total = {name: units / _UNITS for name, units in self._units.items()}
+        return self._total
+
+    def __bool__(self) -> bool:
+        return bool(self._units)
+
+
+class OtherClaims:
+    """Adds up what the open jobs of other schedulers claim, while the list of a cluster's jobs passes by.
+
+    Ray does not know these claims: a job that was promised 4 CPUs and sleeps uses none. A job without an
+    origin is none of a scheduler's; what it takes is in the usage that Ray reports.
+    """
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._claims = Claims()
+        self._names = {"CPU", "GPU", "memory"}  # these are counted whatever others write
+
+    def see(self, row: InventoryRow) -> None:
+        """Take note of an entry of the list."""
+        if row.status is None or row.status.final or ORIGIN not in row.metadata:
+            return
+        if not has_origin(row, self._origin):
+            claim = claim_of(row)
+            for name in claim:
+                if len(self._names) < MOST_NAMES:
+                    self._names.add(name)
+            self._claims.add({name: claim[name] for name in claim if name in self._names})
+
+    @property
+    def total(self) -> Resources:
+        """The sum by resource."""
+        return self._claims.total
+
 
 #: Between placement and the start of the driver.
 STARTING = frozenset({JobState.PLACED, JobState.SUBMITTED})
@@ -147,3 +224,46 @@ class LiveJobs:
         warm[key] = None
         if len(warm) > MOST_WARM:
             del warm[next(iter(warm))]
+
+
+# Moves on their way to the store, and the jobs that are busy because of an instruction.
+
+
+class PendingMoves:
+    """Makes the instruction to write moves, without any secret in their reasons."""
+
+    def __init__(self, live: LiveJobs, specs: Sequence[ClusterSpec]) -> None:
+        self._live = live
+        #: Of the clusters' own environments: Ray quotes what it was sent when it cannot set it up.
+        self._cluster_secrets = {spec.name: secrets_of(spec.runtime_env) for spec in specs}
+        #: Jobs with an instruction under way: nothing else is decided about them before its result is known.
+        self.busy: set[str] = set()
+
+    def write(
+        self,
+        moves: Sequence[Transition],
+        *,
+        occasion: str,
+        log: str | None = None,
+        known: Mapping[str, Job] = MappingProxyType({}),
+    ) -> WriteMoves:
+        """Return the instruction to write these moves. `known`: jobs of the queue as they were just read."""
+        ids = {move.submission_id for move in moves}
+        self.busy |= ids
+        jobs = {each: job for each in ids if (job := self._live.get(each) or known.get(each)) is not None}
+        clean = [self._clean(move, jobs.get(move.submission_id)) for move in moves]
+        return WriteMoves(moves=clean, known=jobs, log=log, occasion=occasion)
+
+    def without_secrets(self, text: str, job: Job) -> str:
+        """Return a text without what is secret in the environment that a job was sent with."""
+        of_cluster = self._cluster_secrets.get(job.cluster or "", ())
+        return redact_text(text, (*secrets_of(job.spec.runtime_env), *of_cluster))
+
+    def _clean(self, move: Transition, job: Job | None) -> Transition:
+        """Take the secrets out of a reason, which may be in the words of a cluster."""
+        if job is None or move.new is JobState.PLACED:  # the planner's own words
+            return move
+        attempt = dict(move.attempt_changes)
+        if "reason" in attempt:
+            attempt["reason"] = self.without_secrets(attempt["reason"], job)
+        return replace(move, reason=self.without_secrets(move.reason, job), attempt_changes=attempt)

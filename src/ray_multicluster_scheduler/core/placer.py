@@ -11,13 +11,11 @@ from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs
 from ray_multicluster_scheduler.core.known_clusters import KnownClusters
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.lifecycle.transitions import ended_in_queue, placed
-from ray_multicluster_scheduler.core.live_jobs import STARTING, LiveJobs
-from ray_multicluster_scheduler.core.pending_moves import PendingMoves
+from ray_multicluster_scheduler.core.live_jobs import STARTING, LiveJobs, PendingMoves
 from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
-from ray_multicluster_scheduler.core.placement.plan import placements
+from ray_multicluster_scheduler.core.placement.plan import patience_s, placements
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.preference import patience_s
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_name
 from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers, waits
 from ray_multicluster_scheduler.model.cluster import Health
@@ -54,12 +52,12 @@ class Placer:
         self._rules = rules
         self._origin = origin
         self._queue = JobQueue()
-        self._queued = QueuedJobs(self._specs)
+        self._queued = QueuedJobs(self._specs, rules.executors)
         #: Something has changed since the last pass.
         self.is_due = False
         #: Parts of the last pass that are not written yet: the next pass waits for them.
         self._unwritten = 0
-        #: When jobs stop to wait for the cluster that they prefer.
+        #: When jobs stop waiting for their preferred cluster.
         self._patience_ends_at: float | None = None
         #: What is to be sent for the jobs that were placed, by submission id.
         self._requests: dict[str, StartRequest] = {}
@@ -193,7 +191,7 @@ class Placer:
     def _patience_end(
         self, lines: Sequence[Line], views: Sequence[ClusterView], *, now: float
     ) -> float | None:
-        """Return when jobs will stop to wait for a preferred cluster; None: none does, or nothing ends it."""
+        """Return when jobs will stop waiting for a preferred cluster; None: none does, or nothing ends it."""
         preferred = {name for line in lines if (name := line.sample.preferred_cluster) is not None}
         starts = [at for name in preferred if (at := self._live.on(name).last_start_at) is not None]
         if not starts:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ray_multicluster_scheduler.core.flow.pacing import TokenBucket
 from ray_multicluster_scheduler.core.flow.quarantine import QuarantineRules
-from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
 from ray_multicluster_scheduler.core.lifecycle.attempts import PollRules
 from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules

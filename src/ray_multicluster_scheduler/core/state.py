@@ -1,8 +1,8 @@
 """The scheduler's state: events in, instructions out.
 
 Everything that the leader knows of jobs and clusters is here, and every decision about them. There is no I/O,
-no clock and no asyncio: whoever drives it tells what has happened and when, and carries out what it is told.
-The engine does that with a store and real clusters (engine/leadership.py), a test with plain function calls.
+no clock and no asyncio: the driver passes in events with their time and executes the returned instructions.
+The driver is the engine, with a store and real clusters (engine/leader.py), or a test.
 
 A job with an instruction under way is busy: nothing else is decided about it before the result is known.
 """
@@ -30,15 +30,13 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
     waited_too_long,
     without_cluster,
 )
-from ray_multicluster_scheduler.core.live_jobs import LiveJobs
-from ray_multicluster_scheduler.core.pending_moves import PendingMoves
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs, PendingMoves
 from ray_multicluster_scheduler.core.placement.wait_reasons import waits
 from ray_multicluster_scheduler.core.placer import PLACE, UNWORKABLE, Placer
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.core.supervisor import NOTE, Supervisor
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Witness
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, FailedSetup, Witness
 from ray_multicluster_scheduler.model.decision import Wait
-from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -73,6 +71,7 @@ class SchedulerState:
             witnesses=witnesses or {},
             most_starts=rules.most_starts,
             quarantine=rules.quarantine,
+            executors=rules.plan.executors,
         )
         self._pending = PendingMoves(self.live, clusters)
         self._placer = Placer(self.clusters, self.live, self._pending, rules.plan, origin=origin)
@@ -139,8 +138,9 @@ class SchedulerState:
 
     def _orphans(self) -> list[Instruction]:
         """Write what becomes of jobs whose cluster is no longer configured."""
+        is_known = self._supervisor.is_known
         gone = [name for name in self.live.clusters() if name not in self.clusters.specs]
-        jobs = [job for name in gone for job in self.live.on(name).jobs.values()]
+        jobs = [job for name in gone for job in self.live.on(name).jobs.values() if is_known(job)]
         free = [job for job in jobs if job.submission_id not in self._pending.busy]
         moves = [move for job in free if (move := without_cluster(job)) is not None]
         return [self._pending.write(moves, occasion=ORPHAN)] if moves else []
@@ -210,9 +210,10 @@ class SchedulerState:
         ended = asked.known.get(first)
         if first not in moved or ended is None or ended.cluster is None or ended.remote_id is None:
             return []
-        if ended.spec.is_session:  # Ray keeps no record of its own that could be deleted
+        can = self._rules.plan.executors.get(ended.spec.executor)
+        if can is None or not can.deletable:
             return []
-        return [ForgetAttempt(cluster=ended.cluster, remote_id=ended.remote_id)]
+        return [ForgetAttempt(cluster=ended.cluster, remote_id=ended.remote_id, executor=ended.spec.executor)]
 
     # -- what clusters say
 
@@ -228,7 +229,7 @@ class SchedulerState:
 
     def _head_seen(self, event: on.HeadSeen, _now: float) -> list[Instruction]:
         is_news = self.clusters.head_seen(event.cluster, event.head, is_open=event.is_open)
-        return [PublishSnapshots(urgent=True)] if is_news else []  # whoever leads next must know it
+        return [PublishSnapshots(urgent=True)] if is_news else []  # the next leader must know it
 
     def _observation_failed(self, event: on.ObservationFailed, _now: float) -> list[Instruction]:
         self._pending.busy.difference_update(event.jobs)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved, LogRead, SendEnded, StopTaken
-from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
+from ray_multicluster_scheduler.core.flow.pacing import TokenBucket
 from ray_multicluster_scheduler.core.instructions import (
     Instruction,
     ObserveAttempts,
@@ -21,24 +21,29 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_su
 from ray_multicluster_scheduler.core.lifecycle.attempts import ClusterAttempts
 from ray_multicluster_scheduler.core.lifecycle.observe import NOTHING_NEW, Act, Conclusion, interpret
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, decide_retry
-from ray_multicluster_scheduler.core.lifecycle.sending import MAX_REFUSED_SENDS, SendResult, after_send
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, is_unwanted
 from ray_multicluster_scheduler.core.lifecycle.transitions import (
+    MAX_REFUSED_SENDS,
+    SendResult,
     after_failure,
+    after_send,
     back_to_queue,
     move,
     replace_silent,
     stopped,
 )
-from ray_multicluster_scheduler.core.live_jobs import LiveJobs
-from ray_multicluster_scheduler.core.pending_moves import PendingMoves
+from ray_multicluster_scheduler.core.live_jobs import LiveJobs, PendingMoves
 from ray_multicluster_scheduler.core.placement.capacity import open_rooms
 from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.execution import EXECUTORS, StartRequest
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import (
+    UNKNOWN_EXECUTOR,
+    Capabilities,
+    FailureKind,
+    StartRequest,
+)
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
@@ -72,12 +77,19 @@ class Supervisor:
         self._attempts = {name: ClusterAttempts(rules.poll) for name in clusters.specs}
         #: Clusters whose jobs have changed since their next look was worked out.
         self._changed: set[str] = set()
-        self._queued = QueuedJobs(tuple(clusters.specs.values()))
+        self._queued = QueuedJobs(tuple(clusters.specs.values()), rules.plan.executors)
 
     @property
     def is_caught_up(self) -> bool:
         """Tell whether it is known, and written down, how the jobs of all clusters are."""
         return all(attempts.is_caught_up for attempts in self._attempts.values())
+
+    def is_known(self, job: Job) -> bool:
+        """Tell whether this version has the executor of a job: if not, its attempt is left alone."""
+        return job.spec.executor in self._rules.plan.executors
+
+    def _can(self, job: Job) -> Capabilities:
+        return self._rules.plan.executors.get(job.spec.executor, UNKNOWN_EXECUTOR)
 
     # -- looks
 
@@ -91,7 +103,7 @@ class Supervisor:
             if attempts.is_observing or now < attempts.observe_at:
                 continue
             # Those of an executor that only a newer version has are left to it.
-            ours = [job for job in self._live.on(name).jobs.values() if job.spec.executor in EXECUTORS]
+            ours = [job for job in self._live.on(name).jobs.values() if self.is_known(job)]
             jobs = [job for job in ours if job.submission_id not in self._pending.busy]
             if not jobs:
                 attempts.nothing_to_observe(is_empty=not ours, now=now)
@@ -229,7 +241,7 @@ class Supervisor:
         assert conclusion.state is not None
         if conclusion.state in {JobState.RUNNING, JobState.SUCCEEDED}:
             self._clusters.setup_worked(job)
-        if conclusion.state is JobState.SUCCEEDED:
+        if conclusion.state is JobState.SUCCEEDED and self._can(job).quick_ends_count:
             self._clusters.quarantine.ended(job, None, now=now)
         moves = [move(job, conclusion.state, conclusion.reason, **conclusion.changes)]
         return self._write(job, moves, reads_log=conclusion.state in FINAL)
@@ -252,7 +264,8 @@ class Supervisor:
                 for name in ("started_at", "ended_at")
                 if name in conclusion.changes
             }
-            self._clusters.quarantine.ended(replace(job, **times), kind, now=now)
+            if self._can(job).quick_ends_count:
+                self._clusters.quarantine.ended(replace(job, **times), kind, now=now)
             moves = after_failure(job, conclusion, retry, now=now)
         if kind in _WHOLE_CLUSTER and any(each.new is JobState.QUEUED for each in moves):
             self._replacements = self._replacements.taken(now)
@@ -266,6 +279,7 @@ class Supervisor:
             jitter=_spread(job),
             least_delay_s=self._replacements.wait_s(now) if kind in _WHOLE_CLUSTER else 0.0,
             elsewhere=elsewhere,
+            restartable=self._can(job).restartable,
         )
 
     def _may_work_elsewhere(self, job: Job, *, now: float) -> bool:

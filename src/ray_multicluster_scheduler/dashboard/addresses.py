@@ -1,4 +1,4 @@
-"""Where pages are that others lead to. `parts/job_list_address.py` has the addresses of lists of jobs."""
+"""Where pages are that others lead to. `job_list_address.py` has the addresses of lists of jobs."""
 
 from __future__ import annotations
 

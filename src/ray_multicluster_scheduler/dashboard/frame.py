@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from nicegui import ui
+from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.dashboard.addresses import LOGIN, LOGOUT
+from ray_multicluster_scheduler.dashboard.dialogs import heading
 from ray_multicluster_scheduler.dashboard.page import Page, PageSpec
-from ray_multicluster_scheduler.dashboard.parts.heading import heading
-from ray_multicluster_scheduler.dashboard.preferences import LANGUAGE_COOKIE, THEME_COOKIE, THEMES
-from ray_multicluster_scheduler.dashboard.words import OWN_NAMES
+from ray_multicluster_scheduler.dashboard.words import OWN_NAMES, preferred
 from ray_multicluster_scheduler.version import VERSION
+
+# How a visitor wants the pages to look: the language and the theme, each in a cookie.
+
+
+LANGUAGE_COOKIE, THEME_COOKIE = "raymc-language", "raymc-theme"
+#: Whether a theme is dark; None: as the system of the browser is.
+THEMES: Mapping[str, bool | None] = {"auto": None, "light": False, "dark": True}
+
+
+def language_of(request: HTTPConnection) -> str:
+    """Return the language that was chosen, or else one that the browser prefers."""
+    return preferred(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+
+
+def dark_of(request: HTTPConnection) -> bool | None:
+    """Return whether a dark page was chosen; None: nothing was."""
+    return THEMES.get(request.cookies.get(THEME_COOKIE, ""))
+
 
 _HEAD = (
     '<link rel="stylesheet" href="/_raymc/dashboard.css"><script defer src="/_raymc/dashboard.js"></script>'

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.asyncio_tools import cancel_all, wait_for
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.service import LocalService
 from ray_multicluster_scheduler.service.views import ClusterView
 
 log = logging.getLogger(__name__)

@@ -6,25 +6,29 @@ NiceGUI keeps its state in its modules, so a process has one dashboard.
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI
+from nicegui import Client, core, ui
 from nicegui import app as nicegui_app
-from nicegui import ui
+from socketio.exceptions import ConnectionRefusedError as Refused
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ray_multicluster_scheduler.config.change import ConfigChange
-from ray_multicluster_scheduler.dashboard.frame import frame, show_problem
+from ray_multicluster_scheduler.config.load import ConfigChange
+from ray_multicluster_scheduler.dashboard.frame import dark_of, frame, language_of, show_problem
 from ray_multicluster_scheduler.dashboard.live import Live
-from ray_multicluster_scheduler.dashboard.page import Page, PageSpec
-from ray_multicluster_scheduler.dashboard.page_headers import PageHeaders
+from ray_multicluster_scheduler.dashboard.page import Page, PageSpec, Visitor
 from ray_multicluster_scheduler.dashboard.pages import (
     access_page,
     clusters_page,
@@ -35,14 +39,146 @@ from ray_multicluster_scheduler.dashboard.pages import (
     submit_page,
     timeline_page,
 )
-from ray_multicluster_scheduler.dashboard.preferences import dark_of, language_of
-from ray_multicluster_scheduler.dashboard.sockets import bind_sockets
-from ray_multicluster_scheduler.dashboard.visitor import Visitor
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest, JobNotFound, SchedulerError
+from ray_multicluster_scheduler.service.auth import Callers
 from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.callers import Callers
-from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.service import LocalService
+
+# Binds each open page to the visitor who opened it.
+#
+# NiceGUI takes whoever names the id of a page for its visitor. That id is random, but it is no secret that
+# is guarded like a token. So a socket must show what the request for its page has shown, and speaks for
+# that page only.
+
+
+#: What an open page sends. Each message names the page.
+MESSAGES = ("event", "javascript_response", "ack", "log")
+#: What NiceGUI raises where a part of a message is missing, or of another kind. No page of ours sends such.
+NONSENSE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+#: NiceGUI's words: a browser that gets them loads its page anew.
+RELOAD = "Implicit handshake failed"
+
+Shown = Callable[[HTTPConnection], str]
+Environ = Mapping[str, Any]
+
+
+def bind_sockets(shown: Shown) -> None:
+    """Let sockets speak only for pages that were opened with what they show themselves."""
+    sio = core.sio
+    sio.eio.transports = ["websocket"]  # as the pages do; others would only be further ways in
+    handlers = sio.handlers["/"]
+    connect, handshake = handlers["connect"], handlers["handshake"]
+
+    async def connecting(sid: str, environ: Environ, auth: object = None) -> None:
+        page = parse_qs(environ.get("QUERY_STRING", "")).get("client_id", [""])[0]
+        if not _opened(page, environ, shown):
+            raise Refused(RELOAD)
+        with _refusing_nonsense():
+            await connect(sid, environ, auth)
+
+    async def shaking_hands(sid: str, message: Mapping[str, Any]) -> bool:
+        if not _opened(_page_of(message), sio.get_environ(sid), shown):
+            return False
+        with suppress(*NONSENSE):
+            return bool(await handshake(sid, message))
+        return False
+
+    sio.on("connect", connecting)
+    sio.on("handshake", shaking_hands)
+    for name in MESSAGES:
+        sio.on(name, _own(handlers[name]))
+
+
+def _opened(page: str, environ: Environ, shown: Shown) -> bool:
+    """Tell whether the request for a page has shown the same as a socket."""
+    client = Client.instances.get(page)
+    return client is not None and shown(client.request) == shown(HTTPConnection(environ["asgi.scope"]))
+
+
+def _own(handler: Callable[[str, Any], Awaitable[None] | None]) -> Callable[[str, Any], None]:
+    """Return the handler of a message that drops messages for pages of other sockets."""
+
+    def own(sid: str, message: Any) -> None:
+        if _page_of(message) in core.sio.rooms(sid):  # each page has a room, which its handshake enters
+            with suppress(*NONSENSE):
+                handler(sid, message)
+
+    return own
+
+
+@contextmanager
+def _refusing_nonsense() -> Iterator[None]:
+    try:
+        yield
+    except NONSENSE:
+        raise Refused(RELOAD) from None
+
+
+def _page_of(message: Any) -> str:
+    page = message.get("client_id") if isinstance(message, dict) else None
+    return page if isinstance(page, str) else ""
+
+
+# What a browser may do with a page: load and run what this server sends, and nothing else.
+#
+# NiceGUI compiles the templates of its components in the browser, which needs `unsafe-eval`; and Quasar sets
+# styles of single elements, which needs `unsafe-inline` for styles. Scripts in a page need the nonce of that
+# page, so text that came to be taken for HTML would still run nothing: neither a script nor an `onerror`.
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+_SCRIPT = b"<script"
+
+
+class PageHeaders:
+    """ASGI middleware around the pages: it lets their own scripts run, and no others."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; an answer in HTML gets a nonce and the policy that names it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start: Message | None = None
+        body: list[bytes] = []
+
+        async def sending(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and _is_page(message):
+                start = message
+            elif start is None:
+                await send(message)
+            else:
+                body.append(message.get("body", b""))
+                if not message.get("more_body", False):
+                    for each in _guarded(start, b"".join(body)):
+                        await send(each)
+
+        await self._app(scope, receive, sending)
+
+
+def _is_page(message: Message) -> bool:
+    return MutableHeaders(scope=message).get("content-type", "").startswith("text/html")
+
+
+def _guarded(start: Message, body: bytes) -> tuple[Message, Message]:
+    """Return the answer with a nonce in each script. In NiceGUI's pages all other text has no bare `<`."""
+    nonce = secrets.token_urlsafe(16)
+    body = body.replace(_SCRIPT, _SCRIPT + f' nonce="{nonce}"'.encode())
+    headers = MutableHeaders(scope=start)
+    headers["content-length"] = str(len(body))
+    headers["content-security-policy"] = POLICY.format(nonce=nonce)
+    headers["x-content-type-options"] = "nosniff"
+    headers["referrer-policy"] = "same-origin"
+    return start, {"type": "http.response.body", "body": body, "more_body": False}
+
 
 STATIC = "/_raymc"
 #: How long a page may wait for its first answers, and how long one that lost its connection is kept.

@@ -1,7 +1,7 @@
 """Carries out what is to be done on one cluster. Nothing here waits for another one, and nothing is decided.
 
 What comes of it is told as an event. A bug that the cluster's answers wake is told too, and concerns no other
-cluster (cluster_health/isolation.py).
+cluster (cluster_health/watch.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import PortState
-from ray_multicluster_scheduler.cluster_health.isolation import Isolation
 from ray_multicluster_scheduler.cluster_health.tcp_port import head_state, port_state
+from ray_multicluster_scheduler.cluster_health.watch import Isolation
 from ray_multicluster_scheduler.core.events import (
     AttemptsObserved,
     Event,
@@ -40,11 +40,11 @@ from ray_multicluster_scheduler.errors import (
     ClusterUnreachable,
     StoreError,
 )
+from ray_multicluster_scheduler.executors.contract import Executor
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health, Witness
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import Executor
-from ray_multicluster_scheduler.text.visible import visible
+from ray_multicluster_scheduler.text import visible
 
 log = logging.getLogger(__name__)
 

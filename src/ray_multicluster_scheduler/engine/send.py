@@ -12,13 +12,11 @@ from dataclasses import replace
 
 from ray_multicluster_scheduler.core.instructions import SendAttempt, WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
-from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult
-from ray_multicluster_scheduler.core.lifecycle.transitions import move
+from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome, SendResult, move
 from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.environment.job_address import with_token
-from ray_multicluster_scheduler.environment.overlay import has_overlay
-from ray_multicluster_scheduler.environment.setup_summary import SETTING_UP, setup_summary
+from ray_multicluster_scheduler.environment.compose import has_overlay, with_token
+from ray_multicluster_scheduler.environment.setup_failure import SETTING_UP, setup_summary
 from ray_multicluster_scheduler.errors import (
     ClusterBadAnswer,
     ClusterError,
@@ -30,15 +28,15 @@ from ray_multicluster_scheduler.errors import (
     RemoteJobNotFound,
     StoreError,
 )
+from ray_multicluster_scheduler.executors.contract import Executor
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.model.execution import RAY_JOBS, StartRequest
+from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.overlay import with_overlay_code
 from ray_multicluster_scheduler.packages.own_package import OwnPackage, takes_own_package, with_own_package
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.upload import Uploader
-from ray_multicluster_scheduler.ports import Executor
 
 #: The cluster read the request and does not want it: it would say the same again. Any other error status may
 #: come from something in between, such as a proxy whose backend is starting.
@@ -134,7 +132,7 @@ class Sender:
 
         All packages are on the cluster then.
         """
-        carries = self._spec.ship_package and job.spec.executor == RAY_JOBS
+        carries = self._spec.ship_package and self._context.executors.can(job.spec.executor).carries_package
         session_name = self._context.watch.snapshot(self._spec.name).session_name
         now = self._context.clock.monotonic()
         # A job that is tried again may have missed it. Ray keeps what it was asked for for ten minutes.
@@ -157,7 +155,7 @@ class Sender:
 
     async def _write_down(self, job: Job, request: StartRequest) -> None:
         """Keep with the attempt what is really sent, where that is not what was written at its placement."""
-        attempts = await self._context.offload(self._context.store.attempts, job.submission_id)
+        attempts = await self._context.offload(self._context.store.history.attempts, job.submission_id)
         sent = {"runtime_env": dict(request.runtime_env), "entrypoint": request.entrypoint}
         if any(getattr(attempts[-1], name) != value for name, value in sent.items()):
             note = move(job, job.state, "its environment was completed for this cluster before it was sent")

@@ -17,8 +17,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ray_multicluster_scheduler.environment.requirements import requirement_of
-from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
+from ray_multicluster_scheduler.environment.options import requirement_of
+from ray_multicluster_scheduler.model.cluster import NO_NEEDS, RayNeeds
 
 #: The first Ray version with each option. Every supported Ray has the options that are not listed.
 SINCE: Mapping[str, tuple[int, int]] = {"image_uri": (2, 24), "uv": (2, 40), "py_executable": (2, 43)}

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.clock import jitter
+from ray_multicluster_scheduler.asyncio_tools import cancel_all, together
+from ray_multicluster_scheduler.clock import CachedFor, jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
-from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.config.store_place import StorePlace
+from ray_multicluster_scheduler.core.flow.pacing import first_limit
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.model.cluster import DrainMark
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import Clock, Connections
+from ray_multicluster_scheduler.ports import Clock, ClusterConnection, Connections
+from ray_multicluster_scheduler.service.logs import Reach
 from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView
-from ray_multicluster_scheduler.store import open_at
-from ray_multicluster_scheduler.store_ports import JobStore
+from ray_multicluster_scheduler.store import Store, open_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +41,9 @@ class ClusterRecords:
     origin: str = ""
 
     @classmethod
-    def of(cls, store: JobStore) -> ClusterRecords:
+    def of(cls, store: Store) -> ClusterRecords:
         """Read an open store."""
-        return cls(live=store.live(), drains=store.drained(), origin=store.store_id)
+        return cls(live=store.queue.live(), drains=store.clusters.drained(), origin=store.store_id)
 
     @classmethod
     def read(cls, place: StorePlace) -> ClusterRecords:
@@ -118,3 +123,143 @@ async def open_cluster_look(
         yield ClusterLook(config, watch, clock, read_records)
     finally:
         await asyncio.gather(*(each.close() for each in connections.values()))
+
+
+# Fresh snapshots of the clusters, for `explain` and the dry run when there is no leader.
+
+
+#: How long snapshots are reused, so that explaining many jobs in a row probes only once.
+GOOD_FOR_S = 2.0
+
+Snapshots = Mapping[str, ClusterSnapshot]
+
+
+class FreshLook:
+    """Probes all clusters on demand, unless it has just done so or a leader publishes snapshots."""
+
+    def __init__(
+        self,
+        config: Config,
+        reach: Reach,
+        clock: Clock,
+        *,
+        origin: str,
+        is_published: Callable[[], bool],
+    ) -> None:
+        self._origin = origin
+        self._config = config
+        self._reach = reach
+        self._clock = clock
+        self._is_published = is_published
+        self._kept = CachedFor(self._look, clock, good_for_s=GOOD_FOR_S)
+
+    def __call__(self) -> Snapshots | None:
+        """Return current snapshots; None: those that the leader publishes are as fresh."""
+        if self._is_published():
+            return None
+        return self._kept()
+
+    def _look(self) -> Snapshots:
+        snapshots: Snapshots = self._reach(self._probe).result()
+        return snapshots
+
+    async def _probe(self, connections: Connections) -> Snapshots:
+        settings = self._config.settings
+        watch = ClusterWatch(
+            connections, clock=self._clock, settings=settings, jitter=jitter, origin=self._origin
+        )
+        await watch.first_look()
+        start_limit = first_limit(settings.max_starts_in_flight).starts
+        return {name: replace(seen, start_limit=start_limit) for name, seen in watch.snapshots().items()}
+
+
+T = TypeVar("T")
+
+#: How long a program that ends waits for connections to close.
+CLOSE_TIMEOUT_S = 5.0
+
+Connect = Callable[[ClusterSpec, Settings], ClusterConnection]
+
+
+class ClusterLoop:
+    """Runs coroutines that talk to clusters. Thread and connections come with the first of them."""
+
+    def __init__(self, config: Config, connect: Connect) -> None:
+        self._config = config
+        self._connect = connect
+        self._connections = LiveConnections()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine with the connections to all clusters; also works inside a running loop."""
+        loop = self._started()  # first: the function may take a connection at once
+        return asyncio.run_coroutine_threadsafe(function(self._connections), loop)
+
+    def change(self, config: Config) -> None:
+        """Use another configuration from now on. Connections to clusters that did not change are kept."""
+        with self._lock:
+            loop, former, self._config = self._loop, self._config, config
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._change(former, config), loop).result()
+
+    def close(self) -> None:
+        """End what runs, and close the connections."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            with suppress(RuntimeError):  # the loop is closed already
+                loop.call_soon_threadsafe(loop.stop)
+            thread.join(CLOSE_TIMEOUT_S)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = loop = asyncio.new_event_loop()
+                self._connections.now = self._connected(self._config)
+                self._thread = threading.Thread(
+                    target=self._run, args=(loop,), name="raymc-clusters", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _connected(self, config: Config) -> dict[str, ClusterConnection]:
+        return {spec.name: self._connect(spec, config.settings) for spec in config.clusters}
+
+    async def _change(self, former: Config, config: Config) -> None:
+        known = self._connections.now
+        same = former.clusters if former.settings == config.settings else ()
+        fresh = {
+            spec.name: known[spec.name] if spec in same else self._connect(spec, config.settings)
+            for spec in config.clusters
+        }
+        self._connections.now = fresh
+        kept = {id(each) for each in fresh.values()}
+        await together(each.close() for each in known.values() if id(each) not in kept)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+            loop.run_until_complete(cancel_all(asyncio.all_tasks(loop)))
+            for each in self._connections.now.values():
+                loop.run_until_complete(each.close())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+class LiveConnections(Mapping[str, ClusterConnection]):
+    """The clusters of now, for what outlives a change of the configuration."""
+
+    def __init__(self) -> None:
+        self.now: Connections = {}
+
+    def __getitem__(self, name: str) -> ClusterConnection:
+        return self.now[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.now)
+
+    def __len__(self) -> int:
+        return len(self.now)

@@ -22,8 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ray_multicluster_scheduler.local.processes import MARK
-from ray_multicluster_scheduler.local.spec import Head, HeadSpec
-from ray_multicluster_scheduler.local.tcp_ports import LOOPBACK
+from ray_multicluster_scheduler.local.spec import LOOPBACK, Head, HeadSpec
 
 #: Small, so that several heads fit on a laptop; Ray spills larger objects to its temporary directory.
 OBJECT_STORE_BYTES = 150_000_000

@@ -1,4 +1,4 @@
-"""The configuration of a cluster, and the last observation of it."""
+"""The configuration of a cluster, the last observation of it, and what it failed to set up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,44 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ray_multicluster_scheduler.model.environment import FailedSetup
 from ray_multicluster_scheduler.model.resources import Resources
+
+# Requirements of an environment on a cluster's Ray, and environments that a cluster failed to set up.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayNeeds:
+    """Requirements of an environment on the cluster's Ray. Empty for most environments."""
+
+    #: Requirements of `ray` itself: the text that the user wrote, and pip's version specifier.
+    pins: tuple[tuple[str, str], ...] = ()
+    #: Options that older versions of Ray silently ignore.
+    options: tuple[str, ...] = ()
+    #: It brings its own Python (conda, an image) or installer, which replaces that of the cluster.
+    own_python: bool = False
+    own_installer: bool = False
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any requirement."""
+        return bool(self.pins or self.options)
+
+
+NO_NEEDS = RayNeeds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedSetup:
+    """An environment that a cluster could not set up, and where a retry there would not help."""
+
+    #: The error of pip or conda in the last attempt there, without secrets.
+    reason: str
+    #: It is tried there again after this time (wall clock).
+    until: float
+    #: The cluster's Ray session and a digest of the cluster's own environment: after a change of either,
+    #: the setup may work.
+    session_name: str | None
+    cluster_env: str
+
 
 #: The short job of `raymc doctor --run` may take this long. Conda or pip may have to build its environment.
 TRIAL_S = 120.0
@@ -20,7 +56,7 @@ class ClusterSpec:
 
     name: str
     #: Where Ray Client listens, such as `host:10001`. Tasks and actors need it, and it is the second witness
-    #: when a head is gone (core/lifecycle/silence.py). Jobs are never sent there.
+    #: when a head is gone (core/lifecycle/attempts.py). Jobs are never sent there.
     head_address: str
     #: Base URL of Ray's dashboard, without a trailing slash: jobs, nodes and usage are read there.
     dashboard: str
@@ -29,7 +65,7 @@ class ClusterSpec:
     prefer: bool = False
     weight: float = 1.0
     tags: tuple[str, ...] = ()
-    #: None: the limit follows from the memory of the head (core/placement/driver_limit.py).
+    #: None: the limit follows from the memory of the head (core/placement/capacity.py).
     max_running_jobs: int | None = None
     #: The largest size of an autoscaling cluster; None if it does not grow.
     max_resources: Resources | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
-from ray_multicluster_scheduler.model.environment import NO_NEEDS, RayNeeds
-from ray_multicluster_scheduler.model.execution import RAY_JOBS
+from ray_multicluster_scheduler.model.cluster import NO_NEEDS, ClusterSnapshot, ClusterSpec, Health, RayNeeds
+from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
 from ray_multicluster_scheduler.model.resources import Resources
 
 #: One shared object for all clusters without failed environments, so that checks can compare by identity.
@@ -107,8 +106,10 @@ class QueuedJob:
     env_key: str = ""
     #: Requirements of the job's environment on the cluster's Ray.
     ray_needs: RayNeeds = NO_NEEDS
-    #: The executor that runs it (`ports.Executor.name`).
-    executor: str = RAY_JOBS
+    #: The executor that runs it (`executors/`).
+    executor: str = DEFAULT_EXECUTOR
+    #: It costs the head of its cluster a process.
+    needs_driver_slot: bool = True
     #: Versions of the program that a session belongs to; None: unknown, or it is a job.
     client_ray: str | None = None
     client_python: str | None = None
@@ -147,6 +148,8 @@ class ClusterView:
     #: Sum of the claims of our live attempts there, and the number of these attempts.
     reserved: Resources = field(default_factory=dict)
     live_jobs: int = 0
+    #: Those of them that cost the head no process.
+    slotless_jobs: int = 0
     #: The same claims one by one: a reservation is made where room is expected first.
     holdings: tuple[Holding, ...] = ()
     #: Part of `reserved`: claims of attempts that are starting or younger than the snapshot, which its
@@ -267,3 +270,8 @@ class Wait:
     oldest: float
     #: The reason in a sentence, for each line of jobs (`line_name`) that wait for a cluster.
     lines: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: The `seq`s of the first jobs of each of these lines, and how many follow them, if any do.
+    fronts: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)
+    beyond: Mapping[str, int] = field(default_factory=dict, hash=False)
+    #: The newest job that had come when this was counted.
+    newest_seq: int = field(default=0, compare=False)

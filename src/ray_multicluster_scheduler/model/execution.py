@@ -1,4 +1,4 @@
-"""One attempt on a cluster, independent of Ray: the request to start it, and its observed status."""
+"""One attempt on a cluster, independent of Ray: the request to start it, its status, kinds of failures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,63 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ray_multicluster_scheduler.model.failure import FailureKind
+# Kinds of failures, which retries and limits treat differently.
 
-#: The executor that runs an attempt as a job of Ray's own Jobs API.
-RAY_JOBS = "ray-jobs"
-#: The executor of sessions: a program outside the clusters is connected to one of them with Ray Client.
-RAY_CLIENT = "ray-client"
-#: All executors of this version. A job of another one was accepted by a newer version, and is left alone.
-EXECUTORS = frozenset({RAY_JOBS, RAY_CLIENT})
+
+class FailureKind(str, Enum):
+    """Why an attempt failed. Only `USER` and `TIMED_OUT` are caused by the program itself."""
+
+    LOST = "LOST"  # evidence that the attempt is gone: head restarted, driver node dead, cluster dead
+    ENVIRONMENT = (
+        "ENVIRONMENT"  # Ray could not set up the runtime_env; a retry or another cluster may succeed
+    )
+    NO_ENVIRONMENT = (
+        "NO_ENVIRONMENT"  # a retry there would fail too: no such package, conda environment or version
+    )
+    UNSCHEDULABLE = "UNSCHEDULABLE"  # Ray found no room for the driver
+    SUPERVISOR = "SUPERVISOR"  # Ray's own helper for the job died or never started
+    REFUSED = "REFUSED"  # the cluster answered the submission with an error
+    SILENT = "SILENT"  # no answer for as long as the user allows; it may still run
+    USER = "USER"  # the program ended with an exit code
+    TIMED_OUT = "TIMED_OUT"  # it ran longer than its timeout_s
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"  # it ended, and its result was deleted before we read it
+
+
+#: The executor of a job that asks for none (`executors/`).
+DEFAULT_EXECUTOR = "ray-jobs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an executor can do and wants: all that others decide by, so that nobody asks for its name."""
+
+    #: Its cluster has a log of each attempt.
+    keeps_log: bool = True
+    #: Its cluster remembers attempts that have ended until they are deleted.
+    deletable: bool = True
+    #: We can begin the work of an attempt again; False: only whoever has begun it can.
+    restartable: bool = True
+    #: An attempt costs the head of its cluster a process.
+    needs_driver_slot: bool = True
+    #: The program of an attempt gets this package, where its cluster says so (`ship_package`).
+    carries_package: bool = True
+    #: That an attempt ends quickly says something about its cluster.
+    quick_ends_count: bool = True
+    #: A program outside of the clusters begins the work. So nobody can submit a job to this executor.
+    begun_by_program: bool = False
+
+
+#: Of an executor of which nothing special is said.
+ORDINARY = Capabilities()
+#: Of an executor that this version does not have: nothing is asked of it.
+UNKNOWN_EXECUTOR = Capabilities(
+    keeps_log=False, deletable=False, restartable=False, carries_package=False, quick_ends_count=False
+)
+
+
+def not_here(executor: str) -> str:
+    """Say that this version does not have an executor."""
+    return f"its executor {executor!r} is not known to this version of the scheduler"
 
 
 class AttemptStatus(str, Enum):
@@ -68,6 +117,8 @@ class Sighting:
     ended_at: float | None = None
     #: The node that the driver runs on.
     node_id: str | None = None
+    #: What a good end looks like.
+    good_end: str = "its driver ended with exit code 0"
     #: The metadata of the `StartRequest`.
     metadata: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""A job as the user requested it (`JobSpec`), and its progress (`Job`, `Attempt`, `Event`)."""
+"""A job as the user requested it (`JobSpec`), its progress (`Job`, `Attempt`, `JobEvent`), and its past."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from ray_multicluster_scheduler.model.execution import RAY_CLIENT, RAY_JOBS
+from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR, not_here
 from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.model.states import FINAL, JobState
@@ -44,17 +44,10 @@ class JobSpec(JobOptions):
     requirements: Resources = field(default_factory=dict)
     entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
     entrypoint_label_selector: Mapping[str, str] = field(default_factory=dict)
-    #: The executor that runs it (`ports.Executor.name`).
-    executor: str = RAY_JOBS
     #: Of the program that a session belongs to: its address, and its versions of Ray and Python if known.
     client_address: str | None = None
     client_ray: str | None = None
     client_python: str | None = None
-
-    @property
-    def is_session(self) -> bool:
-        """Tell whether it is a Ray Client session: only its program can begin it again."""
-        return self.executor == RAY_CLIENT
 
     @property
     def own_name(self) -> str | None:
@@ -141,6 +134,12 @@ class Job:
         return self.stop_reason or "stopped by the user"
 
 
+def left_alone(job: Job) -> str:
+    """Say what becomes of a job whose executor this version does not have."""
+    where = f"; its attempt on {job.cluster!r} is left alone" if job.cluster and not job.final else ""
+    return f"{not_here(job.spec.executor)}{where}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One placement of a job on a cluster, kept as history."""
@@ -149,8 +148,8 @@ class Attempt:
     number: int
     cluster: str
     remote_id: str
-    #: The executor that ran it (`ports.Executor.name`).
-    executor: str = RAY_JOBS
+    #: The executor that ran it (`executors/`).
+    executor: str = DEFAULT_EXECUTOR
     session_name: str | None
     #: The entrypoint and the environment exactly as sent; empty until they were composed.
     entrypoint: str = ""
@@ -168,7 +167,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class JobEvent:
     """One change of one job, with its reason, written in the same transaction as the change."""
 
     id: int
@@ -212,3 +211,76 @@ class Lease:
 def remote_id_for(submission_id: str, attempt: int) -> str:
     """Return the id of an attempt on its cluster; later attempts append their number to the user's id."""
     return submission_id if attempt <= 1 else f"{submission_id}--r{attempt}"
+
+
+# A past change of state with its times, from which metrics and traces are computed.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastMove:
+    """One job changed its state. Notes, which leave the state unchanged, do not count."""
+
+    submission_id: str
+    at: float
+    #: None if the job was just accepted.
+    old: JobState | None
+    new: JobState
+    attempt: int
+    cluster: str | None
+    accepted_at: float
+    #: When the job entered its old state; None for a new job.
+    since: float | None
+    #: The outcome of the attempt that ended with this change; None if no attempt ended.
+    outcome: str | None
+    #: When the attempt began and ended on its cluster, which may be long before that was noticed (`at`).
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+# When an attempt was on its cluster: a bar of a timeline.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSpan:
+    """One attempt, with what a timeline shows of its job."""
+
+    submission_id: str
+    name: str | None
+    user: str
+    group: str | None
+    cluster: str
+    attempt: int
+    placed_at: float
+    started_at: float | None
+    ended_at: float | None
+    #: `ended_at` is when the end was noticed here: the cluster has not reported it.
+    end_unreported: bool
+    #: How the attempt ended; None while it lives.
+    outcome: str | None
+    #: The state of the job now.
+    state: JobState
+    claim: Resources
+
+
+# Notes in a stored log about missing parts: only its end is kept, and reading it may fail midway.
+
+
+_CUT = re.compile(r"\A\[the first (\d+) bytes of this log were not kept\]\n")
+#: The last line of a log that could not be read completely.
+INCOMPLETE = "\n[the rest of this log could not be read from the cluster]\n"
+
+
+def cut_note(missing: int) -> str:
+    """Return the note at the start of a log whose first bytes are missing; empty if none are."""
+    return f"[the first {missing} bytes of this log were not kept]\n" if missing else ""
+
+
+def missing_bytes(kept: str) -> int:
+    """Return the number of bytes that are missing at the start of a log."""
+    note = _CUT.match(kept)
+    return int(note[1]) if note else 0
+
+
+def without_note(kept: str) -> str:
+    """Return a log without the note about missing bytes."""
+    return _CUT.sub("", kept, count=1)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
+
 OnUnreachable = Literal["wait", "fail"] | float
 
 
@@ -40,6 +42,9 @@ class JobOptions:
     depends_on: Annotated[
         tuple[str, ...], About("Submission ids that must succeed before it starts.", "after")
     ] = ()
+    executor: Annotated[str, About('What runs it on its cluster; "ray-jobs" is Ray\'s own Jobs API.')] = (
+        DEFAULT_EXECUTOR
+    )
     #: Infrastructure failures have their own budget.
     max_retries: Annotated[int, About("New attempts after its own program failed.", "retries")] = 0
     timeout_s: Annotated[float | None, About("Longest run of one attempt.", "timeout")] = None

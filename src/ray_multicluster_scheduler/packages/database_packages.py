@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.packages.shared_packages import (
@@ -20,7 +20,9 @@ from ray_multicluster_scheduler.packages.shared_packages import (
     is_name,
     require_name,
 )
-from ray_multicluster_scheduler.store_ports import PackageChunks
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.store.packages import Packages
 
 #: Written or read in one transaction.
 CHUNK_BYTES = 2**20
@@ -32,7 +34,7 @@ LONGEST_PAUSE_S = 0.05
 class DatabasePackages:
     """`SharedPackages` in the job store."""
 
-    def __init__(self, chunks: PackageChunks, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, chunks: Packages, *, now: Callable[[], float] = time.time) -> None:
         self._chunks = chunks
         self._now = now
         #: One writer per process: several at once would leave no pauses for others.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.environment.compose import IMAGES
-from ray_multicluster_scheduler.environment.env_vars import PACKAGE_NAME, PACKAGE_VAR
+from ray_multicluster_scheduler.environment.options import PACKAGE_NAME, PACKAGE_VAR
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
 
@@ -22,18 +22,19 @@ ROOT = Path(__file__).parents[1]
 _NOT_SHIPPED = (
     "/cli/",
     "/dashboard/",
-    "/demo/",
     "/engine/",
     "/inspection/",
     "/local/",
-    "/maintenance/",
+    "/maintenance.py",
     "/ray_client/",
     "/runtime.py",
     "/server/",
     "/store/",
     "/testing/",
 )
-SHIPPED = Source(root=ROOT, excludes=("__pycache__", *_NOT_SHIPPED), include_parent=True, use_gitignore=False)
+SHIPPED = Source(
+    root=ROOT, excludes=("__pycache__", "*.md", *_NOT_SHIPPED), include_parent=True, use_gitignore=False
+)
 
 
 class OwnPackage:

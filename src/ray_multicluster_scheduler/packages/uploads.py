@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -21,7 +21,9 @@ from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv,
 from ray_multicluster_scheduler.model.package_records import Upload
 from ray_multicluster_scheduler.packages.shared_packages import NOTED_EVERY_S, is_name
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.store_ports import UploadStore
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.store.packages import Uploads as UploadNotes
 
 #: Names that Ray's clients derive from the content of a directory or an archive.
 ARCHIVE_NAME = re.compile(r"_ray_pkg_[0-9a-f]{16,40}\.(zip|tar\.gz|tar\.xz)", re.ASCII)
@@ -42,7 +44,7 @@ class Uploads:
 
     def __init__(
         self,
-        notes: UploadStore,
+        notes: UploadNotes,
         packages: PackageStore,
         *,
         needed: Callable[[], Collection[str]],

@@ -1,4 +1,6 @@
-"""Parses Ray's JSON into our records. Pure; every unexpected value raises `MalformedAnswer`.
+"""Parses Ray's JSON and the text of `ray status` into our records.
+
+Pure; every unexpected value raises `MalformedAnswer`.
 
 All data of a cluster passes through here, and the result fits into the store: texts are valid Unicode
 without NUL and of bounded length, numbers fit into 64 bits, times are before the year 10000, and lists are
@@ -15,14 +17,42 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ray_multicluster_scheduler.environment.setup_failure import setup_error
+from ray_multicluster_scheduler.environment.setup_failure import fails_again, setup_error
 from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
-from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, InventoryRow, Sighting
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.ray_api.failure_kind import failure_kind
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
+from ray_multicluster_scheduler.text import BYTES
+
+# Maps the error types and messages of Ray's FAILED jobs to our kinds of failure.
+
+
+_BY_ERROR_TYPE: Mapping[str, FailureKind] = {
+    "RUNTIME_ENV_SETUP_FAILURE": FailureKind.ENVIRONMENT,
+    "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE": FailureKind.UNSCHEDULABLE,
+    "JOB_SUPERVISOR_ACTOR_START_TIMEOUT": FailureKind.UNSCHEDULABLE,
+    "JOB_SUPERVISOR_ACTOR_START_FAILURE": FailureKind.SUPERVISOR,
+    "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": FailureKind.SUPERVISOR,
+    "JOB_SUPERVISOR_ACTOR_DIED": FailureKind.SUPERVISOR,
+    "JOB_ENTRYPOINT_COMMAND_START_ERROR": FailureKind.USER,
+    "JOB_ENTRYPOINT_COMMAND_ERROR": FailureKind.USER,
+}
+
+
+def failure_kind(*, error_type: str | None, exit_code: int | None, message: str) -> FailureKind:
+    """Return why a job is FAILED. In older Rays without error_type, an exit code means the program failed."""
+    if error_type is not None:
+        kind = _BY_ERROR_TYPE.get(error_type, FailureKind.SUPERVISOR)
+    elif exit_code is not None:
+        kind = FailureKind.USER
+    elif message.startswith("runtime_env setup failed"):
+        kind = FailureKind.ENVIRONMENT
+    else:
+        kind = FailureKind.SUPERVISOR
+    permanent = kind is FailureKind.ENVIRONMENT and fails_again(message)
+    return FailureKind.NO_ENVIRONMENT if permanent else kind
+
 
 #: `CPU_group_<id>` and `CPU_group_0_<id>`: reserved by a placement group, and also counted as `CPU`.
 _GROUP_RESOURCE = re.compile(r"_group_(\d+_)?[0-9a-f]+$")
@@ -331,3 +361,87 @@ def seconds(milliseconds: object) -> float | None:
     """Convert a time of Ray, which is in milliseconds; None if it is not a valid time."""
     timestamp = (number(milliseconds) or 0.0) / 1000
     return timestamp if 0 < timestamp <= _LAST_SECOND else None
+
+
+# Parses the text of `ray status`: a cluster with autoscaler v2 reports its usage only in this form.
+#
+#     Total Usage:
+#      1.75/3.0 CPU (1.0 used of 1.0 reserved in placement groups)
+#      500.00MiB/1.86GiB memory
+#
+#     From request_resources:
+#      (none)
+#     Pending Demands:
+#      {'CPU': 8.0, 'my_res': 1.0}: 3+ pending tasks/actors
+#      {'CPU': 50.0} * 2, {'GPU': 9.0} * 1 (SPREAD): 1+ pending placement groups
+#
+# Sizes are rounded to two digits in this text; the sums over the nodes are exact.
+
+
+_AMOUNT = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(TiB|GiB|MiB|KiB|B)?"
+_USAGE_LINE = re.compile(
+    rf"{_AMOUNT}/{_AMOUNT} (.+?)(?: \({_AMOUNT} used of {_AMOUNT} reserved in placement groups\))?"
+)
+_TASKS_LINE = re.compile(
+    r"(\{[^{}]*\}): (\d+)\+ pending tasks/actors(?: \((\d+)\+ using placement groups\))?"
+)
+_GROUPS_LINE = re.compile(r"(.+) \(\w+\): (\d+)\+ pending placement groups")
+_BUNDLE = re.compile(r"(\{[^{}]*\}) \* (\d+)")
+_SHAPE_ENTRY = re.compile(r"'([^']+)': (\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+
+
+def parse_usage_text(text: str) -> Usage:
+    """Parse the text; the values of a missing block are unknown, not zero."""
+    lines = islice(_block(text, "Total Usage:"), MAX_NAMES)
+    usage = [match for line in lines if (match := _USAGE_LINE.fullmatch(line))]
+    return Usage(
+        total={short(match[5]): _value(match[3], match[4]) for match in usage} or None,
+        used={short(match[5]): _used(match) for match in usage} or None,
+        pending=_pending_text(text),
+    )
+
+
+def _block(text: str, title: str) -> list[str]:
+    """Return the indented lines below a title."""
+    lines = text.splitlines()
+    if title not in lines:
+        return []
+    below: list[str] = []
+    for line in lines[lines.index(title) + 1 :]:
+        if not line.startswith(" "):
+            break
+        below.append(line.strip())
+    return below
+
+
+def _used(match: re.Match[str]) -> float:
+    """Return the amount that is not free: a reservation of a placement group counts, used or not."""
+    used = _value(match[1], match[2])
+    if match[6] is None:
+        return used
+    return used - _value(match[6], match[7]) + _value(match[8], match[9])
+
+
+def _value(digits: str, unit: str | None) -> float:
+    if (value := number(float(digits) * BYTES[(unit or "B").lower()])) is None:
+        raise MalformedAnswer("an amount of resources is not a number")
+    return value
+
+
+def _pending_text(text: str) -> tuple[tuple[Resources, int], ...] | None:
+    lines = _block(text, "Pending Demands:")
+    if not lines:
+        return None
+    demands: list[tuple[Resources, int]] = []
+    for line in lines[:MAX_DEMANDS]:
+        if tasks := _TASKS_LINE.fullmatch(line):
+            # Tasks in a placement group wait for resources that their group already holds.
+            demands.append((_shape(tasks[1]), int(tasks[2]) - int(tasks[3] or 0)))
+        elif groups := _GROUPS_LINE.fullmatch(line):
+            bundles = _BUNDLE.findall(groups[1])
+            demands += [(_shape(shape), int(times) * int(groups[2])) for shape, times in bundles]
+    return tuple((shape, count(times)) for shape, times in demands[:MAX_DEMANDS] if times > 0)
+
+
+def _shape(text: str) -> dict[str, float]:
+    return {short(name): _value(amount, None) for name, amount in _SHAPE_ENTRY.findall(text)}

@@ -8,9 +8,8 @@ from typing import Any
 
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api import parse
-from ray_multicluster_scheduler.ray_api.http_client import HttpClient
+from ray_multicluster_scheduler.ray_api.http_client import JOBS_PATH, HttpClient
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, translated
-from ray_multicluster_scheduler.ray_api.jobs_executor import JOBS_PATH
 
 #: The limit of Ray's state API.
 MAX_ROWS = 10_000

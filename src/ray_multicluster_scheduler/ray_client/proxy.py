@@ -17,24 +17,27 @@ from ray_multicluster_scheduler.model.client_session import session_id
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.ray_client import messages
-from ray_multicluster_scheduler.ray_client.begin_session import SessionQueue, SessionRefused, session_request
 from ray_multicluster_scheduler.ray_client.connected_client import (
     FAILED_PRECONDITION,
     UNAVAILABLE,
     ConnectedClient,
+    Upstream,
 )
-from ray_multicluster_scheduler.ray_client.http2.http2_errors import RelayError, UnreadableMessage
-from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
-from ray_multicluster_scheduler.ray_client.http2.splicing import splice
 from ray_multicluster_scheduler.ray_client.messages import Init, Unreadable
-from ray_multicluster_scheduler.ray_client.session_upkeep import SessionUpkeep, stored_sessions
+from ray_multicluster_scheduler.ray_client.sessions import (
+    SessionQueue,
+    SessionRefused,
+    SessionUpkeep,
+    session_request,
+)
 from ray_multicluster_scheduler.ray_client.start_helper import HelperStarter, NotBegun
-from ray_multicluster_scheduler.ray_client.upstream import Upstream
 from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.service.auth import Callers, Unknown
 from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.callers import Callers, Unknown
-from ray_multicluster_scheduler.service.uploaded_packages import UploadedPackages
-from ray_multicluster_scheduler.tasks.wire.auth import TokenInTheClear
+from ray_multicluster_scheduler.service.packages import UploadedPackages
+from ray_multicluster_scheduler.tasks.wire.sessions import TokenInTheClear
+from raymc_relay.errors import RelayError, UnreadableMessage
+from raymc_relay.stream import Stream, splice
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +112,7 @@ class RayClientProxy:
         client = self._clients.get(metadata.get("client_id", ""))
         if client is None or not client.is_connected or call.path.endswith(messages.LASTING):
             return False
-        caller = self._callers.at_once(metadata.get("authorization", ""))
+        caller = self._callers.identify_cached(metadata.get("authorization", ""))
         if caller is None or caller.user != client.user or not caller.may(Role.SUBMIT):
             return False
         call.connection.trust()
@@ -165,7 +168,7 @@ class RayClientProxy:
     async def _authenticated(self, metadata: Mapping[str, str], call: Stream) -> Caller:
         """Return who calls; every call runs code on a cluster, or leads to that."""
         address = call.peer[0]
-        caller = await self._callers.of(metadata.get("authorization", ""), address)
+        caller = await self._callers.identify(metadata.get("authorization", ""), address)
         if isinstance(caller, Unknown):
             log.warning("a Ray Client from %s shows %s and is refused", address, caller.value)
             raise CallerRefused(ADVICE[caller])
@@ -343,7 +346,8 @@ class RayClientProxy:
     async def _resumed(self, client_id: str, caller: Caller, authorization: str) -> bool:
         """Take over a session whose server is gone. Ray keeps it for a while, and the store its cluster."""
         submission_id = session_id(client_id)
-        found = await stored_sessions(self._scheduler.store, [submission_id])
+        records = self._scheduler.service.session_records
+        found = await asyncio.to_thread(records.get_many, [submission_id])
         if client_id in self._clients:  # another call was faster
             return True
         if submission_id not in found:
@@ -376,8 +380,8 @@ class RayClientProxy:
             await self._note(client, **_end_of(stream))
 
     async def _note(self, client: ConnectedClient, **values: Any) -> None:
-        update = self._scheduler.store.sessions.update
-        await asyncio.to_thread(update, [client.submission_id], **values)
+        update = self._scheduler.service.session_records.update
+        await asyncio.to_thread(update, client.submission_id, **values)
 
 
 def _end_of(stream: Stream) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from ray_multicluster_scheduler.asyncio_tools import within
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import (
@@ -27,19 +27,16 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import (
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.ports import ClusterProbe
 from ray_multicluster_scheduler.ray_client import messages
-from ray_multicluster_scheduler.ray_client.begin_session import SessionRefused
 from ray_multicluster_scheduler.ray_client.connected_client import CLEANUP_S, ConnectedClient
-from ray_multicluster_scheduler.ray_client.http2.http2_errors import ConnectionFailed, RelayError
-from ray_multicluster_scheduler.ray_client.http2.http2_stream import Stream
 from ray_multicluster_scheduler.ray_client.messages import Init
+from ray_multicluster_scheduler.ray_client.sessions import SessionRefused
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.tasks.wire.connect_retry import BAD_ENVIRONMENT
+from ray_multicluster_scheduler.tasks.wire.sessions import BAD_ENVIRONMENT
+from raymc_relay.errors import ConnectionFailed, RelayError
+from raymc_relay.stream import Stream
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 #: On one cluster. A helper process that did not start blocks the id of its client there until Ray looks after
 #: it, twice a minute, or for ever: then only another cluster can begin the session.
@@ -72,7 +69,8 @@ class HelperStarter:
         self, client: ConnectedClient, job: Job, init: Init, call: Stream
     ) -> tuple[Stream, bytes]:
         """Return the open data path and the answer to Init; raises `NotBegun` or `SessionRefused`."""
-        attempts = await asyncio.to_thread(self._scheduler.store.attempts, job.submission_id, last=1)
+        records = self._scheduler.service.session_records
+        composed = await asyncio.to_thread(records.environment, job.submission_id)
         marks = {
             ORIGIN: self._scheduler.store_id,
             JOB: job.submission_id,
@@ -81,7 +79,7 @@ class HelperStarter:
             USER: job.spec.user,
             CLAIM: claim_text(job.spec.claim),
         }
-        message = init.composed(attempts[-1].runtime_env, marks)
+        message = init.composed(composed, marks)
         for left in reversed(range(TRIES)):
             try:
                 async with self._alone(job.cluster or ""):
@@ -128,12 +126,13 @@ class HelperStarter:
         if answer is None:
             raise _NotStarted("its helper process does not answer")
         ray_job_id, cluster = messages.ray_job_id(answer), job.cluster or ""
-        driver = await self._asked(cluster, lambda probe: probe.driver(ray_job_id))
+        records = self._scheduler.service.session_records
+        driver = await records.driver(cluster, ray_job_id)
         if driver is None or not marks.items() <= driver.metadata.items():
             return False
         await asyncio.to_thread(
-            self._scheduler.store.sessions.update,
-            [job.submission_id],
+            records.update,
+            job.submission_id,
             ray_job_id=ray_job_id,
             helper_pid=driver.pid,
             helper_address=driver.address,
@@ -142,17 +141,13 @@ class HelperStarter:
         )
         return True
 
-    async def _asked(self, cluster: str, question: Callable[[ClusterProbe], Coroutine[Any, Any, T]]) -> T:
-        asking = self._scheduler.begin(lambda connections: question(connections[cluster].probe))
-        return await asyncio.wrap_future(asking)
-
     async def _warm_up(self, client: ConnectedClient, cluster: str) -> None:
         """Let a head start a first helper process: that one often fails, and blocks the id of its client."""
-        version = await self._asked(cluster, lambda probe: probe.version())
+        ray_session = await self._scheduler.service.session_records.ray_session(cluster)
         async with self._warming:
-            if (cluster, version.session_name) in self._warm:
+            if (cluster, ray_session) in self._warm:
                 return
-            self._warm.add((cluster, version.session_name))
+            self._warm.add((cluster, ray_session))
             metadata = [("client_id", uuid.uuid4().hex), ("reconnecting", "False")]
             with suppress(RelayError):
                 stream = await client.open(messages.DATAPATH_PATH, metadata)

@@ -21,14 +21,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from ray_multicluster_scheduler.background.control import BACKGROUND, ControlFiles, Message, Record
-from ray_multicluster_scheduler.background.launch import OPEN_STATES, ask_to_end
+from ray_multicluster_scheduler.background import (
+    BACKGROUND,
+    OPEN_STATES,
+    ControlFiles,
+    Message,
+    Record,
+    ask_to_end,
+)
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy
 from ray_multicluster_scheduler.log_format import logging_to_stderr
 from ray_multicluster_scheduler.model.job import Lease
-from ray_multicluster_scheduler.store.sqlite.file_locks import FileLock
-from ray_multicluster_scheduler.text.visible import one_line
+from ray_multicluster_scheduler.store.locks import FileLock
+from ray_multicluster_scheduler.text import one_line
 from ray_multicluster_scheduler.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -87,25 +93,28 @@ def run_in_background(config_path: Path, *, lock_file: int, ready: int) -> int:
 
 def run_for_server(config_path: Path, *, server: int, job_address: str | None) -> int:
     """Schedule as the child of a server until that has ended. Returns the exit code."""
+    signals = _Signals()
     with logging_to_stderr(access_log=False):
         try:
-            return run_in_foreground(config_path, server=server, job_address=job_address)
+            return _run_in_foreground(config_path, signals, server=server, job_address=job_address)
         except SchedulerError as problem:
             log.error("%s", one_line(str(problem)))  # noqa: TRY400 - it says what to do
             return 1
 
 
-def run_in_foreground(
-    config_path: Path | None, *, server: int | None = None, job_address: str | None = None
-) -> int:
-    """Schedule until told to end; take over from a background scheduler. Returns the exit code."""
+def run_in_foreground(config_path: Path | None) -> int:
+    """Schedule until a signal ends it; take over from a background scheduler. Returns the exit code."""
     signals = _Signals()
     with logging_to_stderr(access_log=False):
-        return _run_in_foreground(config_path, signals, server, job_address)
+        return _run_in_foreground(config_path, signals)
 
 
 def _run_in_foreground(
-    config_path: Path | None, signals: _Signals, server: int | None, job_address: str | None
+    config_path: Path | None,
+    signals: _Signals,
+    *,
+    server: int | None = None,
+    job_address: str | None = None,
 ) -> int:
     scheduler = EmbeddedScheduler.open(config_path)
     scheduler.job_address = job_address
@@ -189,7 +198,7 @@ class _Background:
             time.sleep(0.01)
 
     def _leader(self) -> Lease | None:
-        return self._scheduler.store.leader(now=self._scheduler.clock.now())
+        return self._scheduler.store.leases.current(now=self._scheduler.clock.now())
 
     def _write_record(self) -> None:
         self._files.write_record(_record(self._scheduler, BACKGROUND))
@@ -232,7 +241,7 @@ class _Background:
 
     def _is_idle(self) -> bool:
         now = time.monotonic()
-        if any(self._scheduler.store.counts(OPEN_STATES).values()):
+        if any(self._scheduler.store.jobs.counts(OPEN_STATES).values()):
             self._idle_since = None
             return False
         self._idle_since = self._idle_since or now
@@ -255,7 +264,7 @@ class _Background:
         self._scheduler.pause()
         self._lock.release()
         self._lock = None
-        if not any(self._scheduler.store.counts(OPEN_STATES).values()) or self._leader() is not None:
+        if not any(self._scheduler.store.jobs.counts(OPEN_STATES).values()) or self._leader() is not None:
             return True
         self._lock = self._files.take(timeout_s=0.0)
         if self._lock is None:

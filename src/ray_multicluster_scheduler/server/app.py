@@ -8,58 +8,69 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from anyio import CapacityLimiter
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
 
 from ray_multicluster_scheduler import __version__
+from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
-from ray_multicluster_scheduler.server import (
-    docs_page,
-    error_responses,
-    health,
-    ray_auth,
-    ray_jobs,
-    ray_logs,
-    ray_packages,
-    ray_route,
-    ray_version,
-)
+from ray_multicluster_scheduler.server import docs_page, error_responses, ray_jobs, ray_route
+from ray_multicluster_scheduler.server.authentication import scheduler_of
 from ray_multicluster_scheduler.server.body_limit import BodyRefused, refuse_body
 from ray_multicluster_scheduler.server.door import add_door
-from ray_multicluster_scheduler.server.metrics import add_metrics
-from ray_multicluster_scheduler.server.observability import watching
+from ray_multicluster_scheduler.server.metrics import add_metrics, watching
 from ray_multicluster_scheduler.server.server_options import ServerOptions
-from ray_multicluster_scheduler.server.v1 import (
-    clusters,
-    config,
-    events,
-    job,
-    jobs,
-    sessions,
-    streams,
-    tokens,
-)
+from ray_multicluster_scheduler.server.v1 import clusters, events, jobs, tokens
 
-#: The first that matches answers, and each one before it is tried in vain: what stock clients ask with every
-#: submission comes first.
+# Is this process alive, and can it do its work? For load balancers and service managers.
+
+
+health_router = APIRouter(tags=["health"])
+
+
+@health_router.get("/healthz", summary="The process answers")
+async def healthz() -> dict[str, str]:
+    """Say that this process answers."""
+    return {"status": "ok"}
+
+
+@health_router.get("/readyz", summary="The store answers, and somebody schedules")
+def readyz(connection: HTTPConnection) -> JSONResponse:
+    """Look at the store and at the leader; 503 names what is missing."""
+    scheduler = scheduler_of(connection)
+    found = {"store": "ok", "engine": scheduler.engine_problem() or "ok", "leader": "ok"}
+    try:
+        leader = scheduler.service.leader()
+    except SchedulerError as problem:
+        found["store"], leader = type(problem).__name__, None
+    if leader is None:
+        found["leader"] = "nobody schedules now"
+    ready = set(found.values()) == {"ok"}
+    return JSONResponse({"status": "ok" if ready else "not ready", **found}, 200 if ready else 503)
+
+
+#: Routes are tried in order, and a miss costs time: those that stock clients ask with every submission come
+#: first.
 RAY_ROUTES = (
-    *ray_version.routes,
+    *ray_route.routes,
     *ray_jobs.routes,
-    *ray_packages.routes,
-    *ray_logs.routes,
+    *ray_jobs.routes,
+    *ray_jobs.routes,
     *ray_route.UNKNOWN,
 )
 #: Words like `find` come before ids.
 ROUTERS = (
-    ray_auth.router,
+    ray_route.router,
     jobs.router,
-    streams.router,
+    events.streams_router,
     events.router,
-    job.router,
+    jobs.job_router,
     clusters.router,
-    sessions.router,
+    clusters.sessions_router,
     tokens.router,
-    config.router,
-    health.router,
+    clusters.config_router,
+    health_router,
     docs_page.router,
 )
 
@@ -94,10 +105,10 @@ def create_app(scheduler: Scheduler, options: ServerOptions | None = None) -> Fa
     if not options.dashboard:
         add_door(app, scheduler, options, metrics.http)
         return app
-    from ray_multicluster_scheduler.server import pages  # noqa: PLC0415 - imports NiceGUI
+    from ray_multicluster_scheduler.server import login_page  # noqa: PLC0415 - imports NiceGUI
 
-    add_door(app, scheduler, options, metrics.http, **pages.LOGIN_OPTIONS)
-    app.state.dashboard = pages.add_pages(app, scheduler)
+    add_door(app, scheduler, options, metrics.http, **login_page.LOGIN_OPTIONS)
+    app.state.dashboard = login_page.add_pages(app, scheduler)
     return app
 
 

@@ -5,13 +5,39 @@ Tokens come in the headers that Ray's own clients send, with Ray's order and Ray
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
 
-from starlette.responses import Response
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import Scope
 
-from ray_multicluster_scheduler.server.refusals import is_ours, refused
-from ray_multicluster_scheduler.service.callers import BEARER, Unknown
+from ray_multicluster_scheduler.runtime import Scheduler
+from ray_multicluster_scheduler.server.error_responses import error_body, refusal
+from ray_multicluster_scheduler.service.auth import BEARER, Unknown
+from ray_multicluster_scheduler.service.caller import Caller, Role
+from ray_multicluster_scheduler.service.service import LocalService
+
+# Refusing a request before it reaches a route: in our own shape, or as Ray does where its clients ask.
+
+
+#: Paths that are ours; all others are Ray's, also those that neither has.
+_OURS = ("/api/v1/", "/docs", "/openapi.json", "/metrics", "/healthz", "/readyz")
+
+
+def is_ours(path: str) -> bool:
+    """Tell whether a path belongs to our own interface."""
+    return path.startswith(_OURS)
+
+
+def refused(
+    scope: Scope, status: int, kind: str, sentence: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the refusal in the form that this path's clients read; `kind` is the name of our error."""
+    if is_ours(scope["path"]):
+        return refusal(status, error_body(kind, sentence), headers)
+    return PlainTextResponse(sentence, status, headers=dict(headers or {}))
+
 
 #: What needs no token. A test holds every other route to refusing callers without one.
 PUBLIC = frozenset(
@@ -65,3 +91,32 @@ def _advice(words: str) -> str:
         if words == MISSING
         else "this token is not valid, or not any more; ask whoever runs this server for another one"
     )
+
+
+# The caller of a request, and the service for this caller.
+
+
+def scheduler_of(connection: HTTPConnection) -> Scheduler:
+    """Return the scheduler behind this server."""
+    return cast(Scheduler, connection.app.state.scheduler)
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Return the caller that the authentication has found."""
+    return cast(Caller, connection.state.caller)
+
+
+def service_of(connection: HTTPConnection) -> LocalService:
+    """Return the service as the caller sees it."""
+    return scheduler_of(connection).service.as_caller(caller_of(connection))
+
+
+def allowed(role: Role) -> Callable[[HTTPConnection], Awaitable[LocalService]]:
+    """Return the dependency of a route that needs this role: the service as the caller sees it."""
+
+    async def service(connection: HTTPConnection) -> LocalService:
+        caller_of(connection).check(role)
+        return service_of(connection)
+
+    service.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
+    return service

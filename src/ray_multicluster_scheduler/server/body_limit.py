@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 from ray_multicluster_scheduler.dashboard.addresses import LOGIN
-from ray_multicluster_scheduler.server.refusals import refused
+from ray_multicluster_scheduler.server.authentication import refused
 
 #: One job. Ray's own agent takes no larger one.
 MOST_BODY_BYTES = 2**20

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ray_multicluster_scheduler import errors
-from ray_multicluster_scheduler.service.error_json import error_json
+from ray_multicluster_scheduler.errors import error_json
 
 log = logging.getLogger(__name__)
 

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from html import escape
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 from urllib.parse import parse_qs, quote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 from ray_multicluster_scheduler.dashboard.addresses import LOGIN, LOGOUT
-from ray_multicluster_scheduler.dashboard.preferences import dark_of, language_of
+from ray_multicluster_scheduler.dashboard.frame import dark_of, language_of
+from ray_multicluster_scheduler.dashboard.live import Live
+from ray_multicluster_scheduler.dashboard.mount import Dashboard, add_dashboard
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, Words
+from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.authentication import COOKIE, address_of, shown_credential
-from ray_multicluster_scheduler.server.ray_auth import is_known_token, keep_token
-from ray_multicluster_scheduler.service.callers import Callers
+from ray_multicluster_scheduler.server.ray_route import is_known_token, keep_token
+from ray_multicluster_scheduler.service.auth import Callers
 
 #: Says in the address that the page has loaded itself again.
 AGAIN = "again"
@@ -54,7 +57,7 @@ async def login_page(request: Request) -> Response:
     """
     callers = cast(Callers, request.app.state.callers)
     shown = shown_credential(request.headers)
-    if await callers.still(shown, address_of(request.scope)) is not None:
+    if await callers.identify_again(shown, address_of(request.scope)) is not None:
         return _to(_next_of(request))
     if AGAIN not in request.query_params:
         return _load_again(request)
@@ -131,3 +134,28 @@ def _page(request: Request, *, problem: str | None) -> HTMLResponse:
         HTTPStatus.OK if problem is None else HTTPStatus.FORBIDDEN,
         headers=_HEADERS,
     )
+
+
+# The dashboard on this server's application: the pages, and how their visitors log in.
+
+
+#: For `Door`: whoever comes with a browser and without a token is asked for one.
+LOGIN_OPTIONS: dict[str, Any] = {
+    "public": (LOGIN, LOGOUT),
+    "instead": to_login,
+}
+
+
+def add_pages(app: FastAPI, scheduler: Scheduler) -> Dashboard:
+    """Add the pages behind all routes there are, and return what has to run with them."""
+    app.include_router(router)
+    dashboard = Dashboard(
+        callers=app.state.callers,
+        # Not the method itself: a new configuration makes a new service.
+        service_for=lambda caller: scheduler.service.as_caller(caller),  # noqa: PLW0108
+        live=Live(lambda: scheduler.service),
+        shown=lambda request: shown_credential(request.headers),
+        reload=lambda caller: scheduler.reload(by=caller),
+    )
+    add_dashboard(app, dashboard)
+    return dashboard

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from http import HTTPStatus
+from importlib.util import find_spec
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from anyio import to_thread
+from fastapi import APIRouter
+from packaging.version import Version
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -21,8 +30,21 @@ from ray_multicluster_scheduler.errors import (
     QuotaExceeded,
     SchedulerError,
 )
-from ray_multicluster_scheduler.server.request_caller import caller_of
+from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.server.authentication import (
+    COOKIE,
+    INVALID,
+    MISSING,
+    address_of,
+    caller_of,
+    scheduler_of,
+    service_of,
+)
+from ray_multicluster_scheduler.server.server_options import ServerOptions
+from ray_multicluster_scheduler.service.auth import BEARER, Callers, Unknown
 from ray_multicluster_scheduler.service.caller import Role
+from ray_multicluster_scheduler.service.query import JobQuery
+from ray_multicluster_scheduler.service.service import LocalService
 
 Handler = Callable[[Request], Response | Awaitable[Response]]
 H = TypeVar("H", bound=Handler)
@@ -142,3 +164,147 @@ def refusal_of(error: SchedulerError) -> PlainTextResponse:
         return refusal(404, f"Job {error.submission_id} does not exist")
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     return refusal(status, str(error))
+
+
+# The two paths by which Ray's pages ask whether a token is wanted, and keep one as a cookie.
+
+
+#: As Ray has it.
+COOKIE_S = 30 * 86400
+NOT_ENABLED = "Unauthorized: Token authentication is not enabled"
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/api/authentication_mode", methods=["GET", "HEAD"])
+def authentication_mode(request: Request) -> Response:
+    """Tell whether this server wants a token."""
+    wanted = wants_token(request)
+    answer = RayJSON({"authentication_mode": "token" if wanted else "disabled"})
+    if not wanted:
+        answer.delete_cookie(COOKIE, path="/")
+    return answer
+
+
+@router.post("/api/authenticate")
+async def authenticate(request: Request) -> Response:
+    """Check a token and keep it in a cookie that no script and no other site can use."""
+    shown = request.headers.get("authorization", "")
+    if not await to_thread.run_sync(wants_token, request):
+        return PlainTextResponse(NOT_ENABLED, HTTPStatus.UNAUTHORIZED)
+    if not shown:
+        return PlainTextResponse(MISSING, HTTPStatus.UNAUTHORIZED)
+    credential = shown.removeprefix(BEARER)
+    if not shown.startswith(BEARER) or not await is_known_token(request, credential):
+        return PlainTextResponse(INVALID, HTTPStatus.FORBIDDEN)
+    answer = RayJSON({"status": "authenticated", "message": "Token is valid"})
+    keep_token(request, answer, credential)
+    return answer
+
+
+async def is_known_token(request: Request, credential: str) -> bool:
+    """Tell whether a token is valid; one that is not is written down as a refused login."""
+    callers = cast(Callers, request.app.state.callers)
+    return not isinstance(await callers.identify(BEARER + credential, address_of(request.scope)), Unknown)
+
+
+def keep_token(request: Request, answer: Response, credential: str) -> None:
+    """Put a token into a cookie that no script and no other site can use."""
+    answer.set_cookie(
+        COOKIE,
+        credential,
+        max_age=COOKIE_S,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+
+
+def wants_token(request: Request) -> bool:
+    """Tell whether callers of this server have to show a token."""
+    options = cast(ServerOptions, request.app.state.options)
+    return not options.loopback or scheduler_of(request).authenticator.required()
+
+
+# What Ray's clients ask before all else: which Ray this is, and whether it is well.
+
+
+#: Version of the Jobs interface; beyond 0, clients follow logs over a websocket.
+API_VERSION = "4"
+#: What is told where neither this machine nor any cluster has a Ray: the oldest that jobs are sent to.
+OLDEST_RAY = "2.9.0"
+
+_OPEN = tuple(state for state in JobState if state not in FINAL)
+
+routes = RayRoutes()
+
+
+@routes.on("GET", "/api/version", role=Role.READ)
+async def version(request: Request) -> Response:
+    """Tell the installed Ray's version: clients compare it with what they need, before each submission."""
+    installed = installed_ray()
+    newest = installed.get("version") or await to_thread.run_sync(_newest_on_clusters, service_of(request))
+    return RayJSON(
+        {
+            "version": API_VERSION,
+            "ray_version": newest,
+            "ray_commit": installed.get("commit") or "0" * 40,
+            "session_name": f"session_{scheduler_of(request).store.store_id}",
+        }
+    )
+
+
+@routes.on("GET", "/api/component_activities", role=Role.READ)
+def component_activities(request: Request) -> Response:
+    """Tell whether there are jobs that have not ended: whoever stops idle clusters asks this."""
+    service = service_of(request)
+    open_jobs = service.list_jobs(JobQuery(states=_OPEN, limit=1)).jobs
+    newest = service.list_jobs(JobQuery(limit=1)).jobs
+    driver = {
+        "is_active": "ACTIVE" if open_jobs else "INACTIVE",
+        "reason": "there are jobs that have not ended" if open_jobs else None,
+        "timestamp": time.time(),
+        "last_activity_at": max((job.changed_at for job in newest), default=None),
+    }
+    return RayJSON({"driver": driver})
+
+
+@routes.on("GET", "/api/gcs_healthz", role=None)
+def gcs_healthz(request: Request) -> Response:
+    """Say that this server and its store are there; KubeRay waits for it. It needs no token in Ray either."""
+    scheduler_of(request).store.history.last_event()
+    return Response("success", media_type="application/text; charset=utf-8")
+
+
+@lru_cache(maxsize=1)
+def installed_ray() -> dict[str, Any]:
+    """Return `version` and `commit` of the Ray that is installed here, without importing it; or nothing."""
+    found = find_spec("ray")
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        path = Path(folder) / "_version.py"
+        if path.is_file():
+            return _constants(path.read_text())
+    return {}
+
+
+def _constants(text: str) -> dict[str, Any]:
+    return {
+        target.id: node.value.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _newest_on_clusters(service: LocalService) -> str:
+    known = [cluster.ray_version for cluster in service.clusters() if cluster.ray_version]
+    return max(known, key=_comparable, default=OLDEST_RAY)
+
+
+def _comparable(version: str) -> Version:
+    try:
+        return Version(version)
+    except ValueError:  # also of a number that is too long for Python
+        return Version("0")

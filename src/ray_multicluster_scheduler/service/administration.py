@@ -4,23 +4,52 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from ray_multicluster_scheduler.core.quotas import EVERYBODY, quota_of
 from ray_multicluster_scheduler.errors import Forbidden, InvalidRequest
-from ray_multicluster_scheduler.model.access import OpenJobs, Quota, Token
+from ray_multicluster_scheduler.model.access import (
+    EVERYBODY,
+    AuditEntry,
+    NewToken,
+    OpenJobs,
+    Quota,
+    Token,
+    quota_of,
+)
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.admin_views import (
-    AuditPage,
-    AuditView,
-    NewTokenView,
-    TokenView,
-    UserView,
-)
+from ray_multicluster_scheduler.service.auth import Tokens
 from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.tokens import Tokens
-from ray_multicluster_scheduler.store_ports import JobStore
+from ray_multicluster_scheduler.service.views import View
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.store import Store
+
+# What administrators see: tokens, users and the audit trail.
+
+
+class UserView(View):
+    """Somebody who has a token, a quota or open jobs."""
+
+    user: str
+    #: Of the tokens that are valid now, each once.
+    roles: tuple[str, ...]
+    #: How many of these tokens there are.
+    tokens: int
+    open_jobs: int
+    #: What the open jobs claim together, `memory` in bytes.
+    claimed: dict[str, float]
+    #: What is allowed at once; None, or a resource that is not named: no limit.
+    quota_jobs: int | None
+    quota_resources: dict[str, float]
+
+
+class AuditPage(View):
+    """Some entries of the audit trail, newest first; `next_cursor` gets the following ones."""
+
+    entries: tuple[AuditEntry, ...]
+    next_cursor: str | None
+
 
 #: Entries per page: the default and the maximum.
 PAGE_ENTRIES = 100
@@ -31,7 +60,7 @@ class Administration:
     """The tokens, users and audit trail of one store, for one caller, who must be an administrator."""
 
     def __init__(
-        self, tokens: Tokens, store: JobStore, caller: Caller, *, quotas: Mapping[str, Quota], clock: Clock
+        self, tokens: Tokens, store: Store, caller: Caller, *, quotas: Mapping[str, Quota], clock: Clock
     ) -> None:
         if not caller.may(Role.ADMIN):
             raise Forbidden(f"this needs the role 'admin'; {caller.user!r} has {caller.role.word!r}")
@@ -41,18 +70,17 @@ class Administration:
         self._quotas = quotas
         self._clock = clock
 
-    def create_token(self, user: str, role: str, *, expires_s: float | None = None) -> NewTokenView:
+    def create_token(self, user: str, role: str, *, expires_s: float | None = None) -> NewToken:
         """Make a token. Its secret is in the answer and can never be shown again."""
-        made = self._tokens.create(user, _role(role), expires_s=expires_s, by=self._caller)
-        return NewTokenView(token=made.secret, **_shown(made.token))
+        return self._tokens.create(user, _role(role), expires_s=expires_s, by=self._caller)
 
-    def list_tokens(self) -> tuple[TokenView, ...]:
+    def list_tokens(self) -> tuple[Token, ...]:
         """Return all tokens, oldest first, including revoked and expired ones."""
-        return tuple(TokenView(**_shown(token)) for token in self._tokens.list_all())
+        return self._tokens.list_all()
 
-    def revoke_token(self, token_id: str) -> TokenView:
+    def revoke_token(self, token_id: str) -> Token:
         """Revoke a token from now on."""
-        return TokenView(**_shown(self._tokens.revoke(token_id, by=self._caller)))
+        return self._tokens.revoke(token_id, by=self._caller)
 
     def users(self) -> tuple[UserView, ...]:
         """Return everybody who has a token, a quota of their own or open jobs, by name."""
@@ -60,7 +88,7 @@ class Administration:
         for token in self._tokens.list_all():
             if token.valid(now=now):
                 valid[token.user].append(token)
-        open_jobs = self._store.open_jobs()
+        open_jobs = self._store.jobs.open_jobs()
         names = {*valid, *open_jobs, *self._quotas} - {EVERYBODY}
         return tuple(self._user(name, valid[name], open_jobs.get(name)) for name in sorted(names))
 
@@ -88,7 +116,7 @@ class Administration:
         found = self._store.access.audit(
             user=arguments.text_or_none("user", user), before=arguments.cursor(cursor), limit=limit + 1
         )
-        page = tuple(AuditView(**asdict(entry)) for entry in found[:limit])
+        page = found[:limit]
         return AuditPage(entries=page, next_cursor=str(page[-1].id) if len(found) > limit else None)
 
 
@@ -98,9 +126,3 @@ def _role(word: str) -> Role:
     except KeyError:
         roles = ", ".join(role.word for role in Role)
         raise InvalidRequest(f"there is no role {arguments.shown(word)}; the roles are {roles}") from None
-
-
-def _shown(token: Token) -> dict[str, object]:
-    fields = asdict(token)
-    del fields["digest"]
-    return fields

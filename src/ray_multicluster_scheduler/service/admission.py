@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
@@ -23,7 +24,9 @@ from ray_multicluster_scheduler.model.decision import ClusterView
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.store_ports import JobStore
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.store import Store
 
 #: Poll interval for the first snapshots after the start: writing a snapshot sends no notification.
 FIRST_LOOK_S = 0.05
@@ -43,7 +46,7 @@ class Admission:
     def __init__(
         self,
         config: Config,
-        store: JobStore,
+        store: Store,
         clock: Clock,
         fits: Fits,
         look: Callable[[], Mapping[str, ClusterSnapshot] | None],
@@ -122,11 +125,11 @@ class Admission:
                 return views
             seen = self._look()
             if seen is None:
-                mark = self._store.wait_for_change(mark, timeout_s=min(left, FIRST_LOOK_S))
+                mark = self._store.changes.wait(mark, timeout_s=min(left, FIRST_LOOK_S))
 
     def _views(self, clusters: Sequence[ClusterSpec]) -> tuple[ClusterView, ...]:
         names = None if clusters is self._config.clusters else [spec.name for spec in clusters]
-        return self._views_of(clusters, self._store.load_snapshots(names))
+        return self._views_of(clusters, self._store.clusters.load_snapshots(names))
 
     def _views_of(
         self, clusters: Sequence[ClusterSpec], seen: Mapping[str, ClusterSnapshot]

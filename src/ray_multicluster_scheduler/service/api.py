@@ -1,6 +1,6 @@
 """The one interface of the scheduler. The Python API, the command line and the server all use it.
 
-`service/local_service.py` answers in this process; `client/http.py` asks a server, with the same
+`service/service.py` answers in this process; `client/http.py` asks a server, with the same
 results and the same errors. A job that the caller may not see is reported as `JobNotFound`.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ray_multicluster_scheduler.model.cluster import TRIAL_S
+from ray_multicluster_scheduler.model.job import JobEvent, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -20,12 +21,10 @@ from ray_multicluster_scheduler.service.views import (
     ClusterReport,
     ClusterView,
     ConfigView,
-    EventView,
     Explanation,
     JobDetail,
     JobPage,
     JobView,
-    LeaderView,
     PlanView,
     ProcessList,
     PruneView,
@@ -95,10 +94,10 @@ class Service(Protocol):
 
     def events(
         self, submission_id: str | None = None, *, after: int = 0, limit: int = ...
-    ) -> tuple[EventView, ...]:
+    ) -> tuple[JobEvent, ...]:
         """Return what has happened, in order: to one job, or to all."""
 
-    def events_async(self, *, after: int | None = None) -> AsyncGenerator[EventView, None]:
+    def events_async(self, *, after: int | None = None) -> AsyncGenerator[JobEvent, None]:
         """Yield what happens, live, after this event (None: from now on), to all jobs; it has no end."""
 
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
@@ -166,7 +165,7 @@ class Service(Protocol):
     def me(self) -> CallerView:
         """Return who the caller is: whose jobs are submitted, and what that caller may do."""
 
-    def leader(self) -> LeaderView | None:
+    def leader(self) -> Lease | None:
         """Return who schedules now, if anybody."""
 
     def prune(

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import starmap
 from typing import Any
 
-from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
-from ray_multicluster_scheduler.environment.origins import origins
-from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
-from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
+from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.capacity import driver_limit
+from ray_multicluster_scheduler.environment.compose import origins
+from ray_multicluster_scheduler.environment.redact import REDACTED, redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import Cause, Placement, Waiting
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
-from ray_multicluster_scheduler.model.job import Attempt, Event, Job, Lease, Target
+from ray_multicluster_scheduler.model.execution import ORDINARY, Capabilities
+from ray_multicluster_scheduler.model.job import Attempt, AttemptSpan, Job, JobEvent, Target, left_alone
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
     ClusterView,
+    ConfigView,
     DecisionView,
-    EventView,
     JobDetail,
     JobView,
-    LeaderView,
-    NodeView,
     PendingView,
     SessionView,
     SpanView,
 )
-from ray_multicluster_scheduler.text.spelling import nearest
+from ray_multicluster_scheduler.text import nearest
 
 
 class Secrets:
@@ -47,10 +47,18 @@ class Secrets:
 
 
 def show_job(
-    job: Job, secrets: Collection[str], *, warnings: Sequence[str] = (), waits: tuple[str, str] | None = None
+    job: Job,
+    secrets: Collection[str],
+    *,
+    can: Capabilities = ORDINARY,
+    warnings: Sequence[str] = (),
+    waits: tuple[str, str] | None = None,
 ) -> JobView:
-    """Show a job as it was asked for; `waits`: why it waits, and the same in a sentence."""
-    return JobView(**_job_fields(job, secrets), **_wait_fields(waits), warnings=tuple(warnings))
+    """Show a job as it was asked for.
+
+    `can` is what its executor can do; `waits`, why it waits, in a word and in a sentence.
+    """
+    return JobView(**_job_fields(job, secrets, can), **_wait_fields(waits), warnings=tuple(warnings))
 
 
 def show_detail(
@@ -60,11 +68,12 @@ def show_detail(
     secrets: Collection[str],
     *,
     cluster_envs: Mapping[str, Mapping[str, Any]],
+    can: Capabilities = ORDINARY,
     warnings: Sequence[str] = (),
     waits: tuple[str, str] | None = None,
 ) -> JobDetail:
     """Show all that is known of a job; of an attempt that was sent, as it was sent."""
-    fields = _job_fields(job, secrets) | _wait_fields(waits)
+    fields = _job_fields(job, secrets, can) | _wait_fields(waits)
     last = attempts[-1] if attempts else None
     if last is not None:
         fields["cluster"] = job.cluster or last.cluster
@@ -76,10 +85,14 @@ def show_detail(
     return JobDetail(**fields, warnings=tuple(warnings), attempts=shown, logs=logs)
 
 
-def warnings_of(job: Job, clusters: Collection[str]) -> tuple[str, ...]:
+def warnings_of(job: Job, clusters: Collection[str], *, has_executor: bool) -> tuple[str, ...]:
     """Return what the submitter of an open job should know, where these clusters are configured."""
+    if job.final:
+        return ()
+    if not has_executor:
+        return (left_alone(job),)
     name = job.spec.preferred_cluster
-    if job.final or name is None or name in clusters:
+    if name is None or name in clusters:
         return ()
     guess = nearest(name, clusters)
     hint = f"did you mean {guess!r}?" if guess else f"there are {', '.join(clusters)}."
@@ -169,18 +182,9 @@ def show_decision(decided: Placement | Waiting | Mapping[str, Any]) -> DecisionV
     )
 
 
-def show_event(event: Event, secrets: Collection[str]) -> EventView:
+def show_event(event: JobEvent, secrets: Collection[str]) -> JobEvent:
     """Show one move of one job."""
-    return EventView(
-        id=event.id,
-        submission_id=event.submission_id,
-        at=event.at,
-        old=event.old,
-        new=event.new,
-        attempt=event.attempt,
-        cluster=event.cluster,
-        reason=redact_text(event.reason, secrets),
-    )
+    return replace(event, reason=redact_text(event.reason, secrets))
 
 
 def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | None = None) -> ClusterView:
@@ -198,7 +202,7 @@ def show_cluster(planned: PlannedCluster, *, now: float, running_jobs: int | Non
         live_jobs=planned.live_jobs,
         max_running_jobs=driver_limit(spec, seen),
         running_jobs=running_jobs,
-        nodes=None if seen.nodes is None else tuple(NodeView(**asdict(node)) for node in seen.nodes),
+        nodes=seen.nodes,
         pending=None if seen.pending is None else tuple(starmap(_pending, seen.pending)),
         ray_version=seen.ray_version,
         python_version=seen.python_version,
@@ -240,18 +244,11 @@ def show_session(job: Job, session: Session, secrets: Collection[str]) -> Sessio
     )
 
 
-def show_leader(lease: Lease | None) -> LeaderView | None:
-    """Show who schedules."""
-    if lease is None:
-        return None
-    return LeaderView(holder=lease.holder, epoch=lease.epoch, expires_at=lease.expires_at)
-
-
 def _wait_fields(waits: tuple[str, str] | None) -> dict[str, str]:
     return {} if waits is None else {"wait_reason": waits[0], "waits_for": waits[1]}
 
 
-def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
+def _job_fields(job: Job, secrets: Collection[str], can: Capabilities) -> dict[str, Any]:
     spec = job.spec
     return {
         "submission_id": job.submission_id,
@@ -284,4 +281,34 @@ def _job_fields(job: Job, secrets: Collection[str]) -> dict[str, Any]:
         "changed_at": job.changed_at,
         "not_before": job.not_before,
         "head": job.head,
+        "has_log": can.keeps_log,
+        "repeatable": can.restartable,
     }
+
+
+# The configuration, for operators: as it was loaded, without secrets.
+
+
+#: As a part of the query of a PostgreSQL address.
+_PASSWORD = re.compile(r"(?<=password=)[^&]+", re.IGNORECASE)
+
+
+def show_config(config: Config) -> ConfigView:
+    """Show a configuration. Of a token it has only the name of the variable that holds it."""
+    clusters = {}
+    for spec in config.clusters:
+        fields = asdict(spec)
+        del fields["name"]
+        # The outer call hides users and passwords in the addresses; variables are below `runtime_env` only.
+        clusters[spec.name] = redact_env({**fields, "runtime_env": redact_env(spec.runtime_env)})
+    # A store is opened only without a password in its address, but the environment may name another one.
+    settings = {
+        name: _PASSWORD.sub(REDACTED, value) if isinstance(value, str) else value
+        for name, value in config.settings.model_dump(mode="json").items()
+    }
+    return ConfigView(
+        path=str(config.path),
+        clusters=clusters,
+        settings=redact_env(settings),
+        server=redact_env(config.server.model_dump(mode="json")),
+    )

@@ -11,8 +11,9 @@ from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service import arguments
 
 if TYPE_CHECKING:
+    from ray_multicluster_scheduler.model.job import JobEvent
     from ray_multicluster_scheduler.service.api import Service
-    from ray_multicluster_scheduler.service.views import EventView, JobView
+    from ray_multicluster_scheduler.service.views import JobView
 
 #: Jobs per page: the default and the maximum.
 PAGE_JOBS = 100
@@ -84,7 +85,7 @@ def spans_limit(limit: int) -> int:
     return limit
 
 
-def all_events(service: Service, submission_id: str) -> Iterator[EventView]:
+def all_events(service: Service, submission_id: str) -> Iterator[JobEvent]:
     """Yield every move of a job, in order, one answer after the other."""
     after = 0
     while page := service.events(submission_id, after=after, limit=EVENTS):

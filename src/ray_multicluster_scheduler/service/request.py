@@ -5,28 +5,31 @@ Each field is checked where it enters, by its name. What depends on the clusters
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticSerializationError, to_json
 
+from ray_multicluster_scheduler.environment.options import ARRAY_INDEX_VAR, with_env_vars
 from ray_multicluster_scheduler.environment.paths import relative_script
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID, JobSpec
-from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOptions, OnUnreachable
-from ray_multicluster_scheduler.model.resources import parse_requirements
+from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS, JobOption, JobOptions, OnUnreachable
+from ray_multicluster_scheduler.model.resources import GIB, parse_requirements
 from ray_multicluster_scheduler.service import arguments
-from ray_multicluster_scheduler.service.option_keys import with_options, without_keys
-from ray_multicluster_scheduler.text.spelling import did_you_mean, nearest
+from ray_multicluster_scheduler.text import bytes_of, did_you_mean, nearest, seconds_of
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.core.placement.inputs import Fits
     from ray_multicluster_scheduler.model.cluster import ClusterSpec
+
 
 #: Ray refuses a larger specification.
 MAX_ENTRYPOINT_CHARS = 500_000
@@ -67,7 +70,7 @@ class JobRequest(BaseModel, JobOptions):
     def __init__(self, /, **given: Any) -> None:
         """Check every argument; `InvalidRequest` names the first one that is wrong. None is like nothing.
 
-        Options may come as keys of the metadata as well (`service/option_keys.py`).
+        Options may come as keys of the metadata as well (`service/request.py`).
         """
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         merged, keys = with_options(given, defaults)
@@ -86,7 +89,7 @@ class JobRequest(BaseModel, JobOptions):
     def _is_a_command(cls, given: Any) -> Any:
         return _entrypoint(given)
 
-    @field_validator("user", mode="before")
+    @field_validator("user", *_of_kind(str), mode="before")
     @classmethod
     def _is_text(cls, given: Any, info: ValidationInfo) -> Any:
         return arguments.text(str(info.field_name), given)
@@ -226,8 +229,13 @@ def _entrypoint(entrypoint: Any) -> str:
         raise InvalidEntrypoint("the entrypoint is a shell command, not a function; submit_task runs one")
     if not isinstance(entrypoint, str) or not entrypoint.strip():
         raise InvalidEntrypoint("the entrypoint is empty; write a command such as 'python /home/me/train.py'")
-    if "\0" in entrypoint or len(entrypoint) > MAX_ENTRYPOINT_CHARS:
-        raise InvalidEntrypoint("the entrypoint is too long or holds a NUL character; put it into a script")
+    if "\0" in entrypoint:
+        raise InvalidEntrypoint("the entrypoint holds a NUL character, which no command line can; remove it")
+    if len(entrypoint) > MAX_ENTRYPOINT_CHARS:
+        raise InvalidEntrypoint(
+            f"the entrypoint has {len(entrypoint):,} characters, and {MAX_ENTRYPOINT_CHARS:,} is the limit; "
+            "put it into a script"
+        )
     return entrypoint
 
 
@@ -317,3 +325,210 @@ def _on_unreachable(given: Any) -> OnUnreachable:
     seconds = arguments.seconds("on_unreachable", given)
     assert seconds is not None
     return seconds
+
+
+# Job arrays: indices such as `0-199` make one group of many jobs.
+
+
+#: Replaced by the index, in the command and in the name.
+PLACEHOLDER = "{i}"
+#: More is a slip of the finger: a head starts about one job per second.
+MOST_JOBS = 10_000
+#: Longer digit strings are not accepted as numbers.
+_RANGE = re.compile(r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,15}))?)?")
+
+
+def parse_array(text: str) -> list[int]:
+    """Return the indices of `0-9,20` or `0-100:10` (every tenth), each once, as they are written."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise InvalidRequest(f"an array wants indices such as 0-199, 0-9,20 or 0-100:10, not {text!r}")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or step < 1:
+            raise InvalidRequest(f"array: {part.strip()!r} holds no index; write the smaller number first")
+        indices = range(first, last + 1, step)
+        if len(indices) > MOST_JOBS:
+            raise InvalidRequest(f"array: {text!r} would be {len(indices)} jobs; {MOST_JOBS} are the most")
+        found.update(dict.fromkeys(indices))
+    if len(found) > MOST_JOBS:
+        raise InvalidRequest(f"array: {text!r} would be {len(found)} jobs; {MOST_JOBS} are the most")
+    return list(found)
+
+
+def array_of(request: JobRequest, indices: Sequence[int]) -> list[JobRequest]:
+    """Return one request per index; they share a group, and their ids are the group's and the index.
+
+    The program finds the index in its environment, and in the command where that holds `{i}`.
+    """
+    group = request.submission_id or f"array_{uuid.uuid4().hex[:12]}"
+    return [
+        request.replaced(
+            entrypoint=request.entrypoint.replace(PLACEHOLDER, str(index)),
+            job_id=request.job_id and request.job_id.replace(PLACEHOLDER, str(index)),
+            submission_id=f"{group}-{index}",
+            group=group,
+            runtime_env=with_env_vars(request.runtime_env, {ARRAY_INDEX_VAR: str(index)}),
+        )
+        for index in indices
+    ]
+
+
+# Our options as keys of a job's metadata: `raymc.priority`, `raymc.cluster`.
+
+
+PREFIX = "raymc."
+
+
+@dataclass(frozen=True, slots=True)
+class OptionKey:
+    """One key: the field of `JobRequest` that it sets, and how its text is read."""
+
+    field: str
+    #: Raises ValueError, TypeError or KeyError.
+    read: Callable[[str], Any]
+    #: The accepted values, for the error message.
+    wants: str
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(text)
+    return value
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def _yes_or_no(text: str) -> bool:
+    return {"true": True, "false": False}[text.casefold()]
+
+
+def _word_or_seconds(text: str) -> str | float:
+    return text if text in {"wait", "fail"} else _seconds(text)
+
+
+def _seconds(text: str) -> float:
+    return seconds_of(str(text), plain=True)
+
+
+def _memory(text: str) -> dict[str, float]:
+    """Read a size. A plain number is as everywhere: GiB, or bytes from 2**20."""
+    try:
+        return {"memory": float(text)}
+    except ValueError:
+        return {"memory": bytes_of(str(text), plain=GIB) / GIB}
+
+
+def _amount_of(resource: str) -> OptionKey:
+    return OptionKey("resource_requirements", lambda text: {resource: float(text)}, "a number")
+
+
+#: How the text of an option is read, by its kind, and what is wanted.
+_READERS: tuple[tuple[Any, Callable[[str], Any], str], ...] = (
+    (str, str, "a text"),
+    (str | None, str, "a text"),
+    (int, int, "a whole number"),
+    (float | None, _seconds, "a time such as 90s, 10m or 1h, or a number of seconds"),
+    (bool, _yes_or_no, "true or false"),
+    (tuple[str, ...], _words, "words with commas between them"),
+    (OnUnreachable, _word_or_seconds, "wait, fail or a time such as 10m"),
+)
+
+
+def _option_key(option: JobOption) -> OptionKey:
+    return next(OptionKey(option.name, read, wants) for kind, read, wants in _READERS if kind == option.kind)
+
+
+#: Every option of a job that Ray's own interface has no place for.
+KEYS: Mapping[str, OptionKey] = {
+    "raymc.cpus": _amount_of("CPU"),
+    "raymc.gpus": _amount_of("GPU"),
+    "raymc.memory": OptionKey("resource_requirements", _memory, "a size such as 4GiB, or a number"),
+    "raymc.resources": OptionKey("resource_requirements", _json_object, "a JSON object of numbers"),
+    "raymc.job_id": OptionKey("job_id", str, "a text"),
+    **{
+        f"{PREFIX}{option.word}": _option_key(option)
+        for option in JOB_OPTIONS
+        if not option.name.startswith("entrypoint_")
+    },
+}
+
+
+def with_options(
+    given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments of a request with those that its metadata carries, and the key of each of these.
+
+    A field that was given beside its key must say the same; `defaults` are what says nothing.
+    """
+    options, keys = _options(given.get("metadata"))
+    merged = dict(given)
+    for field, value in options.items():
+        beside = given.get(field)
+        if beside is None or beside == defaults.get(field):
+            merged[field] = value
+        elif field == "resource_requirements" and isinstance(beside, Mapping):
+            merged[field] = _together(dict(beside), value, keys[field])
+        elif not _same(beside, value):
+            raise InvalidRequest(f"{field} and the metadata key {keys[field]!r} say different things")
+    return merged, keys
+
+
+def without_keys(metadata: Any, fields: Mapping[str, Any]) -> Any:
+    """Return metadata without the keys of these fields, which are about to be replaced."""
+    if not isinstance(metadata, Mapping):
+        return metadata
+    return {key: value for key, value in metadata.items() if key not in KEYS or KEYS[key].field not in fields}
+
+
+def _options(metadata: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    options: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    if not isinstance(metadata, Mapping):
+        return options, keys
+    for key, text in metadata.items():
+        if not isinstance(key, str) or not key.startswith(PREFIX):
+            continue
+        option = _known(key)
+        value = _read(key, option, text)
+        if option.field in options:
+            options[option.field] = _together(options[option.field], value, key)
+            keys[option.field] += f", {key}"
+        else:
+            options[option.field], keys[option.field] = value, key
+    return options, keys
+
+
+def _known(key: str) -> OptionKey:
+    if key not in KEYS:
+        guess = nearest(key, KEYS)
+        hint = f"did you mean {guess!r}?" if guess else f"there are {', '.join(KEYS)}"
+        raise InvalidRequest(
+            f"metadata keys that begin with {PREFIX!r} are options of ours, and {key!r} is none; {hint}"
+        )
+    return KEYS[key]
+
+
+def _read(key: str, option: OptionKey, text: Any) -> Any:
+    try:
+        return option.read(text)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        said = ascii(text)[:80]
+        raise InvalidRequest(f"the metadata key {key!r} wants {option.wants}, not {said}") from None
+
+
+def _together(amounts: dict[str, Any], more: Mapping[str, Any], key: str) -> dict[str, Any]:
+    for name, amount in more.items():
+        if amounts.setdefault(name, amount) != amount:
+            raise InvalidRequest(
+                f"the metadata key {key!r} gives another amount of {name} than is given beside it"
+            )
+    return amounts
+
+
+def _same(beside: Any, value: Any) -> bool:
+    return bool(tuple(beside) == value if isinstance(value, tuple) else beside == value)

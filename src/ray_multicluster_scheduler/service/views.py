@@ -1,7 +1,8 @@
 """What callers see: one shape for each thing, with secrets hidden, wherever it is shown.
 
 The Python API, `--json`, the REST interface and every page show these and nothing else. They are made by
-`service/make_views.py`, and `model_dump(mode="json")` is their JSON.
+`service/make_views.py`, and `model_dump(mode="json")` is their JSON. A record of `model` that holds no secret
+is shown as it is; a view differs from its record: in fields, or in what it hides.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check
-from ray_multicluster_scheduler.environment.setup_summary import is_setting_up
-from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.environment.setup_failure import is_setting_up
+from ray_multicluster_scheduler.model.cluster import Health, Node
+from ray_multicluster_scheduler.model.decision import Refusal, Score
 from ray_multicluster_scheduler.model.job import own_name
 from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.states import FINAL, JobState
@@ -78,6 +79,9 @@ class JobView(View, JobOptions):
     #: When the current state was entered, and when a retry may be placed.
     changed_at: float
     not_before: float
+    #: Its cluster keeps a log of it, and `retry` can make a new job of it: that depends on its executor.
+    has_log: bool = True
+    repeatable: bool = True
     #: What the submitter should know of an open job, in sentences.
     warnings: tuple[str, ...] = ()
     #: Of a queued job in a list, or asked for by itself: the reason why it waits, one of
@@ -177,42 +181,13 @@ class TimelineView(View):
     truncated: bool
 
 
-class EventView(View):
-    """One move of one job."""
-
-    id: int
-    submission_id: str
-    at: float
-    old: JobState | None
-    new: JobState
-    attempt: int
-    cluster: str | None
-    reason: str
-
-
-class ScoreView(View):
-    """How good one cluster is for a job."""
-
-    total: float
-    parts: dict[str, float]
-    prefer: bool
-
-
-class RefusalView(View):
-    """Why one cluster cannot have a job now."""
-
-    cause: Cause
-    sentence: str
-    missing: dict[str, float]
-
-
 class DecisionView(View):
     """Where a job goes and why, or why it waits (`cluster` is None): for each cluster its part."""
 
     cluster: str | None
     sentence: str
-    scores: dict[str, ScoreView]
-    refusals: dict[str, RefusalView]
+    scores: dict[str, Score]
+    refusals: dict[str, Refusal]
     #: Its place in the queue, from 1, while it waits.
     position: int | None
     #: Where room is being kept free for it.
@@ -256,17 +231,6 @@ class PlanView(View):
     suggestions: tuple[str, ...]
 
 
-class NodeView(View):
-    """One machine of a cluster."""
-
-    node_id: str
-    address: str
-    alive: bool
-    is_head: bool
-    resources: dict[str, float]
-    labels: dict[str, str]
-
-
 class PendingView(View):
     """What waits inside Ray: so many times these resources."""
 
@@ -292,7 +256,7 @@ class ClusterView(View):
     max_running_jobs: int
     #: What runs there, ours or not; None: its jobs were not listed.
     running_jobs: int | None = None
-    nodes: tuple[NodeView, ...] | None
+    nodes: tuple[Node, ...] | None
     #: What waits inside Ray.
     pending: tuple[PendingView, ...] | None
     ray_version: str | None
@@ -357,6 +321,9 @@ class ClusterReport(View):
 class ConfigView(View):
     """The configuration as it was loaded, with secrets hidden and defaults filled in."""
 
+    # Not `Config` itself: an address whose password is hidden is no longer a valid one, and a client shows
+    # what a server of another version has, without knowing those settings.
+
     path: str
     clusters: dict[str, dict[str, Any]]
     settings: dict[str, Any]
@@ -386,14 +353,6 @@ class SessionView(View):
     helper_pid: int | None
     helper_address: str | None
     ray_job_id: str | None
-
-
-class LeaderView(View):
-    """The process that schedules now."""
-
-    holder: str
-    epoch: int
-    expires_at: float
 
 
 class PruneView(View):

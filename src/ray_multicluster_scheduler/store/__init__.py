@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.store.open_place import open_at
-    from ray_multicluster_scheduler.store.sql_store import SqlStore
     from ray_multicluster_scheduler.store.sqlite.opening import open_memory_store, open_store
+    from ray_multicluster_scheduler.store.store import Store
 
-__all__ = ["SqlStore", "open_at", "open_memory_store", "open_store"]
+__all__ = ["Store", "open_at", "open_memory_store", "open_store"]
 
-#: Imported on first use: `sqlite/newest_jobs.py` must not pay for the import of SQLAlchemy.
+#: Imported on first use: shell completion, and clients of a server, do without SQLAlchemy. That is why the
+#: service and the packages import these for annotations only.
 _HOMES = {
-    "SqlStore": "sql_store",
+    "Store": "store",
     "open_at": "open_place",
     "open_memory_store": "sqlite.opening",
     "open_store": "sqlite.opening",

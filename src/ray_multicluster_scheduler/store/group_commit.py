@@ -81,7 +81,7 @@ class GroupCommit(Generic[Request, Result]):
                 ticket.turn.release()
 
     def _leave(self, ticket: _Ticket[Request, Result]) -> None:
-        """Let the next caller write, if it was the turn of this one. What it has not written, nobody does."""
+        """Pass the turn to write on if this caller had it; the request of an interrupted one is dropped."""
         if ticket.outcome is not None and self._writer is not ticket:
             return
         with self._lock:

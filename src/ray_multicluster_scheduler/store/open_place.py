@@ -12,20 +12,25 @@ from sqlalchemy import Connection
 from ray_multicluster_scheduler.config.installed import check_postgres
 from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.store.backend import Database
-from ray_multicluster_scheduler.store.sql_store import SqlStore
-from ray_multicluster_scheduler.store.sqlite.opening import existing_directory, new_directory, open_store
-from ray_multicluster_scheduler.store.sqlite.store_file import existing_file, new_file
+from ray_multicluster_scheduler.store.sqlite.opening import (
+    existing_directory,
+    existing_file,
+    new_directory,
+    new_file,
+    open_store,
+)
+from ray_multicluster_scheduler.store.store import Store
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.store.postgres.postgres_url import PostgresAddress
+    from ray_multicluster_scheduler.store.postgres.database import PostgresAddress
 
 
-def open_at(place: StorePlace, *, create: bool = True) -> SqlStore:
+def open_at(place: StorePlace, *, create: bool = True) -> Store:
     """Open the store; with `create`, make it if there is none."""
     if place.url is None:
         return open_store(place.directory, create=create)
     address = _address(place, place.url)
-    from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store  # noqa: PLC0415
+    from ray_multicluster_scheduler.store.postgres.opening import open_postgres_store  # noqa: PLC0415
 
     listen_at = None if place.store_listen is None else _address(place, place.store_listen)
     return open_postgres_store(address, listen_at=listen_at, create=create)
@@ -44,7 +49,7 @@ def existing_database(place: StorePlace) -> Iterator[Database]:
             yield files
         return
     address = _address(place, place.url)
-    from ray_multicluster_scheduler.store.postgres.open_postgres import existing_schema  # noqa: PLC0415
+    from ray_multicluster_scheduler.store.postgres.opening import existing_schema  # noqa: PLC0415
 
     with existing_schema(address) as server:
         yield server
@@ -58,7 +63,7 @@ def new_database(place: StorePlace) -> Iterator[tuple[Database, Connection]]:
             yield files
         return
     address = _address(place, place.url)
-    from ray_multicluster_scheduler.store.postgres.open_postgres import new_schema  # noqa: PLC0415
+    from ray_multicluster_scheduler.store.postgres.opening import new_schema  # noqa: PLC0415
 
     with new_schema(address) as server:
         yield server
@@ -79,6 +84,6 @@ def new_backup(path: Path, *, replace: bool) -> Iterator[tuple[Database, Connect
 def _address(place: StorePlace, url: str) -> PostgresAddress:
     check_postgres()
     # Imported here, as above: a user of SQLite needs no driver for PostgreSQL.
-    from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address  # noqa: PLC0415
+    from ray_multicluster_scheduler.store.postgres.database import postgres_address  # noqa: PLC0415
 
     return postgres_address(url, password_file=place.store_password_file)

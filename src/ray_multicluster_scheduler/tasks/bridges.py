@@ -122,7 +122,7 @@ class Bridges:
             session_name=self._session_name(spec),
             over_https=spec.is_over_https,
         )
-        token = lazy_import.wire("auth").Secret(token_of(spec, self._environ))
+        token = lazy_import.wire("sessions").Secret(token_of(spec, self._environ))
         actor_class = ray.remote(lazy_import.wire("bridge").Bridge)
         name = f"raymc bridge to {spec.name} {bridge_id}"
         actor = actor_class.options(

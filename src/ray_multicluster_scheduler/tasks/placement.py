@@ -20,8 +20,7 @@ from ray_multicluster_scheduler.core.placement.checks import (
 )
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.scoring import best, score
-from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.core.placement.scoring import Rule, best, score
 from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal, Score

@@ -1,17 +1,16 @@
 """The server on a real port in front of fake clusters."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from anyio import CapacityLimiter
 from fastapi import FastAPI
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
-from tests.system import System
+from tests.support.serving import serving
+from tests.support.system import System
 
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.server.app import RAY_ROUTES, create_app
@@ -57,7 +56,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def serving(
+async def a_gateway(
     directory: Path,
     *fakes: FakeRay,
     application: Callable[[EmbeddedScheduler], FastAPI] = create_app,
@@ -65,17 +64,8 @@ async def serving(
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """Start the server in the test's own loop: as it is, or for several users; with TLS by a certificate."""
-    async with System(directory, *fakes, **settings) as system:
-        app = application(system.scheduler)
-        config = uvicorn.Config(app, port=0, log_config=None, ssl_certfile=certificate)
-        server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        running = asyncio.create_task(server.serve())
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            yield Gateway(system, f"{'https' if certificate else 'http'}://127.0.0.1:{port}")
-        finally:
-            server.should_exit = True
-            await running
+    async with (
+        System(directory, *fakes, **settings) as system,
+        serving(application(system.scheduler), certificate=certificate) as address,
+    ):
+        yield Gateway(system, address)

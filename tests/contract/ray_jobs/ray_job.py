@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.contract.ray_jobs.gateway import Gateway
-from tests.integration.raymc import environment
-from tests.oracle import PATIENCE_S
+from tests.support.raymc import environment
+from tests.support.waiting import PATIENCE_S
 
 RAY = Path(sys.executable).parent / "ray"
 _END = "the end of a command: "

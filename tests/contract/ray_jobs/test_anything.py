@@ -12,12 +12,12 @@ import numpy  # noqa: F401 - hypothesis looks at it, perhaps while another threa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.ray_jobs.gateway import Gateway, serving
-from tests.oracle import PATIENCE_S
-from tests.system import fake
+from tests.contract.ray_jobs.gateway import Gateway, a_gateway
+from tests.support.system import fake
+from tests.support.waiting import PATIENCE_S
 
-from ray_multicluster_scheduler.server.ray_submit import FIELDS
-from ray_multicluster_scheduler.service.option_keys import KEYS
+from ray_multicluster_scheduler.server.ray_jobs import FIELDS
+from ray_multicluster_scheduler.service.request import KEYS
 
 #: Words that Ray's clients look for in an answer of status 500.
 LOOKED_FOR = (b"already exists. Please use a different submission_id", b"but it is in a non-terminal state")
@@ -94,7 +94,7 @@ async def check(gateway: Gateway, method: str, path: str, body: bytes) -> None:
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with serving(tmp_path, fake("a", 8)) as running:
+    async with a_gateway(tmp_path, fake("a", 8)) as running:
         await running.system.submit("sleep 1000", submission_id="known")
         yield running
 

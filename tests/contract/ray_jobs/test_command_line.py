@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.contract.ray_jobs.gateway import serving, several_users
+from tests.contract.ray_jobs.gateway import a_gateway, several_users
 from tests.contract.ray_jobs.ray_job import RayJob
-from tests.system import fake
-from tests.unit.packages.trees import make_tree
+from tests.support.system import fake
+from tests.support.trees import make_tree
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import ShellRunner
@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.testing import ShellRunner
 @pytest.fixture
 async def ray_job(tmp_path: Path) -> AsyncIterator[RayJob]:
     a = fake("a", 1, runner=ShellRunner())
-    async with serving(tmp_path / "served", a, application=several_users) as gateway:
+    async with a_gateway(tmp_path / "served", a, application=several_users) as gateway:
         yield RayJob(gateway, tmp_path)
 
 

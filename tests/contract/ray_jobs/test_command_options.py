@@ -5,11 +5,11 @@ from pathlib import Path
 
 import yaml
 from ray.dashboard.modules.job.cli import job_cli_group
-from tests.contract.ray_jobs.gateway import serving
+from tests.contract.ray_jobs.gateway import a_gateway
 from tests.contract.ray_jobs.ray_job import RayJob
 from tests.contract.test_ray_api_tls import write_certificate
-from tests.system import fake
-from tests.unit.packages.trees import make_tree
+from tests.support.system import fake
+from tests.support.trees import make_tree
 
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller, Role
@@ -80,7 +80,7 @@ async def check_submissions(ray: Options, ray_job: RayJob, folder: Path) -> None
     assert "\nshipped\n" in old.out
     assert "\nbig.bin\n" not in old.out
     assert "Job 'old' succeeded" in old.out
-    spec = ray_job.system.scheduler.store.get("old").spec
+    spec = ray_job.system.scheduler.store.jobs.get("old").spec
     assert (spec.user, spec.priority, spec.metadata) == ("ann", 5, {"raymc.priority": "5", "team": "red"})
 
     assert new.code == 0, new.out
@@ -119,9 +119,9 @@ async def test_every_option_of_every_command_works(tmp_path: Path) -> None:
     certificate = tmp_path / "own.pem"
     write_certificate(certificate)
     cluster = fake("a", 2, gpus=1, resources={"fpga": 1}, runner=ShellRunner())
-    async with serving(tmp_path / "served", cluster, certificate=certificate) as gateway:
+    async with a_gateway(tmp_path / "served", cluster, certificate=certificate) as gateway:
         tokens = gateway.system.scheduler.tokens
-        token = tokens.create("ann", Role.SUBMIT, expires_s=None, by=ROOT).secret
+        token = tokens.create("ann", Role.SUBMIT, expires_s=None, by=ROOT).token
         ray_job = RayJob(gateway, tmp_path)
         del ray_job.environ["RAY_ADDRESS"]  # or it would win over the option
         ray = Options(

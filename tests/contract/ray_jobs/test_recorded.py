@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.contract.ray_jobs.gateway import Gateway, serving
-from tests.oracle import PATIENCE_S
-from tests.system import fake
+from tests.contract.ray_jobs.gateway import Gateway, a_gateway
+from tests.support.system import fake
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -239,7 +239,7 @@ class Replay:
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with serving(tmp_path, fake("a", 1)) as running:
+    async with a_gateway(tmp_path, fake("a", 1)) as running:
         yield running
 
 
@@ -289,7 +289,7 @@ async def _let_one_wait(gateway: Gateway) -> None:
     await gateway.system.finished("f7")
     await gateway.system.until(await gateway.system.submit("sleep 100"), JobState.RUNNING)
     await gateway.system.submit("echo hi", submission_id="inf", entrypoint_num_cpus=1)
-    assert store.get("inf").state is JobState.QUEUED
+    assert store.jobs.get("inf").state is JobState.QUEUED
 
 
 def test_every_difference_has_a_reason_of_its_own_or_a_shared_one() -> None:

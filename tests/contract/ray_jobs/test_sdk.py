@@ -1,17 +1,16 @@
 """Every method of the stock `JobSubmissionClient` against the server."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray.job_submission import JobStatus, JobSubmissionClient
-from tests.contract.ray_jobs.gateway import USER_HEADER, Gateway, serving, several_users
-from tests.oracle import PATIENCE_S
-from tests.system import fake
-from tests.unit.packages.trees import make_tree
+from tests.contract.ray_jobs.gateway import USER_HEADER, Gateway, a_gateway, several_users
+from tests.support.system import fake
+from tests.support.trees import make_tree
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.packages.own_package import without_own_package
 from ray_multicluster_scheduler.testing import ShellRunner
@@ -33,10 +32,14 @@ class Client:
         return lambda *args, **more: asyncio.to_thread(method, *args, **more)
 
     async def until(self, job: str, *states: JobStatus) -> JobStatus:
-        ends_at = time.monotonic() + PATIENCE_S
-        while (status := await self.get_job_status(job)) not in (states or FINAL):
-            assert time.monotonic() < ends_at, await self.get_job_info(job)
-            await asyncio.sleep(0.1)
+        status: JobStatus
+
+        async def is_there() -> bool:
+            nonlocal status
+            status = await self.get_job_status(job)
+            return status in (states or FINAL)
+
+        await eventually(is_there, told=lambda: f"{job} is {status}")
         assert isinstance(status, JobStatus)
         return status
 
@@ -48,7 +51,7 @@ async def client_of(gateway: Gateway, user: str = "ann") -> Client:
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     clusters = fake("a", 1), fake("b", 1)
-    async with serving(tmp_path, *clusters, application=several_users) as running:
+    async with a_gateway(tmp_path, *clusters, application=several_users) as running:
         yield running
 
 
@@ -220,7 +223,7 @@ async def test_directories_modules_and_wheels_are_uploaded_and_forwarded(tmp_pat
     module = make_tree(tmp_path / "mod", {"helper.py": "x = 1"})
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
     wheel.write_bytes(b"a wheel")
-    async with serving(tmp_path / "served", fake("a", 1, runner=ShellRunner())) as gateway:
+    async with a_gateway(tmp_path / "served", fake("a", 1, runner=ShellRunner())) as gateway:
         client = await client_of(gateway)
         env = {"working_dir": str(here), "excludes": ["big.bin"], "py_modules": [str(module), str(wheel)]}
         job = await client.submit_job(entrypoint="sh main.sh; ls", runtime_env=env)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.contract.ray_jobs.gateway import Gateway, serving
-from tests.oracle import eventually
-from tests.system import fake
+from tests.contract.ray_jobs.gateway import Gateway, a_gateway
+from tests.support.system import fake
+from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.ray_logs import FRAME_CHARS
+from ray_multicluster_scheduler.server.ray_jobs import FRAME_CHARS
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with serving(tmp_path, fake("a", 1)) as running:
+    async with a_gateway(tmp_path, fake("a", 1)) as running:
         yield running
 
 
@@ -82,4 +82,4 @@ async def test_a_client_that_leaves_leaves_nothing_behind(
 
 
 def tasks_of_tails() -> list[str]:
-    return [shown for task in asyncio.all_tasks() if "ray_logs.py" in (shown := str(task))]
+    return [shown for task in asyncio.all_tasks() if "ray_jobs.py" in (shown := str(task))]

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.contract.store.leader import Leader
-from tests.postgres_server import PostgresServer
+from tests.support.leader import Leader
+from tests.support.postgres import PostgresServer
 
-from ray_multicluster_scheduler.store import SqlStore, open_memory_store, open_store
-from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
-from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
-from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
+from ray_multicluster_scheduler.store import Store, open_memory_store, open_store
+from ray_multicluster_scheduler.store.postgres.database import PostgresDatabase, postgres_address
+from ray_multicluster_scheduler.store.postgres.opening import open_postgres_store
 
 #: Opens the store of a test once more, as another process would.
-OpenStore = Callable[[], SqlStore]
+OpenStore = Callable[[], Store]
 
 
 def opener(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> OpenStore:
@@ -27,9 +26,7 @@ def opener(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> OpenSto
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SqlStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     # These tests say what time it is; `test_races.py` leaves that to the server.
     monkeypatch.setattr(PostgresDatabase, "time", lambda _, _tx, own: own)
     opened = open_memory_store() if request.param == "memory" else opener(request, request.param, tmp_path)()
@@ -38,5 +35,5 @@ def store(
 
 
 @pytest.fixture
-def leader(store: SqlStore) -> Leader:
+def leader(store: Store) -> Leader:
     return Leader(store)

@@ -3,41 +3,41 @@
 from typing import Any
 
 from sqlalchemy import select
-from tests.builders import NOW, a_snapshot
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_snapshot
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.model.access import AuditEntry, Token
 from ray_multicluster_scheduler.model.package_records import Upload
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore
+from ray_multicluster_scheduler.store import Store
 from ray_multicluster_scheduler.store.schema.tables import metadata
 
 #: More than one batch of a copy.
 CHUNKS = 6
 
 
-def fill(store: SqlStore) -> Leader:
+def fill(store: Store) -> Leader:
     """Write something into every table; the returned leader holds the lease."""
     leader = Leader(store)
     for state in JobState:
         leader.add(f"is-{state.value}", state, tags=("ü", "b"), runtime_env={"env_vars": {"A": "é\u0000"}})
     leader.add("waits", depends_on=("is-RUNNING",), idempotency_key="once", name="nightly", group="g")
     leader.add("waits-too", group="g")
-    leader.add("session", executor="ray-client")
-    ended = store.get("is-SUBMITTED")
-    leader.store.apply(
+    leader.add("session", executor="ray-client", client_address="10.0.0.5")
+    ended = store.jobs.get("is-SUBMITTED")
+    leader.store.jobs.apply(
         [leader.wanted(ended, JobState.SUCCEEDED)],
         epoch=leader.lease.epoch,
         now=NOW,
         logs=[("is-SUBMITTED", 1, "line\n" * 10)],
     )
     leader.add("newest", JobState.FAILED)
-    store.delete(["newest"])  # its number must not be given again
-    store.set_drained("a", drained=True, reason="disks", now=NOW)
-    store.save_snapshots([a_snapshot("a")], epoch=leader.lease.epoch)
+    store.retention.delete(["newest"])  # its number must not be given again
+    store.clusters.set_drained("a", drained=True, reason="disks", now=NOW)
+    store.clusters.save_snapshots([a_snapshot("a")], epoch=leader.lease.epoch)
     entry = AuditEntry(at=NOW, user="ann", action="token create", target="t1", outcome="ok")
-    token = Token(id="t1", user="ann", role="admin", digest="d", created_at=NOW, expires_at=None)
-    store.access.add_token(token, audit=entry)
+    token = Token(id="t1", user="ann", role="admin", created_at=NOW, expires_at=None)
+    store.access.add_token(token, "d", audit=entry)
     package = store.packages.begin(now=NOW)
     for number in range(CHUNKS):
         store.packages.append(package, bytes([number, 0, 255]) * 100, now=NOW)
@@ -46,7 +46,7 @@ def fill(store: SqlStore) -> Leader:
     return leader
 
 
-def content(store: SqlStore, *, without: frozenset[str] = frozenset()) -> dict[str, list[tuple[Any, ...]]]:
+def content(store: Store, *, without: frozenset[str] = frozenset()) -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows of all tables, by table."""
     with store._database.read() as tx:
         return {

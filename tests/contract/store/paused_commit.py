@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, event
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 T = TypeVar("T")
 #: A thread that should be blocked is given this long to show that it is not.

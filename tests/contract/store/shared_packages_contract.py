@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.packages.shared_packages import HALF_WRITTEN_S, NOTED_EVERY_S, SharedPackages
@@ -18,16 +19,6 @@ from ray_multicluster_scheduler.packages.store import KEEP_S, PackageStore
 
 NAME = "_ray_pkg_0123456789abcdef.zip"
 NO_NAMES = ["", "..", "../x.zip", "a/b.zip", ".tmp-1.zip", "x.txt", "x.zip\n", "used", "\0.zip"]
-
-
-class Clock:
-    """The time, as a test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Interrupted(Exception):
@@ -59,8 +50,8 @@ def fetched(shared: SharedPackages, name: str) -> bytes | None:
     return into.getvalue() if shared.fetch(name, into) else None
 
 
-def a_machine(tmp_path: Path, name: str, shared: SharedPackages | None, clock: Clock) -> PackageStore:
-    return PackageStore(tmp_path / name / "packages", shared=shared, now=clock)
+def a_machine(tmp_path: Path, name: str, shared: SharedPackages | None, clock: ManualClock) -> PackageStore:
+    return PackageStore(tmp_path / name / "packages", shared=shared, now=clock.now)
 
 
 def packed(machine: PackageStore, content: bytes = b"code") -> str:
@@ -73,8 +64,8 @@ class SharedPackagesContract:
     """The tests of one place, and of machines that share packages there."""
 
     @pytest.fixture
-    def clock(self) -> Clock:
-        return Clock()
+    def clock(self) -> ManualClock:
+        return ManualClock()
 
     # The place itself
 
@@ -109,23 +100,23 @@ class SharedPackagesContract:
         assert not shared.remove(name, unused_for_s=0.0)
 
     def test_uses_are_noted_but_not_each_of_them(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         shared.put(NAME, a_file(tmp_path, b"one"))
-        put_at = clock.now
+        put_at = clock.now()
         assert shared.last_used() == {NAME: put_at}
-        clock.now += NOTED_EVERY_S - 1
+        clock.advance(NOTED_EVERY_S - 1)
         assert shared.touch(NAME)
         assert shared.last_used() == {NAME: put_at}
-        clock.now += 1
+        clock.advance(1)
         assert shared.touch(NAME)
-        assert shared.last_used() == {NAME: clock.now}
+        assert shared.last_used() == {NAME: clock.now()}
 
     def test_only_what_was_not_used_for_long_is_removed(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         shared.put(NAME, a_file(tmp_path, b"one"))
-        clock.now += 5000
+        clock.advance(5000)
         assert not shared.remove(NAME, unused_for_s=6000)
         assert fetched(shared, NAME) == b"one"
         assert shared.remove(NAME, unused_for_s=4000)
@@ -151,14 +142,14 @@ class SharedPackagesContract:
         assert fetched(shared, NAME) == b"one"
 
     def test_what_a_killed_writer_has_left_goes_after_a_day(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         self.begin_and_stop(shared)
         shared.put(NAME, a_file(tmp_path, b"one"))
-        clock.now += HALF_WRITTEN_S - 1
+        clock.advance(HALF_WRITTEN_S - 1)
         shared.remove_leftovers()
         assert self.leftovers(shared) == 1
-        clock.now += 2
+        clock.advance(2)
         shared.remove_leftovers()
         assert self.leftovers(shared) == 0
         assert fetched(shared, NAME) == b"one"
@@ -196,7 +187,7 @@ class SharedPackagesContract:
     # Machines that share packages
 
     def test_another_machine_has_what_one_has_packed(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         a, b = (a_machine(tmp_path, name, shared, clock) for name in "ab")
         name = packed(a)
@@ -207,7 +198,7 @@ class SharedPackagesContract:
         assert path.is_relative_to(tmp_path / "b")
 
     def test_asking_for_a_package_does_not_copy_it(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         a, b = (a_machine(tmp_path, name, shared, clock) for name in "ab")
         name = packed(a)
@@ -215,7 +206,7 @@ class SharedPackagesContract:
         assert not (tmp_path / "b" / "packages" / name).exists()
 
     def test_a_package_whose_content_is_not_what_its_name_says_is_not_used(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         a, b = (a_machine(tmp_path, name, shared, clock) for name in "ab")
         name = packed(a)
@@ -230,7 +221,7 @@ class SharedPackagesContract:
         assert path.read_bytes() == b"code"
 
     def test_what_was_packed_before_it_could_be_shared_is_shared_when_it_is_needed(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         alone = a_machine(tmp_path, "a", None, clock)
         needed, unneeded = packed(alone, b"needed"), packed(alone, b"unneeded")
@@ -243,33 +234,35 @@ class SharedPackagesContract:
         assert alone.path(unneeded) is not None
 
     def test_what_open_jobs_need_stays_and_the_rest_goes(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         a, b = (a_machine(tmp_path, name, shared, clock) for name in "ab")
         needed, unneeded = packed(b, b"needed"), packed(b, b"unneeded")
         assert not a.may_collect(for_s=3600)
-        clock.now += KEEP_S + 1
+        clock.advance(KEEP_S + 1)
         assert a.may_collect(for_s=3600)
         assert a.collect([needed], older_than_s=KEEP_S) == (unneeded,)
         assert list(shared.last_used()) == [needed]
         assert a.path(needed) is not None
 
     def test_a_cache_loses_what_was_not_used_for_long_and_fetches_it_again(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         a, b = (a_machine(tmp_path, name, shared, clock) for name in "ab")
         old = packed(a, b"old")
         assert b.path(old) is not None
-        os.utime(tmp_path / "b" / "packages" / old, (clock.now - KEEP_S - 1,) * 2)
-        clock.now += 3601
+        os.utime(tmp_path / "b" / "packages" / old, (clock.now() - KEEP_S - 1,) * 2)
+        clock.advance(3601)
         packed(b, b"new")
         assert not (tmp_path / "b" / "packages" / old).exists()
         assert b.path(old) is not None
 
-    def test_a_cache_keeps_the_only_copy(self, shared: SharedPackages, tmp_path: Path, clock: Clock) -> None:
+    def test_a_cache_keeps_the_only_copy(
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
+    ) -> None:
         alone = a_machine(tmp_path, "a", None, clock)
         only = packed(alone, b"only here")
-        clock.now += KEEP_S + 1
+        clock.advance(KEEP_S + 1)
         a = a_machine(tmp_path, "a", shared, clock)
         packed(a, b"new")
         assert (tmp_path / "a" / "packages" / only).exists()

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_spec
 from tests.contract.store import (
     test_group_commit,
     test_history,
@@ -19,12 +18,16 @@ from tests.contract.store import (
 from tests.contract.store.conftest import OpenStore
 from tests.contract.store.paused_commit import PATIENCE_S, threads
 from tests.contract.store.transaction_pooler import PGBOUNCER, SERVER_CONNECTIONS, a_pooler
-from tests.postgres_server import PostgresServer
+from tests.support.builders import NOW, a_spec
+from tests.support.postgres import PostgresServer
 
-from ray_multicluster_scheduler.store import SqlStore
-from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
-from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
-from ray_multicluster_scheduler.store.postgres.postgres_url import PostgresAddress, postgres_address
+from ray_multicluster_scheduler.store import Store
+from ray_multicluster_scheduler.store.postgres.database import (
+    PostgresAddress,
+    PostgresDatabase,
+    postgres_address,
+)
+from ray_multicluster_scheduler.store.postgres.opening import open_postgres_store
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,7 +88,7 @@ def open_again(request: pytest.FixtureRequest, pooled: PostgresAddress, direct: 
 
 
 @pytest.fixture
-def store(open_again: OpenStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]:
+def store(open_again: OpenStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(PostgresDatabase, "time", lambda _, _tx, own: own)
     opened = open_again()
     yield opened
@@ -93,7 +96,7 @@ def store(open_again: OpenStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sq
 
 
 @pytest.fixture
-def elsewhere(direct: PostgresAddress, store: SqlStore) -> Iterator[SqlStore]:
+def elsewhere(direct: PostgresAddress, store: Store) -> Iterator[Store]:
     """The same store, of another process that does not use the pooler."""
     opened = open_postgres_store(direct)
     assert opened.store_id == store.store_id
@@ -101,21 +104,21 @@ def elsewhere(direct: PostgresAddress, store: SqlStore) -> Iterator[SqlStore]:
     opened.close()
 
 
-CHANGES: dict[str, Callable[[SqlStore], object]] = {
-    "add": lambda there: there.add([("new", a_spec())], now=NOW),
-    "stop": lambda there: there.request_stop(["job"], now=NOW, reason="stop"),
-    "drain": lambda there: there.set_drained("a", drained=True, reason="", now=NOW),
+CHANGES: dict[str, Callable[[Store], object]] = {
+    "add": lambda there: there.jobs.add([("new", a_spec())], now=NOW),
+    "stop": lambda there: there.jobs.request_stop(["job"], now=NOW, reason="stop"),
+    "drain": lambda there: there.clusters.set_drained("a", drained=True, reason="", now=NOW),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_changes_of_others_are_noticed_with_and_without_an_address_to_listen_at(
-    store: SqlStore, elsewhere: SqlStore, change: Callable[[SqlStore], object]
+    store: Store, elsewhere: Store, change: Callable[[Store], object]
 ) -> None:
-    store.add([("job", a_spec())], now=NOW)
-    seen = store.wait_for_change(0, timeout_s=0.0)
+    store.jobs.add([("job", a_spec())], now=NOW)
+    seen = store.changes.wait(0, timeout_s=0.0)
     marks: list[int] = []
-    waiter = threading.Thread(target=lambda: marks.append(store.wait_for_change(seen, timeout_s=FOR_EVER)))
+    waiter = threading.Thread(target=lambda: marks.append(store.changes.wait(seen, timeout_s=FOR_EVER)))
     waiter.start()
     change(elsewhere)
     waiter.join()
@@ -127,13 +130,13 @@ def test_more_writers_than_the_pooler_has_connections_all_get_their_turn(open_ag
     stores = [open_again() for _ in range(STORES)]
     with threads() as pool:
         calls = [
-            pool.submit(store.add, [(f"job-{number}-{round_}", a_spec())], now=NOW)
+            pool.submit(store.jobs.add, [(f"job-{number}-{round_}", a_spec())], now=NOW)
             for round_ in range(3)
             for number, store in enumerate(stores)
         ]
         for call in calls:
             call.result(PATIENCE_S)
-    assert len(stores[0].arrivals(after=0, limit=1000)) == len(calls)
+    assert len(stores[0].queue.arrivals(after=0, limit=1000)) == len(calls)
     for store in stores:
         store.close()
 
@@ -144,11 +147,11 @@ def test_notifications_that_the_pooler_passes_on_are_not_collected(
     """A LISTEN stays on a connection of the server, which the pooler then gives to others."""
     store = open_postgres_store(pooled)
     elsewhere = open_postgres_store(direct)
-    store.wait_for_change(0, timeout_s=0.0)  # it listens
+    store.changes.wait(0, timeout_s=0.0)  # it listens
     for number in range(2):
         with ExitStack() as stack:
             used = [stack.enter_context(store._database.read()) for _ in range(SERVER_CONNECTIONS)]
-            elsewhere.add([(f"job-{number}", a_spec())], now=NOW)  # told at the end of a transaction
+            elsewhere.jobs.add([(f"job-{number}", a_spec())], now=NOW)  # told at the end of a transaction
             drivers: list[Any] = [tx.connection.driver_connection for tx in used]
     assert not [driver._notifies_backlog for driver in drivers if driver._notifies_backlog]
     for each in (store, elsewhere):

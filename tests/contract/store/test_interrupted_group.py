@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import SchedulerError, StoreOutcomeUnknown
 from ray_multicluster_scheduler.store.group_commit import GroupCommit

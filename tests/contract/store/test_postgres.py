@@ -9,16 +9,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from tests.builders import NOW, a_spec
 from tests.contract.store.conftest import OpenStore, opener
-from tests.oracle import PATIENCE_S
-from tests.postgres_server import PostgresServer, a_postgres
+from tests.support.builders import NOW, a_spec
+from tests.support.postgres import PostgresServer, a_postgres
+from tests.support.waiting import PATIENCE_S, until
 
 from ray_multicluster_scheduler.errors import DuplicateSubmission, ForeignStore, StoreBusy, StoreError
-from ray_multicluster_scheduler.store import SqlStore
-from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
-from ray_multicluster_scheduler.store.postgres.postgres_database import PostgresDatabase
-from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
+from ray_multicluster_scheduler.store import Store
+from ray_multicluster_scheduler.store.postgres.database import PostgresDatabase, postgres_address
+from ray_multicluster_scheduler.store.postgres.opening import open_postgres_store
 
 TRIES = 6000
 
@@ -29,27 +28,27 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 
 
 @pytest.fixture
-def store(open_again: OpenStore) -> Iterator[SqlStore]:
+def store(open_again: OpenStore) -> Iterator[Store]:
     opened = open_again()
     yield opened
     opened.close()
 
 
-def test_a_lease_is_measured_by_the_clock_of_the_server(store: SqlStore, open_again: OpenStore) -> None:
-    lease = store.acquire_lease("one", ttl_s=30.0, now=NOW)
+def test_a_lease_is_measured_by_the_clock_of_the_server(store: Store, open_again: OpenStore) -> None:
+    lease = store.leases.acquire("one", ttl_s=30.0, now=NOW)
     assert lease is not None
     other = open_again()
     for skew in (-60.0, 0.0, 60.0):
-        assert other.acquire_lease("other", ttl_s=30.0, now=NOW + skew) is None
-        current = other.leader(now=NOW + skew)
+        assert other.leases.acquire("other", ttl_s=30.0, now=NOW + skew) is None
+        current = other.leases.current(now=NOW + skew)
         assert current is not None
         assert current.holder == "one"
-    store.release_lease(lease)
-    assert other.acquire_lease("other", ttl_s=30.0, now=NOW - 60) is not None
+    store.leases.release(lease)
+    assert other.leases.acquire("other", ttl_s=30.0, now=NOW - 60) is not None
     other.close()
 
 
-def test_how_far_the_server_is_ahead_is_known(store: SqlStore) -> None:
+def test_how_far_the_server_is_ahead_is_known(store: Store) -> None:
     before = time.time()
     with store._database.read() as tx:
         now = store._database.time(tx, 0.0)
@@ -63,7 +62,7 @@ def test_nothing_that_was_accepted_is_lost_when_the_server_is_restarted_and_kill
         accepted: list[str] = []
         done = threading.Event()
 
-        def submit(store: SqlStore, name: str) -> None:
+        def submit(store: Store, name: str) -> None:
             number = 0
             while not done.is_set() or number < 20:
                 if _added(store, f"{name}-{number}"):
@@ -78,7 +77,10 @@ def test_nothing_that_was_accepted_is_lost_when_the_server_is_restarted_and_kill
             writer.start()
         try:
             for end in (server.stop, server.kill, server.stop):
-                _wait_for_more(accepted, 30)
+                enough = len(accepted) + 30
+                until(
+                    lambda enough=enough: len(accepted) >= enough, told=lambda: "nothing is accepted any more"
+                )
                 end()
                 server.start()
         finally:
@@ -90,21 +92,12 @@ def test_nothing_that_was_accepted_is_lost_when_the_server_is_restarted_and_kill
             store.close()
 
 
-def _wait_for_more(accepted: list[str], more: int) -> None:
-    enough, tick = len(accepted) + more, threading.Event()
-    for _ in range(TRIES):
-        if len(accepted) >= enough:
-            return
-        tick.wait(0.1)
-    raise AssertionError("nothing is accepted any more")
-
-
-def _added(store: SqlStore, submission_id: str) -> bool:
+def _added(store: Store, submission_id: str) -> bool:
     """Add a job as a careful client does: again and again under the same id."""
     tick = threading.Event()
     for _ in range(TRIES):
         try:
-            store.add([(submission_id, a_spec())], now=NOW)
+            store.jobs.add([(submission_id, a_spec())], now=NOW)
         except DuplicateSubmission:  # the answer to an earlier try was lost
             return True
         except StoreBusy:
@@ -114,28 +107,28 @@ def _added(store: SqlStore, submission_id: str) -> bool:
     return False
 
 
-def _check(store: SqlStore, accepted: list[str]) -> None:
-    kept = {job.submission_id for job in store.list_jobs()}
+def _check(store: Store, accepted: list[str]) -> None:
+    kept = {job.submission_id for job in store.jobs.list()}
     assert set(accepted) <= kept
-    sequence = [job.seq for job, _ in store.arrivals(after=0, limit=10**6)]
+    sequence = [job.seq for job, _ in store.queue.arrivals(after=0, limit=10**6)]
     assert sequence == sorted(sequence)
     assert len(sequence) == len(kept)
 
 
 def test_a_process_that_stands_still_inside_a_transaction_does_not_block_the_others(
-    store: SqlStore, open_again: OpenStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, open_again: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_multicluster_scheduler.store.postgres.postgres_database.IDLE_TIMEOUT_S", "0.5")
+    monkeypatch.setattr("ray_multicluster_scheduler.store.postgres.database.IDLE_TIMEOUT_S", "0.5")
     slow = open_again()
 
     def write_slowly() -> None:
         with slow._database.write() as tx:
-            store.add([("job", a_spec())], now=NOW)
+            store.jobs.add([("job", a_spec())], now=NOW)
             tx.exec_driver_sql("SELECT 1")
 
     with pytest.raises(StoreBusy):
         write_slowly()
-    assert store.get("job").submission_id == "job"
+    assert store.jobs.get("job").submission_id == "job"
     slow.close()
 
 
@@ -213,11 +206,11 @@ def test_a_schema_that_would_need_quotes_is_refused() -> None:
         postgres_address("postgresql://db/jobs?schema=x;drop")
 
 
-def test_times_are_told(store: SqlStore) -> None:
+def test_times_are_told(store: Store) -> None:
     told: list[str] = []
     store.tell_times(lambda kind, _: told.append(kind))
-    store.add([("job", a_spec())], now=NOW)
-    store.get("job")
+    store.jobs.add([("job", a_spec())], now=NOW)
+    store.jobs.get("job")
     assert told == ["commit", "write", "read"]
     assert isinstance(store._database, PostgresDatabase)
 
@@ -229,9 +222,9 @@ def test_an_ordinary_user_with_a_database_is_enough(postgres: PostgresServer) ->
         connection.execute(f"CREATE DATABASE {name} OWNER {name}")
     url = postgres.url().replace("raymc@", f"{name}@").replace("/postgres?", f"/{name}?")
     store = open_postgres_store(postgres_address(url))
-    lease = store.acquire_lease("one", ttl_s=30.0, now=NOW)
-    store.add([("job", a_spec())], now=NOW)
+    lease = store.leases.acquire("one", ttl_s=30.0, now=NOW)
+    store.jobs.add([("job", a_spec())], now=NOW)
     assert lease is not None
-    assert store.get("job").submission_id == "job"
-    assert store.wait_for_change(0, timeout_s=PATIENCE_S) == 1
+    assert store.jobs.get("job").submission_id == "job"
+    assert store.changes.wait(0, timeout_s=PATIENCE_S) == 1
     store.close()

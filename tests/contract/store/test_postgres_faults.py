@@ -14,16 +14,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import errors as codes
-from tests.builders import NOW, a_spec
 from tests.contract.store.conftest import OpenStore, opener
-from tests.oracle import PATIENCE_S
-from tests.postgres_server import PostgresServer
+from tests.support.builders import NOW, a_spec
+from tests.support.postgres import PostgresServer
+from tests.support.waiting import PATIENCE_S, until
 
 from ray_multicluster_scheduler.errors import StoreBusy, StoreError
-from ray_multicluster_scheduler.store import SqlStore
-from ray_multicluster_scheduler.store.postgres.open_postgres import open_postgres_store
-from ray_multicluster_scheduler.store.postgres.postgres_errors import translated
-from ray_multicluster_scheduler.store.postgres.postgres_url import postgres_address
+from ray_multicluster_scheduler.store import Store
+from ray_multicluster_scheduler.store.postgres.database import postgres_address, translated
+from ray_multicluster_scheduler.store.postgres.opening import open_postgres_store
 
 resource = pytest.importorskip("resource", reason="NOT TESTED: this system has no limits on files")
 FOR_EVER = 3600.0
@@ -38,14 +37,14 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 
 
 @pytest.fixture
-def store(open_again: OpenStore) -> Iterator[SqlStore]:
+def store(open_again: OpenStore) -> Iterator[Store]:
     opened = open_again()
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def other(open_again: OpenStore, store: SqlStore) -> Iterator[SqlStore]:
+def other(open_again: OpenStore, store: Store) -> Iterator[Store]:
     opened = open_again()
     yield opened
     opened.close()
@@ -74,13 +73,6 @@ def connections(postgres: PostgresServer) -> int:
         ).fetchone()
     assert found is not None
     return int(str(found[0]))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < ends_at, "it never came true"
-        time.sleep(0.02)
 
 
 # -- errors that pass
@@ -115,8 +107,8 @@ def test_what_passes_does_not_end_the_engine(error: type[psycopg.Error]) -> None
         raise error("as the server says it")
 
 
-def test_a_server_that_became_a_standby_is_one_to_wait_for(store: SqlStore, postgres: PostgresServer) -> None:
-    lease = store.acquire_lease("one", ttl_s=30.0, now=NOW)
+def test_a_server_that_became_a_standby_is_one_to_wait_for(store: Store, postgres: PostgresServer) -> None:
+    lease = store.leases.acquire("one", ttl_s=30.0, now=NOW)
     assert lease is not None
     with administrator(postgres) as connection:
         connection.execute("ALTER ROLE raymc SET default_transaction_read_only = on")
@@ -124,27 +116,27 @@ def test_a_server_that_became_a_standby_is_one_to_wait_for(store: SqlStore, post
         cut_all(postgres)
         until(lambda: _reads(store))
         with pytest.raises(StoreBusy, match="standby, or read-only"):
-            store.add([("job", a_spec())], now=NOW)
+            store.jobs.add([("job", a_spec())], now=NOW)
         with pytest.raises(StoreBusy):
-            store.renew_lease(lease, ttl_s=30.0, now=NOW)
+            store.leases.renew(lease, ttl_s=30.0, now=NOW)
     finally:
         with administrator(postgres) as connection:
             connection.execute("SET default_transaction_read_only = off")
             connection.execute("ALTER ROLE raymc RESET default_transaction_read_only")
     cut_all(postgres)
     until(lambda: _reads(store))
-    assert store.add([("job", a_spec())], now=NOW)
+    assert store.jobs.add([("job", a_spec())], now=NOW)
 
 
-def _reads(store: SqlStore) -> bool:
+def _reads(store: Store) -> bool:
     with suppress(StoreBusy):
-        store.last_event()
+        store.history.last_event()
         return True
     return False
 
 
 def test_connections_that_the_server_has_cut_are_busy_and_never_worse(
-    store: SqlStore, postgres: PostgresServer
+    store: Store, postgres: PostgresServer
 ) -> None:
     def cut_in_the_middle() -> None:
         with store._database.write() as tx:
@@ -155,7 +147,7 @@ def test_connections_that_the_server_has_cut_are_busy_and_never_worse(
         with pytest.raises(StoreBusy):
             cut_in_the_middle()
         until(lambda: _reads(store))
-    assert store.add([("job", a_spec())], now=NOW)
+    assert store.jobs.add([("job", a_spec())], now=NOW)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["lost first", "lost last"])
@@ -169,7 +161,7 @@ def test_of_several_hosts_the_one_that_can_be_written_is_used(
         f"postgresql://raymc@/postgres?schema=t{uuid.uuid4().hex[:12]}&{hosts}&target_session_attrs=read-write"
     )
     store = open_postgres_store(address)
-    assert store.add([("job", a_spec())], now=NOW)
+    assert store.jobs.add([("job", a_spec())], now=NOW)
     store.close()
 
 
@@ -180,9 +172,9 @@ def test_no_connection_is_left_behind(open_again: OpenStore, postgres: PostgresS
     open_again().close()
     before = connections(postgres)
     store = open_again()
-    store.wait_for_change(0, timeout_s=0.0)
+    store.changes.wait(0, timeout_s=0.0)
     with ThreadPoolExecutor(MANY) as pool:
-        list(pool.map(lambda n: store.add([(f"job-{n}", a_spec())], now=NOW), range(4 * MANY)))
+        list(pool.map(lambda n: store.jobs.add([(f"job-{n}", a_spec())], now=NOW), range(4 * MANY)))
     with pytest.raises(ZeroDivisionError), store._database.write():
         _ = 1 / 0
     with pytest.raises(ZeroDivisionError), store._database.read():
@@ -196,7 +188,7 @@ def test_many_that_open_a_new_store_at_once_all_get_it(postgres: PostgresServer)
         address = postgres_address(postgres.url(f"t{uuid.uuid4().hex[:12]}"))
         together = threading.Barrier(MANY)
 
-        def opened() -> SqlStore:
+        def opened() -> Store:
             together.wait(PATIENCE_S)  # noqa: B023
             return open_postgres_store(address)  # noqa: B023
 
@@ -210,7 +202,7 @@ def test_many_that_open_a_new_store_at_once_all_get_it(postgres: PostgresServer)
 # -- notifications
 
 
-def test_changes_are_noticed_in_a_process_with_many_open_files(store: SqlStore, other: SqlStore) -> None:
+def test_changes_are_noticed_in_a_process_with_many_open_files(store: Store, other: Store) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2 * SELECT_LIMIT:
         pytest.skip("NOT TESTED: this process may not open so many files")
@@ -218,13 +210,13 @@ def test_changes_are_noticed_in_a_process_with_many_open_files(store: SqlStore, 
     with ExitStack() as files:
         while files.enter_context(socket.socket()).fileno() < SELECT_LIMIT:
             pass
-        seen = store.wait_for_change(0, timeout_s=0.0)
-        other.add([("job", a_spec())], now=NOW)
-        assert store.wait_for_change(seen, timeout_s=PATIENCE_S) > seen
-        seen = store.wait_for_change(0, timeout_s=0.0)
-        waits = threading.Thread(target=store.wait_for_change, args=(seen,), kwargs={"timeout_s": PATIENCE_S})
+        seen = store.changes.wait(0, timeout_s=0.0)
+        other.jobs.add([("job", a_spec())], now=NOW)
+        assert store.changes.wait(seen, timeout_s=PATIENCE_S) > seen
+        seen = store.changes.wait(0, timeout_s=0.0)
+        waits = threading.Thread(target=store.changes.wait, args=(seen,), kwargs={"timeout_s": PATIENCE_S})
         waits.start()
-        other.add([("another", a_spec())], now=NOW)
+        other.jobs.add([("another", a_spec())], now=NOW)
         waits.join()
         (listening,) = [each for each in threading.enumerate() if each.name == "raymc-notifications"]
         assert listening.is_alive()
@@ -232,15 +224,15 @@ def test_changes_are_noticed_in_a_process_with_many_open_files(store: SqlStore, 
 
 
 def test_changes_are_noticed_again_after_the_listening_connection_was_cut(
-    store: SqlStore, other: SqlStore, postgres: PostgresServer
+    store: Store, other: Store, postgres: PostgresServer
 ) -> None:
     for number in range(2):
-        seen = store.wait_for_change(0, timeout_s=0.0)
+        seen = store.changes.wait(0, timeout_s=0.0)
         cut_all(postgres)
         until(lambda: _reads(other))
         until(lambda: _reads(store))
-        other.add([(f"job-{number}", a_spec())], now=NOW)
-        assert store.wait_for_change(seen, timeout_s=FOR_EVER) > seen
+        other.jobs.add([(f"job-{number}", a_spec())], now=NOW)
+        assert store.changes.wait(seen, timeout_s=FOR_EVER) > seen
 
 
 # -- signals and forks
@@ -265,7 +257,7 @@ def interrupted_while(waits: Callable[[], bool]) -> Iterator[None]:
 
 
 def test_an_interrupt_while_another_process_writes_leaves_nothing_locked(
-    store: SqlStore, other: SqlStore, postgres: PostgresServer
+    store: Store, other: Store, postgres: PostgresServer
 ) -> None:
     def one_waits_for_the_lock() -> bool:
         with administrator(postgres) as connection:
@@ -273,26 +265,26 @@ def test_an_interrupt_while_another_process_writes_leaves_nothing_locked(
         return row is not None and row[0] == 1
 
     with other._database.write(), interrupted_while(one_waits_for_the_lock):
-        store.add([("interrupted", a_spec())], now=NOW)
-    assert store.add([("after", a_spec())], now=NOW)
-    assert other.add([("elsewhere", a_spec())], now=NOW)
+        store.jobs.add([("interrupted", a_spec())], now=NOW)
+    assert store.jobs.add([("after", a_spec())], now=NOW)
+    assert other.jobs.add([("elsewhere", a_spec())], now=NOW)
 
 
-def test_an_interrupt_inside_a_write_undoes_it(store: SqlStore, other: SqlStore) -> None:
+def test_an_interrupt_inside_a_write_undoes_it(store: Store, other: Store) -> None:
     def write() -> None:
         with store._database.write() as tx:
             tx.exec_driver_sql("UPDATE jobs SET reason = 'half done'")
             raise KeyboardInterrupt
 
-    store.add([("before", a_spec())], now=NOW)
+    store.jobs.add([("before", a_spec())], now=NOW)
     with pytest.raises(KeyboardInterrupt):
         write()
-    assert other.get("before").reason != "half done"
-    assert other.add([("job", a_spec())], now=NOW)
-    assert store.add([("other", a_spec())], now=NOW)
+    assert other.jobs.get("before").reason != "half done"
+    assert other.jobs.add([("job", a_spec())], now=NOW)
+    assert store.jobs.add([("other", a_spec())], now=NOW)
 
 
-def test_a_child_that_is_forked_during_a_write_can_write(store: SqlStore, other: SqlStore) -> None:
+def test_a_child_that_is_forked_during_a_write_can_write(store: Store, other: Store) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def write_slowly() -> None:
@@ -308,15 +300,15 @@ def test_a_child_that_is_forked_during_a_write_can_write(store: SqlStore, other:
         code = 1
         with suppress(BaseException):
             signal.alarm(int(PATIENCE_S) // 2)
-            store.set_drained("a", drained=True, reason="by the child", now=NOW)
+            store.clusters.set_drained("a", drained=True, reason="by the child", now=NOW)
             code = 0
         os._exit(code)
     go_on.set()
     slow.join()
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert other.drained()["a"].reason == "by the child"
-    assert store.drained() == other.drained(), "the connections of the parent still work"
+    assert other.clusters.drained()["a"].reason == "by the child"
+    assert store.clusters.drained() == other.clusters.drained(), "the connections of the parent still work"
 
 
 # -- secrets
@@ -339,7 +331,7 @@ def test_a_password_file_that_is_no_text_is_refused_without_its_content(tmp_path
     assert "s3cret" not in str(refused.value)
 
 
-def test_an_error_does_not_carry_the_row_that_it_is_about(store: SqlStore) -> None:
+def test_an_error_does_not_carry_the_row_that_it_is_about(store: Store) -> None:
     """A traceback shows the causes of an error, and a row may hold the environment of a job."""
 
     def violate() -> None:

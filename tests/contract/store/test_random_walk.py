@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, TRANSITIONS, JobState, may_move
@@ -49,7 +49,7 @@ class Walk(RuleBasedStateMachine):
         known = sorted(self.told)
         needs = tuple(chance.sample(known, k=min(len(known), chance.randrange(3))))
         spec = a_spec(priority=priority, queue_timeout_s=limit, depends_on=needs, group=group)
-        self.hear(*self.store.add([(f"job-{len(known)}", spec)], now=self.clock))
+        self.hear(*self.store.jobs.add([(f"job-{len(known)}", spec)], now=self.clock))
 
     @rule(chance=ANY, delay=st.integers(0, 30))
     def move(self, chance: Any, delay: int) -> None:
@@ -66,7 +66,7 @@ class Walk(RuleBasedStateMachine):
     def stop(self, chance: Any) -> None:
         if self.told:
             chosen = chance.choice(sorted(self.told))
-            self.hear(*self.store.request_stop([chosen], now=self.clock, reason="stop"))
+            self.hear(*self.store.jobs.request_stop([chosen], now=self.clock, reason="stop"))
 
     @rule(chance=ANY)
     def repeat_an_old_wish(self, chance: Any) -> None:
@@ -84,7 +84,7 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def the_store_has_what_it_told(self) -> None:
-        assert self.store.get_many(sorted(self.told)) == self.told
+        assert self.store.jobs.get_many(sorted(self.told)) == self.told
 
     @invariant()
     def jobs_are_listed_under_jobs_that_are_listed_themselves(self) -> None:
@@ -95,7 +95,7 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def events_lead_to_the_state(self) -> None:
         for job in self.told.values():
-            events = self.store.events(job.submission_id)
+            events = self.store.history.events(job.submission_id)
             assert (events[0].old, events[0].new) == (None, S.QUEUED)
             for earlier, event in itertools.pairwise(events):
                 assert event.old is earlier.new
@@ -105,9 +105,9 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def exactly_the_live_jobs_have_a_live_attempt(self) -> None:
         live = {job.submission_id for job in self.told.values() if job.state in LIVE}
-        assert {job.submission_id for job in self.store.live()} == live
+        assert {job.submission_id for job in self.store.queue.live()} == live
         for job in self.told.values():
-            attempts = self.store.attempts(job.submission_id)
+            attempts = self.store.history.attempts(job.submission_id)
             assert [attempt.number for attempt in attempts] == list(range(1, job.attempt + 1))
             open_ones = [attempt.number for attempt in attempts if attempt.outcome is None]
             assert open_ones == ([job.attempt] if job.submission_id in live else [])
@@ -116,8 +116,8 @@ class Walk(RuleBasedStateMachine):
     def what_may_run_and_what_must_end_follow_from_the_jobs(self) -> None:
         queued = [job for job in self.told.values() if job.state is S.QUEUED]
         may_run = sorted((-job.spec.priority, job.seq, job) for job in queued if self.may_run(job))
-        assert self.store.runnable(now=self.clock) == tuple(job for _, _, job in may_run)
-        assert {job.submission_id for job, _ in self.store.blocked(now=self.clock)} == {
+        assert self.store.queue.runnable(now=self.clock) == tuple(job for _, _, job in may_run)
+        assert {job.submission_id for job, _ in self.store.queue.blocked(now=self.clock)} == {
             job.submission_id for job in queued if self.must_end(job)
         }
 

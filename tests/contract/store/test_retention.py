@@ -4,15 +4,15 @@ import json
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound, LeaseLost
 from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.service.prune import prune_all
-from ray_multicluster_scheduler.store_ports import JobStore
+from ray_multicluster_scheduler.service.jobs import prune_all
+from ray_multicluster_scheduler.store import Store
 
 S = JobState
 DAY = 86400.0
@@ -31,22 +31,22 @@ def keep(**changes: Any) -> Keep:
     return Keep(**{**KEEP_ALL, **changes})
 
 
-def ids(store: JobStore) -> list[str]:
-    return sorted(job.submission_id for job in store.list_jobs())
+def ids(store: Store) -> list[str]:
+    return sorted(job.submission_id for job in store.jobs.list())
 
 
 @pytest.fixture
-def leader(store: JobStore) -> Leader:
+def leader(store: Store) -> Leader:
     return Leader(store)
 
 
 def ended(leader: Leader, submission_id: str, *, days_ago: float, log: str = "text", **spec: Any) -> None:
     """Let a job end so long ago, with a log."""
     at = NOW - days_ago * DAY
-    leader.store.add([(submission_id, a_spec(**spec))], now=at)
+    leader.store.jobs.add([(submission_id, a_spec(**spec))], now=at)
     leader.move(submission_id, S.PLACED, S.RUNNING, now=at)
     leader.move(submission_id, S.SUCCEEDED, now=at)
-    leader.store.apply([], epoch=leader.lease.epoch, now=at, logs=[(submission_id, 1, log)])
+    leader.store.jobs.apply([], epoch=leader.lease.epoch, now=at, logs=[(submission_id, 1, log)])
 
 
 @pytest.mark.parametrize("late", [DAY, 5 * DAY])
@@ -56,17 +56,17 @@ def test_what_is_noticed_late_is_not_passed_over(leader: Leader, late: float) ->
     rules = keep(secrets_s=DAY, logs_s=2 * DAY)
     for name, days_ago in (("before", 9), ("after", 3)):
         ended(leader, name, days_ago=days_ago, runtime_env=secret)
-    store.add([("late", a_spec(runtime_env=secret))], now=NOW - 10 * DAY)
+    store.jobs.add([("late", a_spec(runtime_env=secret))], now=NOW - 10 * DAY)
     leader.move("late", S.PLACED, S.RUNNING, now=NOW - 10 * DAY)
     assert prune_all(store, rules, now=NOW) == Pruned(secrets=2, logs=2)
 
     leader.move("late", S.SUCCEEDED, now=NOW, ended_at=NOW - DAY - late, end_unreported=False)
-    store.apply([], epoch=leader.lease.epoch, now=NOW, logs=[("late", 1, "text")])
+    store.jobs.apply([], epoch=leader.lease.epoch, now=NOW, logs=[("late", 1, "text")])
 
-    assert store.get("late").ended_at == NOW - DAY - late
+    assert store.jobs.get("late").ended_at == NOW - DAY - late
     pruned = prune_all(store, rules, now=NOW)
     assert (pruned.secrets, pruned.logs) == (1, 1)
-    assert "s3cret" not in str(store.get("late").spec)
+    assert "s3cret" not in str(store.jobs.get("late").spec)
     assert prune_all(store, rules, now=NOW) == Pruned()
 
 
@@ -79,12 +79,12 @@ def test_jobs_that_ended_long_ago_go_with_all_that_is_about_them(leader: Leader)
 
     assert ids(store) == ["young"]
     with pytest.raises(JobNotFound):
-        store.get("old")
-    assert store.events("old") == store.attempts("old") == ()
-    assert store.load_log("old") is None
-    assert len(store.events("young")) == 4
-    assert store.load_log("young") == "text"
-    assert [job.submission_id for job in store.list_jobs(tag="nightly")] == ["young"]
+        store.jobs.get("old")
+    assert store.history.events("old") == store.history.attempts("old") == ()
+    assert store.history.load_log("old") is None
+    assert len(store.history.events("young")) == 4
+    assert store.history.load_log("young") == "text"
+    assert [job.submission_id for job in store.jobs.list(tag="nightly")] == ["young"]
 
 
 def test_of_too_many_the_newest_stay(leader: Leader) -> None:
@@ -102,9 +102,9 @@ def test_of_too_many_those_users_lose_some_who_have_the_most(leader: Leader) -> 
     for number in range(6):
         ended(leader, f"ann-{number}", days_ago=6 - number)
         ended(leader, f"eve-{number}", days_ago=6 - number, user="eve")
-    leader.store.add([(f"open-{n}", a_spec(user="bob")) for n in range(9)], now=NOW)
+    leader.store.jobs.add([(f"open-{n}", a_spec(user="bob")) for n in range(9)], now=NOW)
 
-    would_go = leader.store.prunable(keep(jobs=5), now=NOW)
+    would_go = leader.store.retention.prunable(keep(jobs=5), now=NOW)
     gone = prune_all(leader.store, keep(jobs=5), now=NOW)
 
     assert (gone.jobs, gone.logs) == (would_go.jobs, would_go.logs) == (8, 8)
@@ -125,7 +125,7 @@ def test_what_an_open_job_waits_for_stays(leader: Leader) -> None:
     store = leader.store
     leader.add("first", S.FAILED)
     leader.add("other", S.FAILED)
-    store.add([("waits", a_spec(depends_on=("first",)))], now=NOW)
+    store.jobs.add([("waits", a_spec(depends_on=("first",)))], now=NOW)
 
     prune_all(store, keep(jobs_s=0), now=NOW + DAY)
     assert ids(store) == ["first", "waits"]
@@ -141,8 +141,8 @@ def test_logs_go_before_their_jobs(leader: Leader) -> None:
 
     assert prune_all(leader.store, keep(logs_s=30 * DAY), now=NOW) == Pruned(logs=1)
 
-    assert leader.store.load_log("old") is None
-    assert leader.store.load_log("young") == "text"
+    assert leader.store.history.load_log("old") is None
+    assert leader.store.history.load_log("young") == "text"
     assert ids(leader.store) == ["old", "young"]
     assert prune_all(leader.store, keep(logs_s=30 * DAY), now=NOW) == Pruned()
 
@@ -157,13 +157,13 @@ def test_a_store_that_is_too_large_loses_logs_then_jobs(
         # The server does not tell how much of its files is in use; its administrator limits its size.
         assert prune_all(store, keep(size_bytes=0), now=NOW) == Pruned()
         return
-    full = store.space().used_bytes
+    full = store.retention.space().used_bytes
 
     some = prune_in_steps_of(store, 1, keep(size_bytes=full - 500_000))
     assert 3 <= some.logs <= 7  # no more than needed, the oldest first
     assert some.jobs == 0
-    assert store.load_log("job-00") is None
-    assert store.load_log("job-19") is not None
+    assert store.history.load_log("job-00") is None
+    assert store.history.load_log("job-19") is not None
 
     most = prune_all(store, keep(size_bytes=0), now=NOW)
     assert (most.jobs, some.logs + most.logs) == (20, 20)
@@ -173,25 +173,25 @@ def test_a_store_that_is_too_large_loses_logs_then_jobs(
 def test_a_user_with_large_jobs_pushes_nobody_elses_history_out(leader: Leader) -> None:
     store, large = leader.store, {"env_vars": {"DATA": "x" * 500_000}}
     ended(leader, "bob", days_ago=30, log="b" * 10_000, user="bob")
-    before = store.space().used_bytes
+    before = store.retention.space().used_bytes
     for number in range(12):
         ended(leader, f"ann-{number:02}", days_ago=1, runtime_env=large)
-    store.add([(f"open-{n}", a_spec(user="ann", runtime_env=large)) for n in range(2)], now=NOW)
+    store.jobs.add([(f"open-{n}", a_spec(user="ann", runtime_env=large)) for n in range(2)], now=NOW)
 
     gone = prune_all(store, keep(size_bytes=before + 4_000_000), now=NOW)
 
     assert gone.logs == 12  # of the same user, and first
     assert 5 <= gone.jobs <= 7  # no more than needed
-    assert store.load_log("bob") is not None
+    assert store.history.load_log("bob") is not None
     prune_all(store, keep(size_bytes=0), now=NOW - 2 * DAY)
-    assert store.load_log("bob") is None
+    assert store.history.load_log("bob") is None
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"], indirect=True)
 def test_a_user_whose_large_jobs_are_open_keeps_nobody_elses_history_for_ever(leader: Leader) -> None:
     store, large = leader.store, {"env_vars": {"DATA": "x" * 500_000}}
     ended(leader, "bob", days_ago=30, log="b" * 10_000, user="bob")
-    store.add([(f"open-{n}", a_spec(user="ann", runtime_env=large)) for n in range(4)], now=NOW)
+    store.jobs.add([(f"open-{n}", a_spec(user="ann", runtime_env=large)) for n in range(4)], now=NOW)
     prune_all(store, keep(size_bytes=0), now=NOW)
     assert ids(store) == [f"open-{n}" for n in range(4)]
 
@@ -201,14 +201,14 @@ def test_the_number_is_kept_though_those_who_have_the_most_have_none_that_may_go
     for each in needed:
         leader.add(each, S.FAILED)
     ended(leader, "bob", days_ago=30, user="bob")
-    leader.store.add([("waits", a_spec(depends_on=tuple(needed)))], now=NOW)
+    leader.store.jobs.add([("waits", a_spec(depends_on=tuple(needed)))], now=NOW)
     prune_all(leader.store, keep(jobs=5), now=NOW + DAY)
     assert ids(leader.store) == [*needed, "waits"]
 
 
-def prune_in_steps_of(store: JobStore, limit: int, rules: Keep) -> Pruned:
+def prune_in_steps_of(store: Store, limit: int, rules: Keep) -> Pruned:
     logs = jobs = 0
-    while (step := store.prune(rules, now=NOW, limit=limit)).more:
+    while (step := store.retention.prune(rules, now=NOW, limit=limit)).more:
         logs, jobs = logs + step.logs, jobs + step.jobs
     return Pruned(logs=logs, jobs=jobs)
 
@@ -216,7 +216,7 @@ def prune_in_steps_of(store: JobStore, limit: int, rules: Keep) -> Pruned:
 def test_secrets_of_ended_jobs_go_first_and_everything_else_stays(leader: Leader) -> None:
     store = leader.store
     env = {"env_vars": {"API_KEY": "hunter2222", "MODE": "fast"}, "pip": ["requests"]}
-    store.add(
+    store.jobs.add(
         [("job", a_spec(entrypoint="run --key hunter2222", runtime_env=env, metadata={"k": "v"}))], now=NOW
     )
     composed = {"env_vars": {**env["env_vars"], "CLUSTER_TOKEN": "of-the-cluster"}}  # type: ignore[dict-item]
@@ -224,21 +224,21 @@ def test_secrets_of_ended_jobs_go_first_and_everything_else_stays(leader: Leader
         "job", S.PLACED, attempt_changes={"entrypoint": "run --key hunter2222", "runtime_env": composed}
     )
     leader.move("job", S.FAILED, reason="it said hunter2222 and of-the-cluster")
-    store.apply([], epoch=leader.lease.epoch, now=NOW, logs=[("job", 1, "key=hunter2222\nmode=fast\n")])
+    store.jobs.apply([], epoch=leader.lease.epoch, now=NOW, logs=[("job", 1, "key=hunter2222\nmode=fast\n")])
 
     assert prune_all(store, keep(secrets_s=DAY), now=NOW + DAY / 2) == Pruned()
-    assert store.get("job").spec.runtime_env == env
+    assert store.jobs.get("job").spec.runtime_env == env
     assert prune_all(store, keep(secrets_s=DAY), now=NOW + 2 * DAY) == Pruned(secrets=1)
 
-    job, (attempt,) = store.get("job"), store.attempts("job")
-    kept = json.dumps([str(job), str(attempt), str(store.events("job"))])
+    job, (attempt,) = store.jobs.get("job"), store.history.attempts("job")
+    kept = json.dumps([str(job), str(attempt), str(store.history.events("job"))])
     assert "hunter2222" not in kept
     assert "of-the-cluster" not in kept
     assert job.spec.runtime_env == {"env_vars": {"API_KEY": REDACTED, "MODE": "fast"}, "pip": ["requests"]}
     assert job.spec.entrypoint == f"run --key {REDACTED}"
     assert job.spec.metadata == {"k": "v"}
     assert attempt.runtime_env["env_vars"]["MODE"] == "fast"
-    assert store.load_log("job") == f"key={REDACTED}\nmode=fast\n"
+    assert store.history.load_log("job") == f"key={REDACTED}\nmode=fast\n"
     assert prune_all(store, keep(secrets_s=DAY), now=NOW + 2 * DAY) == Pruned()
 
 
@@ -247,12 +247,12 @@ def test_secrets_of_ended_jobs_go_first_and_everything_else_stays(leader: Leader
 )
 def test_a_job_without_its_secrets_is_not_accepted_again(leader: Leader, env: dict[str, Any]) -> None:
     ended(leader, "job", days_ago=5, runtime_env=env)
-    again = leader.store.get("job").spec
-    leader.store.add([("in-time", again)], now=NOW)
+    again = leader.store.jobs.get("job").spec
+    leader.store.jobs.add([("in-time", again)], now=NOW)
     prune_all(leader.store, keep(secrets_s=DAY), now=NOW)
 
     with pytest.raises(InvalidRequest, match=r"'too-late' holds '<redacted>' .* keep_secrets_days"):
-        leader.store.add([("too-late", leader.store.get("job").spec)], now=NOW)
+        leader.store.jobs.add([("too-late", leader.store.jobs.get("job").spec)], now=NOW)
 
 
 def test_secrets_of_jobs_that_may_still_run_stay(leader: Leader) -> None:
@@ -261,7 +261,7 @@ def test_secrets_of_jobs_that_may_still_run_stay(leader: Leader) -> None:
 
     prune_all(leader.store, keep(secrets_s=0), now=NOW + 1000 * DAY)
 
-    assert leader.store.get("open").spec.runtime_env == env
+    assert leader.store.jobs.get("open").spec.runtime_env == env
 
 
 def test_jobs_that_ended_together_are_not_forgotten_at_the_edge_of_a_step(leader: Leader) -> None:
@@ -270,7 +270,7 @@ def test_jobs_that_ended_together_are_not_forgotten_at_the_edge_of_a_step(leader
         ended(leader, f"job-{number}", days_ago=5, runtime_env=env)
     steps = []
 
-    while (step := leader.store.prune(keep(secrets_s=DAY, logs_s=DAY), now=NOW, limit=2)).more:
+    while (step := leader.store.retention.prune(keep(secrets_s=DAY, logs_s=DAY), now=NOW, limit=2)).more:
         steps.append(step)
 
     assert sum(step.secrets for step in steps) == 7
@@ -283,7 +283,7 @@ def test_what_would_go_is_counted_before(leader: Leader) -> None:
     leader.add("open")
     rules = keep(jobs_s=45 * DAY, logs_s=25 * DAY, jobs=5)
 
-    counted = leader.store.prunable(rules, now=NOW)
+    counted = leader.store.retention.prunable(rules, now=NOW)
 
     assert (counted.jobs, counted.logs) == (2, 4)
     assert len(ids(leader.store)) == 7
@@ -295,7 +295,7 @@ def test_a_former_leader_prunes_nothing(leader: Leader) -> None:
     ended(leader, "old", days_ago=91)
 
     with pytest.raises(LeaseLost):
-        leader.store.prune(keep(jobs_s=0), now=NOW, limit=10, epoch=leader.lease.epoch - 1)
+        leader.store.retention.prune(keep(jobs_s=0), now=NOW, limit=10, epoch=leader.lease.epoch - 1)
 
     assert ids(leader.store) == ["old"]
 
@@ -304,7 +304,7 @@ def test_the_key_of_a_job_that_is_gone_makes_a_new_one(leader: Leader) -> None:
     ended(leader, "old", days_ago=91, idempotency_key="nightly")
     prune_all(leader.store, keep(jobs_s=90 * DAY), now=NOW)
 
-    (job,) = leader.store.add([("new", a_spec(idempotency_key="nightly"))], now=NOW)
+    (job,) = leader.store.jobs.add([("new", a_spec(idempotency_key="nightly"))], now=NOW)
 
     assert job.submission_id == "new"
 
@@ -313,14 +313,18 @@ def test_a_deleted_job_is_gone_with_all_that_is_about_it_and_its_id_is_free(lead
     store = leader.store
     ended(leader, "gone", days_ago=0, tags=("nightly",))
     ended(leader, "stays", days_ago=0, tags=("nightly",))
-    before = store.get("gone").seq
+    before = store.jobs.get("gone").seq
 
-    store.delete(["gone"])
+    store.retention.delete(["gone"])
 
     assert ids(store) == ["stays"]
-    assert (store.attempts("gone"), store.events("gone"), store.load_log("gone")) == ((), (), None)
-    assert [job.submission_id for job in store.list_jobs(tag="nightly")] == ["stays"]
-    (again,) = store.add([("gone", a_spec())], now=NOW)
+    assert (store.history.attempts("gone"), store.history.events("gone"), store.history.load_log("gone")) == (
+        (),
+        (),
+        None,
+    )
+    assert [job.submission_id for job in store.jobs.list(tag="nightly")] == ["stays"]
+    (again,) = store.jobs.add([("gone", a_spec())], now=NOW)
     assert again.seq > before
 
 
@@ -329,7 +333,7 @@ def test_a_job_that_has_not_ended_is_not_deleted(leader: Leader, state: JobState
     ended(leader, "old", days_ago=0)
     leader.add("open", state)
     with pytest.raises(InvalidRequest, match=f"'open' is {state.value} and can be deleted when it has ended"):
-        leader.store.delete(["old", "open"])
+        leader.store.retention.delete(["old", "open"])
     assert ids(leader.store) == ["old", "open"]
 
 
@@ -337,14 +341,14 @@ def test_a_job_that_others_wait_for_is_not_deleted(leader: Leader) -> None:
     leader.add("first", S.FAILED)
     leader.add("second", depends_on=("first",))
     with pytest.raises(DependencyProblem, match="'first' cannot be deleted while other jobs wait for it"):
-        leader.store.delete(["first"])
+        leader.store.retention.delete(["first"])
     leader.move("second", S.STOPPED)
-    leader.store.delete(["first"])
+    leader.store.retention.delete(["first"])
     assert ids(leader.store) == ["second"]
 
 
 def test_of_several_of_which_one_is_unknown_none_is_deleted(leader: Leader) -> None:
     ended(leader, "old", days_ago=0)
     with pytest.raises(JobNotFound, match="nope"):
-        leader.store.delete(["old", "nope"])
+        leader.store.retention.delete(["old", "nope"])
     assert ids(leader.store) == ["old"]

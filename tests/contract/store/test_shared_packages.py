@@ -7,33 +7,33 @@ from uuid import uuid4
 
 import pytest
 from fsspec.registry import known_implementations
-from tests.builders import NOW
 from tests.contract.store.shared_packages_contract import (
     NAME,
-    Clock,
     SharedPackagesContract,
     a_file,
     assert_little_memory_is_used,
     fetched,
 )
+from tests.support.builders import NOW
+from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
 from ray_multicluster_scheduler.packages.database_packages import DatabasePackages
 from ray_multicluster_scheduler.packages.fsspec_packages import FsspecPackages
 from ray_multicluster_scheduler.packages.shared_packages import SharedPackages
-from ray_multicluster_scheduler.store import SqlStore
-from ray_multicluster_scheduler.store.operations.package_chunks import stored_bytes
+from ray_multicluster_scheduler.store import Store
+from ray_multicluster_scheduler.store.packages import stored_bytes
 
 
 class TestInTheDatabase(SharedPackagesContract):
     @pytest.fixture
-    def shared(self, store: SqlStore, clock: Clock) -> SharedPackages:
-        return DatabasePackages(store.packages, now=clock)
+    def shared(self, store: Store, clock: ManualClock) -> SharedPackages:
+        return DatabasePackages(store.packages, now=clock.now)
 
     def leftovers(self, shared: SharedPackages) -> int:
         assert isinstance(shared, DatabasePackages)
         chunks = shared._chunks
-        with chunks._transactions.read() as tx:  # type: ignore[attr-defined]
+        with chunks._transactions.read() as tx:
             total: int = tx.exec_driver_sql("SELECT count(*) FROM packages WHERE name IS NULL").scalar_one()
             stray: int = tx.exec_driver_sql(
                 "SELECT count(*) FROM package_chunks WHERE package_id NOT IN (SELECT id FROM packages)"
@@ -50,7 +50,7 @@ class TestInTheDatabase(SharedPackagesContract):
     def test_the_largest_package_needs_little_memory(self, shared: SharedPackages, tmp_path: Path) -> None:
         assert_little_memory_is_used(shared, tmp_path)
 
-    def test_the_first_of_two_writers_wins(self, store: SqlStore) -> None:
+    def test_the_first_of_two_writers_wins(self, store: Store) -> None:
         chunks = store.packages
         first, second = chunks.begin(now=NOW), chunks.begin(now=NOW)
         chunks.append(first, b"first", now=NOW)
@@ -65,7 +65,7 @@ class TestInTheDatabase(SharedPackagesContract):
         assert chunks.read_chunk(first, 0) is None
         assert chunks.read_chunk(second, 0) == b"second"
 
-    def test_a_writer_whose_begin_was_discarded_is_told(self, store: SqlStore) -> None:
+    def test_a_writer_whose_begin_was_discarded_is_told(self, store: Store) -> None:
         package = store.packages.begin(now=NOW)
         while store.packages.discard(unused_since=NOW, limit=8):
             pass
@@ -75,7 +75,7 @@ class TestInTheDatabase(SharedPackagesContract):
             store.packages.finish(package, NAME, now=NOW)
 
     def test_a_reader_of_a_package_that_is_removed_meanwhile_does_not_get_a_part_of_it(
-        self, store: SqlStore, shared: SharedPackages, tmp_path: Path
+        self, store: Store, shared: SharedPackages, tmp_path: Path
     ) -> None:
         shared.put(NAME, a_file(tmp_path, bytes(2**20 + 1)))
 
@@ -88,21 +88,21 @@ class TestInTheDatabase(SharedPackagesContract):
         assert shared.fetch(NAME, Removing()) is False  # type: ignore[arg-type]
 
     def test_packages_do_not_count_as_history(
-        self, store: SqlStore, shared: SharedPackages, tmp_path: Path
+        self, store: Store, shared: SharedPackages, tmp_path: Path
     ) -> None:
         with store._transactions.read() as tx:
-            before = store._history_bytes(tx)
+            before = store.retention._history_bytes(tx)
         shared.put(NAME, a_file(tmp_path, bytes(5 * 2**20)))
         with store._transactions.read() as tx:
             assert stored_bytes(tx) == 5 * 2**20
-            assert store._history_bytes(tx) - before < 2**19
+            assert store.retention._history_bytes(tx) - before < 2**19
 
 
 class TestAtAUrl(SharedPackagesContract):
     @pytest.fixture(params=["file", "memory"])
-    def shared(self, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> SharedPackages:
+    def shared(self, request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> SharedPackages:
         place = f"{tmp_path}/shared/packages" if request.param == "file" else f"/{uuid4().hex}/packages"
-        return FsspecPackages(f"{request.param}://{place}", now=clock)
+        return FsspecPackages(f"{request.param}://{place}", now=clock.now)
 
     def leftovers(self, shared: SharedPackages) -> int:
         assert isinstance(shared, FsspecPackages)
@@ -117,13 +117,13 @@ class TestAtAUrl(SharedPackagesContract):
         assert_little_memory_is_used(FsspecPackages(f"file://{tmp_path}/shared"), tmp_path)
 
     def test_a_package_without_a_time_of_use_counts_from_now(
-        self, shared: SharedPackages, tmp_path: Path, clock: Clock
+        self, shared: SharedPackages, tmp_path: Path, clock: ManualClock
     ) -> None:
         assert isinstance(shared, FsspecPackages)
         shared.put(NAME, a_file(tmp_path, b"one"))
         shared._fs.pipe_file(f"{shared._root}/used/{NAME}", b"")
-        clock.now += 5000
-        assert shared.last_used() == {NAME: clock.now}
+        clock.advance(5000)
+        assert shared.last_used() == {NAME: clock.now()}
         assert not shared.remove(NAME, unused_for_s=1000)
 
     def test_a_place_that_renames_to_no_taken_name_is_fine(

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
-from ray_multicluster_scheduler.model.attempt_span import AttemptSpan
+from ray_multicluster_scheduler.model.job import AttemptSpan
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import open_memory_store
-from ray_multicluster_scheduler.store_ports import JobStore
+from ray_multicluster_scheduler.store import Store, open_memory_store
 
 S = JobState
 
@@ -19,20 +18,20 @@ S = JobState
 def ran(leader: Leader, submission_id: str, begin: float, end: float | None, **spec: Any) -> None:
     """Let a job be on a cluster from `begin` to `end` seconds after now; None: it is there still."""
     cluster = spec.pop("cluster", "a")
-    leader.store.add([(submission_id, a_spec(**spec))], now=NOW)
+    leader.store.jobs.add([(submission_id, a_spec(**spec))], now=NOW)
     leader.move(submission_id, S.PLACED, now=NOW + begin, cluster=cluster)
     leader.move(submission_id, S.RUNNING, now=NOW + begin)
     if end is not None:
         leader.move(submission_id, S.SUCCEEDED, now=NOW + end)
 
 
-def found(store: JobStore, since: float, until: float, *, limit: int = 100, **filters: Any) -> list[str]:
-    spans = store.spans(since=NOW + since, until=NOW + until, limit=limit, **filters)
+def found(store: Store, since: float, until: float, *, limit: int = 100, **filters: Any) -> list[str]:
+    spans = store.history.spans(since=NOW + since, until=NOW + until, limit=limit, **filters)
     return [span.submission_id for span in spans]
 
 
 @pytest.fixture
-def filled(leader: Leader) -> JobStore:
+def filled(leader: Leader) -> Store:
     ran(leader, "before", 0, 10)
     ran(leader, "into", 5, 25, user="bob")
     ran(leader, "over", 6, 100, cluster="b")
@@ -45,20 +44,20 @@ def filled(leader: Leader) -> JobStore:
     return leader.store
 
 
-def test_what_overlaps_is_told_in_the_order_of_its_begin(filled: JobStore) -> None:
+def test_what_overlaps_is_told_in_the_order_of_its_begin(filled: Store) -> None:
     assert found(filled, 20, 30) == ["into", "over", "lives", "within", "out", "began"]
     assert found(filled, 10, 20) == ["before", "into", "over", "lives"], "both ends belong to it"
     assert found(filled, 200, 300) == ["lives", "began"]
     assert found(filled, -20, -10) == []
 
 
-def test_it_can_be_of_one_cluster_or_one_user(filled: JobStore) -> None:
+def test_it_can_be_of_one_cluster_or_one_user(filled: Store) -> None:
     assert found(filled, 20, 30, cluster="b") == ["over", "out"]
     assert found(filled, 20, 30, user="bob") == ["into", "began"]
     assert found(filled, 20, 30, user="bob", cluster="b") == []
 
 
-def test_of_too_many_the_newest_are_told(filled: JobStore) -> None:
+def test_of_too_many_the_newest_are_told(filled: Store) -> None:
     whole = found(filled, 20, 30)
     for limit in range(1, 8):
         assert found(filled, 20, 30, limit=limit) == whole[-limit:]
@@ -94,7 +93,7 @@ def test_a_span_has_the_times_of_the_attempt_and_the_state_of_its_job(leader: Le
         outcome=None,
         state=S.RUNNING,
     )
-    assert leader.store.spans(since=NOW, until=NOW + 9, limit=10) == (first, second)
+    assert leader.store.history.spans(since=NOW, until=NOW + 9, limit=10) == (first, second)
 
 
 _TIME = st.integers(0, 20)

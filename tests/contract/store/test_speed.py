@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.model.job import Transition
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore, open_store
+from ray_multicluster_scheduler.store import Store, open_store
 
 #: Everything that happens between the arrival of a job and its end.
 CALLS: dict[str, Callable[[Leader], object]] = {
-    "add": lambda leader: leader.store.add(
+    "add": lambda leader: leader.store.jobs.add(
         [("new", a_spec(idempotency_key="k", depends_on=("old",)))], now=NOW
     ),
-    "arrivals": lambda leader: leader.store.arrivals(after=1, limit=100),
-    "all arrivals": lambda leader: leader.store.arrivals(after=0, limit=100),
-    "stopping": lambda leader: leader.store.stopping(),
-    "get_many": lambda leader: leader.store.get_many(["old"]),
-    "apply": lambda leader: leader.store.apply(
+    "arrivals": lambda leader: leader.store.queue.arrivals(after=1, limit=100),
+    "all arrivals": lambda leader: leader.store.queue.arrivals(after=0, limit=100),
+    "stopping": lambda leader: leader.store.queue.stopping(),
+    "get_many": lambda leader: leader.store.jobs.get_many(["old"]),
+    "apply": lambda leader: leader.store.jobs.apply(
         [
             Transition(
                 submission_id="old",
@@ -37,16 +37,16 @@ CALLS: dict[str, Callable[[Leader], object]] = {
         epoch=leader.lease.epoch,
         now=NOW,
     ),
-    "logs": lambda leader: leader.store.apply(
+    "logs": lambda leader: leader.store.jobs.apply(
         [], logs=[("old", 1, "text")], epoch=leader.lease.epoch, now=NOW
     ),
-    "named": lambda leader: leader.store.list_jobs(name="nightly"),
-    "newest named": lambda leader: leader.store.list_jobs(name="nightly", limit=1),
-    "grouped": lambda leader: leader.store.list_jobs(group="sweep"),
-    "first of a group": lambda leader: leader.store.add([("new", a_spec(group="sweep"))], now=NOW),
-    "member_counts": lambda leader: leader.store.member_counts(["old"]),
-    "members": lambda leader: leader.store.list_jobs(head="old", limit=100),
-    "request_stop": lambda leader: leader.store.request_stop(["old"], now=NOW, reason="enough"),
+    "named": lambda leader: leader.store.jobs.list(name="nightly"),
+    "newest named": lambda leader: leader.store.jobs.list(name="nightly", limit=1),
+    "grouped": lambda leader: leader.store.jobs.list(group="sweep"),
+    "first of a group": lambda leader: leader.store.jobs.add([("new", a_spec(group="sweep"))], now=NOW),
+    "member_counts": lambda leader: leader.store.jobs.member_counts(["old"]),
+    "members": lambda leader: leader.store.jobs.list(head="old", limit=100),
+    "request_stop": lambda leader: leader.store.jobs.request_stop(["old"], now=NOW, reason="enough"),
 }
 
 
@@ -54,12 +54,12 @@ CALLS: dict[str, Callable[[Leader], object]] = {
 def filled(tmp_path: Path) -> Iterator[Leader]:
     store = open_store(tmp_path / "store")
     leader = Leader(store)
-    store.add([("old", a_spec()), ("older", a_spec())], now=NOW)
+    store.jobs.add([("old", a_spec()), ("older", a_spec())], now=NOW)
     yield leader
     store.close()
 
 
-def plans_of(store: SqlStore, call: Callable[[], object]) -> list[str]:
+def plans_of(store: Store, call: Callable[[], object]) -> list[str]:
     """Return how SQLite looks for the rows of each statement in a call."""
     plans: list[str] = []
 
@@ -85,7 +85,7 @@ def test_no_statement_on_the_way_of_a_job_reads_a_whole_table(filled: Leader, na
 def test_new_jobs_are_found_by_their_number_among_neither_those_that_wait_nor_those_that_ended(
     filled: Leader,
 ) -> None:
-    (plan, *_) = plans_of(filled.store, lambda: filled.store.arrivals(after=1, limit=100))
+    (plan, *_) = plans_of(filled.store, lambda: filled.store.queue.arrivals(after=1, limit=100))
     assert plan.startswith("SEARCH jobs USING INDEX ix_jobs_state (state=? AND seq>?)")
 
 
@@ -93,7 +93,7 @@ def test_new_jobs_are_found_by_their_number_among_neither_those_that_wait_nor_th
 def test_the_jobs_of_one_name_are_read_from_the_newest_on_without_sorting(
     filled: Leader, filters: dict[str, str]
 ) -> None:
-    (plan,) = plans_of(filled.store, lambda: filled.store.list_jobs(**filters, limit=1))
+    (plan,) = plans_of(filled.store, lambda: filled.store.jobs.list(**filters, limit=1))
     assert plan.startswith(f"SEARCH jobs USING INDEX ix_jobs_{next(iter(filters))} ")
 
 
@@ -113,15 +113,15 @@ def test_the_jobs_of_one_name_are_read_from_the_newest_on_without_sorting(
 def test_a_page_of_heads_reads_only_heads_and_sorts_none(
     filled: Leader, filters: dict[str, Any], index: str
 ) -> None:
-    (plan,) = plans_of(filled.store, lambda: filled.store.list_jobs(heads_only=True, limit=1, **filters))
+    (plan,) = plans_of(filled.store, lambda: filled.store.jobs.list(heads_only=True, limit=1, **filters))
     assert plan.startswith((f"SCAN jobs USING INDEX {index} <-", f"SEARCH jobs USING INDEX {index} <-"))
 
 
 def test_the_members_of_a_head_are_counted_in_an_index_and_read_without_sorting(filled: Leader) -> None:
     store = filled.store
-    (plan,) = plans_of(store, lambda: store.member_counts(["old"]))
+    (plan,) = plans_of(store, lambda: store.jobs.member_counts(["old"]))
     assert plan.startswith("SEARCH jobs USING COVERING INDEX ix_jobs_members (head=?)")
-    by_state = plans_of(store, lambda: store.list_jobs(head="old", limit=1))[1:]
+    by_state = plans_of(store, lambda: store.jobs.list(head="old", limit=1))[1:]
     assert {plan.split(" <-")[0] for plan in by_state} == {
         "SEARCH jobs USING INDEX ix_jobs_members (head=? AND state>? AND state<?)",
         "SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (submission_id=?)",
@@ -130,16 +130,16 @@ def test_the_members_of_a_head_are_counted_in_an_index_and_read_without_sorting(
 
 def test_the_head_of_a_group_is_found_among_heads_only(filled: Leader) -> None:
     store = filled.store
-    (plan, *_) = plans_of(store, lambda: store.list_jobs(heads_only=True, group="sweep"))
+    (plan, *_) = plans_of(store, lambda: store.jobs.list(heads_only=True, group="sweep"))
     assert plan.startswith("SEARCH jobs USING INDEX uq_jobs_head_group (head_group=?)")
-    plans = plans_of(store, lambda: store.add([("new", a_spec(group="sweep"))], now=NOW))
+    plans = plans_of(store, lambda: store.jobs.add([("new", a_spec(group="sweep"))], now=NOW))
     assert [plan for plan in plans if plan.startswith("SEARCH jobs USING INDEX uq_jobs_head_group ")]
 
 
 @pytest.mark.parametrize("filters", [{}, {"cluster": "a"}, {"user": "ann"}, {"cluster": "a", "user": "ann"}])
 def test_a_timeline_does_not_read_what_ended_before_it(filled: Leader, filters: dict[str, str]) -> None:
     store = filled.store
-    plans = plans_of(store, lambda: store.spans(since=NOW, until=NOW + 1, limit=10, **filters))
+    plans = plans_of(store, lambda: store.history.spans(since=NOW, until=NOW + 1, limit=10, **filters))
     found = [plan.split(" <-")[0] for plan in plans if " attempts " in plan.split(" <-")[0]]
     assert found == [
         "SEARCH attempts USING INDEX ix_attempts_placed (placed_at>? AND placed_at<?)",
@@ -153,8 +153,8 @@ def test_what_a_pass_asks_for_does_not_go_through_all_that_wait(filled: Leader, 
     """Their own partial indexes hold the few jobs that they are about."""
     store = filled.store
     calls = {
-        "blocked": lambda: store.blocked(now=NOW),
-        "stopping": store.stopping,
+        "blocked": lambda: store.queue.blocked(now=NOW),
+        "stopping": store.queue.stopping,
     }
     plans = plans_of(store, calls[name])
     assert plans
@@ -168,9 +168,9 @@ def test_adding_many_jobs_takes_as_many_statements_as_adding_one(filled: Leader)
         "before_cursor_execute",
         lambda _c, _cursor, statement, *_: counted.append(statement),
     )
-    filled.store.add([("one", a_spec())], now=NOW)
+    filled.store.jobs.add([("one", a_spec())], now=NOW)
     single = len(counted)
-    filled.store.add([(f"job-{n}", a_spec()) for n in range(500)], now=NOW)
+    filled.store.jobs.add([(f"job-{n}", a_spec()) for n in range(500)], now=NOW)
     assert len(counted) - single == single
 
 
@@ -185,19 +185,21 @@ def test_a_group_takes_one_statement_more_and_a_job_without_one_none(filled: Lea
     for number, groups in enumerate([[None], ["g"], ["g", "h", "g"]]):
         counted.clear()
         jobs = [(f"job-{number}-{n}", a_spec(group=group)) for n, group in enumerate(groups)]
-        filled.store.add(jobs, now=NOW)
+        filled.store.jobs.add(jobs, now=NOW)
         takes.append(len(counted))
     assert takes == [takes[0], takes[0] + 1, takes[0] + 1]
 
 
 def test_arrivals_tell_what_a_job_still_waits_for(filled: Leader) -> None:
     store = filled.store
-    store.add([("next", a_spec(depends_on=("old", "older")))], now=NOW)
-    assert [(job.submission_id, sorted(needs)) for job, needs in store.arrivals(after=0, limit=100)] == [
+    store.jobs.add([("next", a_spec(depends_on=("old", "older")))], now=NOW)
+    assert [
+        (job.submission_id, sorted(needs)) for job, needs in store.queue.arrivals(after=0, limit=100)
+    ] == [
         ("old", []),
         ("older", []),
         ("next", ["old", "older"]),
     ]
-    assert [job.submission_id for job, _ in store.arrivals(after=1, limit=1)] == ["older"]
-    store.request_stop(["older"], now=NOW, reason="enough")
-    assert [job.submission_id for job, _ in store.arrivals(after=0, limit=100)] == ["old", "next"]
+    assert [job.submission_id for job, _ in store.queue.arrivals(after=1, limit=1)] == ["older"]
+    store.jobs.request_stop(["older"], now=NOW, reason="enough")
+    assert [job.submission_id for job, _ in store.queue.arrivals(after=0, limit=100)] == ["old", "next"]

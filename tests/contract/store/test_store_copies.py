@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, update
-from tests.builders import NOW, a_spec
 from tests.contract.store.filled_store import content, fill
-from tests.contract.store.older_schema import bring_back
-from tests.postgres_server import PostgresServer
+from tests.support.builders import NOW, a_spec
+from tests.support.newer_version import KNOW_IT, NEWER, newer_migrations
+from tests.support.postgres import PostgresServer
 
+from ray_multicluster_scheduler import maintenance
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreError
-from ray_multicluster_scheduler.maintenance.backup_file import back_up, restore
-from ray_multicluster_scheduler.maintenance.examine_store import examine
-from ray_multicluster_scheduler.maintenance.move_store import move
+from ray_multicluster_scheduler.maintenance import back_up, examine, move, restore
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.store import SqlStore, open_at
-from ray_multicluster_scheduler.store.operations import store_copy
+from ray_multicluster_scheduler.store import Store, open_at
+from ray_multicluster_scheduler.store.open_place import existing_backup
+from ray_multicluster_scheduler.store.schema import revision as schema_revision
 from ray_multicluster_scheduler.store.schema.tables import attempts, dependencies, jobs, packages
 from ray_multicluster_scheduler.store.sqlite.database import SqliteDatabase
 
@@ -56,7 +56,7 @@ def target(request: pytest.FixtureRequest, new_place: NewPlace) -> StorePlace:
 
 
 @contextlib.contextmanager
-def opened(place: StorePlace) -> Iterator[SqlStore]:
+def opened(place: StorePlace) -> Iterator[Store]:
     with contextlib.closing(open_at(place)) as store:
         yield store
 
@@ -65,15 +65,15 @@ def quiet(_done: int, _total: int) -> None:
     """Show no progress."""
 
 
-def assert_goes_on(store: SqlStore, *, newest_seq: int, newest_event: int) -> None:
+def assert_goes_on(store: Store, *, newest_seq: int, newest_event: int) -> None:
     """A store that was copied numbers new rows after all that were ever there."""
-    (job,) = store.add([("later", a_spec())], now=NOW)
+    (job,) = store.jobs.add([("later", a_spec())], now=NOW)
     assert job.seq > newest_seq
-    assert store.last_event() > newest_event
-    assert [each.submission_id for each, _ in store.arrivals(after=newest_seq, limit=10)] == ["later"]
+    assert store.history.last_event() > newest_event
+    assert [each.submission_id for each, _ in store.queue.arrivals(after=newest_seq, limit=10)] == ["later"]
 
 
-def newest(store: SqlStore) -> tuple[int, int]:
+def newest(store: Store) -> tuple[int, int]:
     with store._database.read() as tx:
         numbers = store._database.last_numbers(tx)
     return numbers["jobs"], numbers["events"]
@@ -98,8 +98,8 @@ def test_a_backup_is_restored_with_everything_in_it(
         assert content(again, without=frozenset({"lease"})) == {
             name: rows for name, rows in before.items() if name != "lease"
         }
-        assert again.leader(now=NOW) is None
-        lease = again.acquire_lease("next", ttl_s=10.0, now=NOW)
+        assert again.leases.current(now=NOW) is None
+        lease = again.leases.acquire("next", ttl_s=10.0, now=NOW)
         assert lease is not None
         assert lease.epoch > leader.lease.epoch
         assert_goes_on(again, newest_seq=seq, newest_event=event)
@@ -123,14 +123,14 @@ def test_a_backup_is_one_private_file_and_a_store_by_itself(source: StorePlace, 
     (folder / "backup.db").rename(own.directory / "jobs.db")
     with opened(own) as again:
         assert again.store_id == store.store_id
-        assert again.get("is-RUNNING").state is JobState.RUNNING
+        assert again.jobs.get("is-RUNNING").state is JobState.RUNNING
         with again._database.read() as tx:
             assert again._database.can_shrink(tx)
 
 
 def test_an_existing_file_is_replaced_only_if_asked(source: StorePlace, tmp_path: Path) -> None:
     with opened(source) as store:
-        store.add([("job", a_spec())], now=NOW)
+        store.jobs.add([("job", a_spec())], now=NOW)
     file = tmp_path / "backup.db"
     file.write_text("mine")
     with pytest.raises(StoreError, match=r"backup\.db exists; .* --force"):
@@ -156,7 +156,7 @@ def test_a_backup_that_fails_leaves_nothing(
     assert list(folder.iterdir()) == []
     with pytest.raises(StoreError, match="cannot be written: No such file or directory"):
         back_up(source, folder / "nowhere" / "backup.db", replace=False, progress=quiet)
-    monkeypatch.setattr(store_copy, "_batches", lambda *_: (row for row in ()))
+    monkeypatch.setattr(maintenance, "_batches", lambda *_: (row for row in ()))
     with pytest.raises(StoreError, match="the copy is not complete"):
         back_up(source, folder / "backup.db", replace=False, progress=quiet)
     assert list(folder.iterdir()) == []
@@ -169,10 +169,10 @@ def test_a_backup_sees_one_moment_while_others_write(source: StorePlace, tmp_pat
         written = []
 
         def write(_done: int, _total: int) -> None:
-            written.append(other.add([(f"meanwhile-{len(written)}", a_spec())], now=NOW))
+            written.append(other.jobs.add([(f"meanwhile-{len(written)}", a_spec())], now=NOW))
 
         copied = back_up(source, file, replace=False, progress=write)
-        before = len(store.list_jobs()) - len(written)
+        before = len(store.jobs.list()) - len(written)
     assert written
     assert sum(copied.jobs.values()) == before
     assert copied.broken == ()
@@ -184,11 +184,11 @@ def test_nothing_is_restored_over_a_store(source: StorePlace, target: StorePlace
         fill(store)
     back_up(source, file, replace=False, progress=quiet)
     with opened(target) as there:
-        there.add([("mine", a_spec())], now=NOW)
+        there.jobs.add([("mine", a_spec())], now=NOW)
     with pytest.raises(StoreError, match=r"already\. Name another"):
         restore(file, target, progress=quiet)
     with opened(target) as there:
-        assert [job.submission_id for job in there.list_jobs()] == ["mine"]
+        assert [job.submission_id for job in there.jobs.list()] == ["mine"]
 
 
 def test_what_is_no_backup_is_refused_before_anything_is_made(target: StorePlace, tmp_path: Path) -> None:
@@ -220,32 +220,48 @@ def test_a_damaged_backup_is_refused(source: StorePlace, target: StorePlace, tmp
         examine(target)
 
 
-def test_a_backup_of_an_older_version_is_brought_up_to_date(target: StorePlace, tmp_path: Path) -> None:
+def test_a_backup_of_an_older_version_is_brought_up_to_date(
+    target: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "backup.db"
     place = StorePlace(directory=tmp_path / "old")
     with opened(place) as store:
-        store.add([("job", a_spec(group="g")), ("next", a_spec(group="g"))], now=NOW)
+        store.jobs.add([("job", a_spec())], now=NOW)
     back_up(place, file, replace=False, progress=quiet)
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as older:
-        bring_back(older)
     unchanged = file.read_bytes()
+    monkeypatch.setattr(schema_revision, "MIGRATIONS", newer_migrations(tmp_path))
+    for module in (*KNOW_IT, maintenance):
+        monkeypatch.setattr(module, "REVISION", NEWER)
 
+    with existing_backup(file) as database, database.read() as tx:
+        assert set(tx.exec_driver_sql("SELECT colour FROM jobs").scalars()) == {"green"}
     restore(file, target, progress=quiet)
 
     assert file.read_bytes() == unchanged
     with opened(target) as again:
-        heads = {job.submission_id: job.head for job in again.list_jobs()}
-        assert heads == {"job": None, "next": "job"}
+        assert [job.submission_id for job in again.jobs.list()] == ["job"]
+
+
+def test_a_backup_of_before_the_first_release_is_refused(target: StorePlace, tmp_path: Path) -> None:
+    file = tmp_path / "backup.db"
+    place = StorePlace(directory=tmp_path / "old")
+    with opened(place) as store:
+        store.jobs.add([("job", a_spec())], now=NOW)
+    back_up(place, file, replace=False, progress=quiet)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as older:
+        older.execute("UPDATE alembic_version SET version_num = '0012_pre'")
+    with pytest.raises(StoreError, match="before the first release"):
+        restore(file, target, progress=quiet)
 
 
 def test_a_store_of_another_version_is_not_copied(source: StorePlace, tmp_path: Path) -> None:
     with opened(source) as store, store._database.write() as tx:
-        tx.exec_driver_sql("UPDATE alembic_version SET version_num = '9999_pre'")
-    with pytest.raises(StoreError, match="has the schema '9999_pre', and this version has"):
+        tx.exec_driver_sql("UPDATE alembic_version SET version_num = 'r9999_pre'")
+    with pytest.raises(StoreError, match="has the schema 'r9999_pre', and this version has"):
         back_up(source, tmp_path / "backup.db", replace=False, progress=quiet)
     (check, *_) = examine(source).checks
     assert check.verdict is Verdict.NOTE
-    assert "9999_pre" in check.says
+    assert "r9999_pre" in check.says
 
 
 def test_a_moved_store_is_whole_in_its_new_place(source: StorePlace, target: StorePlace) -> None:
@@ -256,14 +272,14 @@ def test_a_moved_store_is_whole_in_its_new_place(source: StorePlace, target: Sto
         copied = move(source, target, progress=quiet)
 
         for write in (
-            lambda: store.add([("late", a_spec())], now=NOW),
+            lambda: store.jobs.add([("late", a_spec())], now=NOW),
             lambda: leader.move("is-RUNNING", JobState.SUCCEEDED),
-            lambda: store.renew_lease(leader.lease, ttl_s=10.0, now=NOW),
+            lambda: store.leases.renew(leader.lease, ttl_s=10.0, now=NOW),
         ):
             with pytest.raises(ForeignStore, match=r"was moved to .* start this program again") as refused:
                 write()
             assert copied.place in str(refused.value)
-        assert [job.submission_id for job in store.list_jobs(name="late")] == []
+        assert [job.submission_id for job in store.jobs.list(name="late")] == []
     with pytest.raises(ForeignStore, match="was moved to"):
         open_at(source)
     with pytest.raises(ForeignStore, match="was moved to"):
@@ -293,10 +309,10 @@ def test_a_move_that_fails_leaves_both_as_they_were(source: StorePlace, target: 
         with pytest.raises(StoreError, match="there is no job store"):
             examine(target)
         assert content(store) == before
-        store.add([("goes-on", a_spec())], now=NOW)
+        store.jobs.add([("goes-on", a_spec())], now=NOW)
     move(source, target, progress=quiet)
     with opened(target) as again:
-        assert again.get("goes-on")
+        assert again.jobs.get("goes-on")
 
 
 def test_nobody_writes_while_a_store_is_moved(new_place: NewPlace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,10 +333,10 @@ def test_nobody_writes_while_a_store_is_moved(new_place: NewPlace, monkeypatch: 
 
 def test_a_store_is_not_moved_to_where_it_is(source: StorePlace) -> None:
     with opened(source) as store:
-        store.add([("job", a_spec())], now=NOW)
+        store.jobs.add([("job", a_spec())], now=NOW)
         with pytest.raises(InvalidRequest, match="already; name another place"):
             move(source, source, progress=quiet)
-        store.add([("next", a_spec())], now=NOW)
+        store.jobs.add([("next", a_spec())], now=NOW)
 
 
 def test_a_check_tells_what_is_there_and_makes_nothing(source: StorePlace) -> None:
@@ -362,7 +378,7 @@ def test_a_check_finds_damage_in_a_file(new_place: NewPlace) -> None:
     source = new_place("sqlite")
     with opened(source) as store:
         for number in range(200):
-            store.add([(f"job-{number}", a_spec(entrypoint="x" * 500))], now=NOW)
+            store.jobs.add([(f"job-{number}", a_spec(entrypoint="x" * 500))], now=NOW)
     database = source.directory / "jobs.db"
     size = database.stat().st_size
     with database.open("r+b") as file:

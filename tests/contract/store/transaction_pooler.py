@@ -8,14 +8,14 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.postgres_server import HOST, PATIENCE_S, USER, PostgresServer
+from tests.support.postgres import HOST, PATIENCE_S, USER, PostgresServer
+from tests.support.waiting import until
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
 #: Fewer connections than there are threads and stores in a test, so that they are shared.
@@ -53,7 +53,8 @@ def a_pooler(server: PostgresServer) -> Iterator[int]:
             [str(PGBOUNCER), str(folder / "pgbouncer.ini")], stdout=log, stderr=log, **_not_root()
         )
     try:
-        _wait_until_it_answers(server.url(port=own_port).partition("?")[0], process, folder / "log")
+        url, log = server.url(port=own_port).partition("?")[0], folder / "log"
+        until(lambda: _answers(url, process, log), told=log.read_text)
         yield own_port
     finally:
         process.terminate()
@@ -69,12 +70,9 @@ def _not_root() -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": "/"}
 
 
-def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        assert process.poll() is None, log.read_text()
-        with suppress(psycopg.OperationalError):
-            psycopg.connect(url, connect_timeout=5).close()
-            return
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
+def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, log.read_text()
+    with suppress(psycopg.OperationalError):
+        psycopg.connect(url, connect_timeout=5).close()
+        return True
+    return False

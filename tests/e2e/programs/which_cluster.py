@@ -6,7 +6,7 @@ import ray
 from common import CONFIG, FOLDER, answer, note, wait_for
 
 from ray_multicluster_scheduler import initialize_scheduler_environment, submit_task
-from ray_multicluster_scheduler.pipeline.connect import init_ray
+from ray_multicluster_scheduler.client.init_ray import init_ray
 
 WANTED, NUMBER, ADDRESS = sys.argv[3:6]
 

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.builders import NOW, a_spec
+from tests.support.builders import NOW, a_spec
 
-from ray_multicluster_scheduler.cli.options.examples import EXAMPLES
+from ray_multicluster_scheduler.cli.options.common import EXAMPLES
 from ray_multicluster_scheduler.cli.registry import Commands, app
 from ray_multicluster_scheduler.config.find import state_dir
 from ray_multicluster_scheduler.store import open_store
@@ -50,7 +50,7 @@ def test_a_tab_waits_for_no_library_of_the_scheduler(line: str, tmp_path: Path) 
     (tmp_path / "clusters.yaml").write_text("clusters: {mac: {head_address: 'mac:10001'}}")
     folder = state_dir(tmp_path / "clusters.yaml", {"RAY_MULTICLUSTER_HOME": str(tmp_path)})
     with closing(open_store(folder)) as store:
-        store.add([("sub_1", a_spec())], now=NOW)
+        store.jobs.add([("sub_1", a_spec())], now=NOW)
     typed = {"_RAYMC_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     config = str(tmp_path / "clusters.yaml")
     home = {"RAY_MULTICLUSTER_HOME": str(tmp_path), "RAY_MULTICLUSTER_CONFIG": config}

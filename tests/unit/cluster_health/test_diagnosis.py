@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster, a_snapshot
+from tests.support.builders import a_cluster, a_snapshot
 
 from ray_multicluster_scheduler.cluster_health.diagnosis import (
     Check,

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_cluster, a_snapshot
+from tests.support.builders import NOW, a_cluster, a_snapshot
 from tests.unit.cluster_health.test_diagnosis import evidence
 
 from ray_multicluster_scheduler import __version__
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Verdict
-from ray_multicluster_scheduler.cluster_health.trial import (
+from ray_multicluster_scheduler.cluster_health.trial_program import MARK
+from ray_multicluster_scheduler.inspection.doctor import (
     Found,
     Trial,
     can_run,
@@ -24,9 +25,7 @@ from ray_multicluster_scheduler.cluster_health.trial import (
     found_in,
     late,
 )
-from ray_multicluster_scheduler.cluster_health.trial_program import MARK
-from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.resources import GIB
 
 CARRIED = "gcs://_ray_pkg_0123456789abcdef.zip"

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.clock import ManualClock
 
-from ray_multicluster_scheduler.cluster_health.probe import PROBE_JOB_ID
-from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch, ProbeResult
+from ray_multicluster_scheduler.cluster_health.watch import PROBE_JOB_ID, ClusterWatch, ProbeResult
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable, RemoteJobNotFound
+from ray_multicluster_scheduler.errors import ClusterBadAnswer, ClusterUnreachable
 from ray_multicluster_scheduler.model.cluster import Health, Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, InventoryRow, Sighting
 
@@ -22,20 +22,6 @@ def an_attempt() -> Sighting:
     return Sighting(remote_id="j1", status=AttemptStatus.RUNNING)
 
 
-class ManualClock:
-    def __init__(self) -> None:
-        self.passed_s = 0.0
-
-    def now(self) -> float:
-        return 1_000_000.0 + self.passed_s
-
-    def monotonic(self) -> float:
-        return self.passed_s
-
-    def advance(self, seconds: float) -> None:
-        self.passed_s += seconds
-
-
 class ScriptedCluster:
     """All ports of a cluster. Answers with its attributes; an exception is raised, `HANG` never answers."""
 
@@ -43,13 +29,13 @@ class ScriptedCluster:
         self.answers: dict[str, Any] = {
             "version": RemoteVersion(api_version="4", ray_version="2.60.0", session_name="s1"),
             "nodes": (a_node(),),
-            "jobs": RemoteJobNotFound("a", "no such job", status=404),
+            "jobs": None,
             "list": Inventory(sightings=(an_attempt(),), remembered=7),
             "usage": Usage(total={"CPU": 4.0}, used={"CPU": 1.0}, pending=()),
             "python": "3.11.7",
             **answers,
         }
-        self.probe = self.executor = self
+        self.probe = self
         self.looks = self.lists = 0
         #: What the list of jobs holds.
         self.rows: list[InventoryRow] = []
@@ -77,11 +63,11 @@ class ScriptedCluster:
     async def nodes(self) -> Any:
         return await self._answer("nodes")
 
-    async def get(self, remote_id: str) -> Any:
-        assert remote_id == PROBE_JOB_ID
+    async def driver(self, job_id: str) -> Any:
+        assert job_id == PROBE_JOB_ID
         return await self._answer("jobs")
 
-    async def inventory(self, keep: Callable[[InventoryRow], bool]) -> Any:
+    async def jobs(self, keep: Callable[[InventoryRow], bool]) -> Any:
         self.lists += 1
         for row in self.rows:
             keep(row)

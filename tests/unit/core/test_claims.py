@@ -5,9 +5,8 @@ import math
 from typing import Any
 
 import pytest
-from tests.builders import a_spec
+from tests.support.builders import a_spec
 
-from ray_multicluster_scheduler.core.claims import MOST_NAMES, OtherClaims
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import (
     CLAIM,
     MOST_CLAIM_CHARS,
@@ -15,6 +14,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import (
     claim_of,
     claim_text,
 )
+from ray_multicluster_scheduler.core.live_jobs import MOST_NAMES, OtherClaims
 from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow
 
 RUNNING, PENDING = AttemptStatus.RUNNING, AttemptStatus.PENDING

@@ -5,11 +5,10 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job, a_spec
-from tests.strategies import THOROUGH, resources
+from tests.support.builders import NOW, a_job, a_spec
+from tests.support.strategies import THOROUGH, resources
 
-from ray_multicluster_scheduler.core.claims import Claims
-from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.live_jobs import Claims, LiveJobs
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.resources import Resources, plus
 from ray_multicluster_scheduler.model.states import LIVE, JobState

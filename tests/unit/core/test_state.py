@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.builders import NOW, a_cluster, a_job, a_spec
-from tests.virtual_world import READ_S, VirtualWorld
+from tests.support.builders import NOW, a_cluster, a_job, a_spec
+from tests.support.virtual_world import READ_S, VirtualWorld
 
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core import events, instructions
@@ -14,9 +14,9 @@ from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.transitions import move, waited_too_long
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.core.supervisor import NOTE
-from ray_multicluster_scheduler.engine.scheduler_rules import scheduler_rules
+from ray_multicluster_scheduler.engine.leader import scheduler_rules
+from ray_multicluster_scheduler.executors.registry import RAY_SESSION
 from ray_multicluster_scheduler.model.cluster import DrainMark
-from ray_multicluster_scheduler.model.execution import RAY_CLIENT
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -86,7 +86,7 @@ def test_jobs_that_claim_nothing_come_and_go() -> None:
 
 def test_a_session_ends_with_its_cluster() -> None:
     world = VirtualWorld({"a": 4, "b": 4})
-    world.submit_spec("session-1", a_spec(entrypoint="sleep 500", executor=RAY_CLIENT))
+    world.submit_spec("session-1", a_spec(entrypoint="sleep 500", executor=RAY_SESSION.name))
     world.run(until=NOW + 10)
     cluster = world.clusters[world.jobs["session-1"].cluster or ""]
     cluster.kill()
@@ -111,6 +111,31 @@ def test_jobs_of_an_executor_that_only_a_newer_version_has_are_left_alone() -> N
     assert {name: job.state for name, job in world.jobs.items()} == {"queued": S.QUEUED, "ours": S.SUCCEEDED}
     assert [job.submission_id for job in world.state.live.all()] == ["running"]
     assert world.state.is_caught_up
+
+
+def test_an_attempt_of_an_unknown_executor_is_neither_stopped_nor_counted_as_gone() -> None:
+    world = VirtualWorld({"a": 4})
+    spec = a_spec(entrypoint="sleep 5", executor="warm-worker", timeout_s=1.0)
+    for name, cluster in (("here", "a"), ("elsewhere", "no-longer-configured")):
+        live = {"state": S.RUNNING, "cluster": cluster, "remote_id": name, "attempt": 1, "seen_at": NOW}
+        job = a_job(name, spec=spec, **live)
+        world.state.live.put(job)
+        world.hear(events.StopsRequested(jobs=[replace(job, target=Target.STOPPED)]))
+    world.clusters["a"].kill()
+    world.probe(world.clusters["a"], changed=True)
+    world.run(until=NOW + 1000)
+    assert {job.state for job in world.state.live.all()} == {S.RUNNING}
+    wanted = (instructions.StopAttempt, instructions.ObserveAttempts, instructions.WriteMoves)
+    assert not [each for each in world.told if isinstance(each, wanted)]
+
+
+def test_only_what_says_something_about_a_cluster_counts_for_its_quarantine() -> None:
+    world = VirtualWorld({"a": 4})
+    for number in range(5):
+        spec = a_spec(entrypoint="sleep 1 1", executor=RAY_SESSION.name)
+        world.submit_spec(f"session-{number}", spec)
+    world.run(until=NOW + 100)
+    assert world.state.clusters.quarantine.suspects() == ()
 
 
 def test_a_job_waits_for_what_it_depends_on_and_ends_with_it() -> None:

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from ray_multicluster_scheduler.dashboard.parts.process_table import matching
-from ray_multicluster_scheduler.dashboard.parts.token_section import in_order, state_of
-from ray_multicluster_scheduler.dashboard.parts.user_table import JOBS, Use, uses
-from ray_multicluster_scheduler.service.admin_views import TokenView, UserView
+from ray_multicluster_scheduler.dashboard.pages.access_page import JOBS, Use, in_order, state_of, uses
+from ray_multicluster_scheduler.dashboard.pages.processes_page import matching
+from ray_multicluster_scheduler.model.access import Token
+from ray_multicluster_scheduler.service.administration import UserView
 from ray_multicluster_scheduler.service.views import ProcessView
 
 NOW = 1000.0
 
 
-def a_token(name: str, **changes: Any) -> TokenView:
+def a_token(name: str, **changes: Any) -> Token:
     fields = {"user": "ann", "role": "submit", "created_at": 1.0}
     times = {"expires_at": None, "revoked_at": None, "used_at": None}
-    return TokenView(id=name, **{**fields, **times, **changes})
+    return Token(id=name, **{**fields, **times, **changes})
 
 
 def a_process(**changes: Any) -> ProcessView:

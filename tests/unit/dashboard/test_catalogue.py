@@ -17,13 +17,13 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPL
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.dashboard.pages.timeline_page import WINDOWS
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, catalogue, preferred
-from ray_multicluster_scheduler.environment.origins import BOTH, CLUSTER, JOB, SCHEDULER
-from ray_multicluster_scheduler.inspection import cluster_processes
+from ray_multicluster_scheduler.environment.compose import BOTH, CLUSTER, JOB, SCHEDULER
+from ray_multicluster_scheduler.inspection import processes
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import REASONS, Cause
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.ray_api import failure_kind
+from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.service.caller import Role
 
 FOLDER = Path(dashboard.__file__).parent
@@ -69,7 +69,7 @@ def told_by_others() -> set[str]:
     """The words that come from the service, and fill such keys."""
     words = {each.value for enum in (JobState, Health, Cause, Verdict) for each in enum}
     words |= set(REASONS) | {role.word for role in Role} | {"DRAINED"}
-    words |= {*failure_kind._BY_ERROR_TYPE}
+    words |= {*parse._BY_ERROR_TYPE}
     words |= {*part_names(), *map(str, WINDOWS), BOTH, CLUSTER, JOB, SCHEDULER}
     return words | outcomes() | kinds_of_processes()
 
@@ -81,8 +81,8 @@ def outcomes() -> set[str]:
 
 
 def kinds_of_processes() -> set[str]:
-    """What `inspection/cluster_processes.py` calls the things that it finds."""
-    source = Path(cluster_processes.__file__).read_text()
+    """What `inspection/processes.py` calls the things that it finds."""
+    source = Path(processes.__file__).read_text()
     return set(re.findall(r'kind(?:, what)?(?:, why)? ?= ?"(\w+)"', source))
 
 
@@ -145,7 +145,7 @@ def test_states_reasons_and_roles_have_their_texts() -> None:
         *(f"reasons.{cause.value}" for cause in Cause),
         *(f"roles.{role.word}" for role in Role),
         *(f"outcomes.{outcome}" for outcome in outcomes() - {state.value for state in JobState}),
-        *(f"error_types.{kind}" for kind in failure_kind._BY_ERROR_TYPE),
+        *(f"error_types.{kind}" for kind in parse._BY_ERROR_TYPE),
         *(f"processes.kind_{kind}" for kind in kinds_of_processes()),
     }
     assert needed - catalogue().keys() == set()

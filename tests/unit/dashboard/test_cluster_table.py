@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_view
+from tests.support.builders import NOW, a_view
 
-from ray_multicluster_scheduler.dashboard.parts.cluster_table import COLUMNS, in_order
+from ray_multicluster_scheduler.dashboard.cluster_view import COLUMNS, in_order
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.service.make_views import show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView

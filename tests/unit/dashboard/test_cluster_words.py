@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ray_multicluster_scheduler.dashboard.parts.cluster_words import as_yaml, labels_text, web_address
+from ray_multicluster_scheduler.dashboard.cluster_view import as_yaml, labels_text, web_address
 
 
 def test_labels_are_in_one_order() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ray_multicluster_scheduler.core.placement.scoring import part_names
-from ray_multicluster_scheduler.dashboard.parts.decision_view import score_text
+from ray_multicluster_scheduler.dashboard.decision_view import score_text
 from ray_multicluster_scheduler.dashboard.words import Words
-from ray_multicluster_scheduler.service.views import ScoreView
+from ray_multicluster_scheduler.model.decision import Score
 
 
-def scored(**parts: float) -> ScoreView:
-    return ScoreView(total=1.0, parts=parts, prefer=False)
+def scored(**parts: float) -> Score:
+    return Score(total=1.0, parts=parts, prefer=False)
 
 
 def test_the_parts_of_a_score_are_shown_as_its_formula() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.dashboard.parts.form_text import (
+from ray_multicluster_scheduler.dashboard.job_form import (
     MOST_YAML_CHARS,
     TextProblem,
     read_amounts,

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from ray_multicluster_scheduler import submit_job
 from ray_multicluster_scheduler.cli.commands import submit as command
 from ray_multicluster_scheduler.cli.registry import app
-from ray_multicluster_scheduler.dashboard.parts import job_as_code
-from ray_multicluster_scheduler.dashboard.parts.job_as_code import as_command, as_python
-from ray_multicluster_scheduler.service.arrays import array_of, parse_array
-from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.dashboard.pages import submit_page
+from ray_multicluster_scheduler.dashboard.pages.submit_page import as_command, as_python
+from ray_multicluster_scheduler.service.request import JobRequest, array_of, parse_array
 
 #: Lets a real shell split a line, as it would for `raymc`.
 SHELL = "raymc() { printf '%s\\0' \"$@\"; }\n"
@@ -154,4 +153,4 @@ def test_the_program_of_an_array_submits_the_same_jobs(indices: str, request: Jo
 
 
 def test_no_option_is_forgotten() -> None:
-    assert {*job_as_code._ARGUMENTS, *job_as_code.NOT_IN_THE_FORM} == set(JobRequest.model_fields)
+    assert {*submit_page._ARGUMENTS, *submit_page.NOT_IN_THE_FORM} == set(JobRequest.model_fields)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_multicluster_scheduler.dashboard.parts.job_bulk import Picked
+from ray_multicluster_scheduler.dashboard.pages.jobs_page import Picked
 
 
 def test_what_is_selected_comes_as_lists_of_ids() -> None:

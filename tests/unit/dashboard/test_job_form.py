@@ -3,16 +3,16 @@
 from typing import Any
 
 import pytest
-from tests.builders import a_job, a_spec
+from tests.support.builders import a_job, a_spec
 
-from ray_multicluster_scheduler.dashboard.parts.form_text import TextProblem
-from ray_multicluster_scheduler.dashboard.parts.job_form import (
+from ray_multicluster_scheduler.dashboard.job_form import (
     AMOUNTS,
     ENVIRONMENT,
     FIELDS,
     NOT_IN_THE_FORM,
     WHOLE,
     Filled,
+    TextProblem,
     field_of,
     read_form,
     texts_of,

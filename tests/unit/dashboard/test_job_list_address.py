@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.dashboard.parts.job_list_address import (
+from ray_multicluster_scheduler.dashboard.job_list_address import (
     ROWS,
     address,
     changed,

@@ -6,13 +6,12 @@ import pytest
 
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
-from ray_multicluster_scheduler.dashboard.parts.environment_table import environment_rows
-from ray_multicluster_scheduler.dashboard.parts.job_actions import actions_of
-from ray_multicluster_scheduler.dashboard.parts.job_facts import options_text
-from ray_multicluster_scheduler.dashboard.parts.job_relations import MOST_ON_A_SIDE, Relations, chart, limited
+from ray_multicluster_scheduler.dashboard.decision_view import environment_rows
+from ray_multicluster_scheduler.dashboard.job_relations import MOST_ON_A_SIDE, Relations, chart, limited
+from ray_multicluster_scheduler.dashboard.pages.job_page import actions_of, options_text
 from ray_multicluster_scheduler.dashboard.words import catalogue
 from ray_multicluster_scheduler.model.decision import Cause
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.make_views import show_job
@@ -30,7 +29,7 @@ def others(count: int) -> dict[str, JobView | None]:
 
 @pytest.mark.parametrize("state", JobState)
 def test_what_may_be_done_fits_the_state(state: JobState) -> None:
-    found = actions_of(job(state=state), session=False)
+    found = actions_of(job(state=state))
     assert ("delete" in found) == (state in FINAL)
     assert ("stop" in found) == (state not in FINAL)
     assert ("retry" in found) == (state in {JobState.FAILED, JobState.STOPPED})
@@ -38,7 +37,8 @@ def test_what_may_be_done_fits_the_state(state: JobState) -> None:
 
 
 def test_only_its_program_can_begin_a_session_again() -> None:
-    assert actions_of(job(state=JobState.FAILED), session=True) == {"delete"}
+    ended = job(state=JobState.FAILED).model_copy(update={"repeatable": False})
+    assert actions_of(ended) == {"delete"}
 
 
 def test_each_variable_has_a_row_with_its_origin() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from tests.builders import a_job, a_spec
+from tests.support.builders import a_job, a_spec
 
-from ray_multicluster_scheduler.dashboard.parts.job_rows import row_of, rows_of, same_jobs
+from ray_multicluster_scheduler.dashboard.pages.jobs_page import row_of, rows_of, same_jobs
 from ray_multicluster_scheduler.model.states import JobState as S
 from ray_multicluster_scheduler.service.make_views import show_job
 from ray_multicluster_scheduler.service.views import JobPage, JobView

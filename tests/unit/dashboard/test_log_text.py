@@ -1,4 +1,4 @@
-"""The text of a log in the browser, as `dashboard/parts/log_text` makes it; needs Node.js."""
+"""The text of a log in the browser, as `dashboard/pages/log_text` makes it; needs Node.js."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
 @pytest.fixture
 def modules(tmp_path: Path) -> Path:
     """The modules as Node.js takes them."""
-    source = resources.files("ray_multicluster_scheduler.dashboard") / "parts" / "log_text"
+    source = resources.files("ray_multicluster_scheduler.dashboard") / "pages" / "log_text"
     for file in source.iterdir():
         (tmp_path / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_multicluster_scheduler.dashboard.parts.resource_text import amount, resources_text
+from ray_multicluster_scheduler.dashboard.chips import amount, resources_text
 from ray_multicluster_scheduler.dashboard.words import Words
 
 GIB = 2**30

@@ -7,10 +7,10 @@ from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import builders
+from tests.support import builders
 
-from ray_multicluster_scheduler.dashboard.parts.colours import PALETTE, STATE_COLOURS, user_colours
-from ray_multicluster_scheduler.dashboard.parts.spans import (
+from ray_multicluster_scheduler.dashboard.chips import PALETTE, STATE_COLOURS, user_colours
+from ray_multicluster_scheduler.dashboard.pages.timeline_page import (
     NEWEST,
     lanes,
     picture,

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.events import MovesWritten
 from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.transitions import move
-from ray_multicluster_scheduler.engine import move_writer
-from ray_multicluster_scheduler.engine.move_writer import MoveWriter
+from ray_multicluster_scheduler.engine import store_io
+from ray_multicluster_scheduler.engine.store_io import MoveWriter
 from ray_multicluster_scheduler.errors import StoreBusy
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.states import JobState
@@ -29,7 +29,7 @@ class Disk:
         self.bugs: list[tuple[str, str]] = []
         context = SimpleNamespace(
             offload=lambda function, *args, **more: function(*args, **more),
-            store=SimpleNamespace(apply=self._apply),
+            store=SimpleNamespace(jobs=SimpleNamespace(apply=self._apply)),
             clock=SimpleNamespace(now=lambda: NOW),
             crash_point=lambda _: None,
         )
@@ -79,7 +79,7 @@ async def settled() -> None:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(move_writer, "GATHER_S", 0.0)
+    monkeypatch.setattr(store_io, "GATHER_S", 0.0)
 
 
 async def test_what_is_wanted_during_a_commit_goes_into_the_next_one() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.engine.store_thread import StoreThread
+from ray_multicluster_scheduler.engine.context import StoreThread
 
 
 async def test_calls_run_in_order_and_return_their_results() -> None:

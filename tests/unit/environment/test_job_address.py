@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster
+from tests.support.builders import a_cluster
 
-from ray_multicluster_scheduler.environment.job_address import with_address, with_token
+from ray_multicluster_scheduler.environment.compose import with_address, with_token
 
 HERE, PUBLIC = "http://127.0.0.1:8700", "https://raymc.example"
 NEAR, FAR = {"dashboard": "http://127.0.0.1:8265"}, {"dashboard": "http://10.0.0.5:8265"}

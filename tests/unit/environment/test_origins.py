@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from tests.unit.environment.test_compose import envs, patient
 
-from ray_multicluster_scheduler.environment.compose import compose, normalise
-from ray_multicluster_scheduler.environment.env_vars import (
+from ray_multicluster_scheduler.environment.compose import compose, normalise, origins
+from ray_multicluster_scheduler.environment.options import (
     ADDRESS_VAR,
     ATTEMPT_VAR,
     CLUSTER_VAR,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.environment.origins import origins
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 
 IDENTITY = {CLUSTER_VAR: "a", SUBMISSION_ID_VAR: "job", ATTEMPT_VAR: "1"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
-from ray_multicluster_scheduler.model.environment import NO_NEEDS
+from ray_multicluster_scheduler.model.cluster import NO_NEEDS
 
 
 def objection(env: dict[str, Any], version: str | None, cluster: dict[str, Any] | None = None) -> str | None:

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from ray_multicluster_scheduler.inspection.cluster_processes import Item, items_of
+from ray_multicluster_scheduler.inspection.processes import items_of
 from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
+from ray_multicluster_scheduler.service.views import ProcessView
 
 SERVER = "python -m ray.util.client.server --address=h:6379 --port=23001 --mode=specific-server"
 
@@ -16,7 +17,7 @@ def an_actor(name: str, job_id: str = "01", class_name: str = "Infer") -> Remote
     return RemoteActor(actor_id="x", class_name=class_name, name=name, state="ALIVE", pid=8, job_id=job_id)
 
 
-def kinds(items: list[Item]) -> list[str]:
+def kinds(items: list[ProcessView]) -> list[str]:
     return [item.kind for item in items]
 
 

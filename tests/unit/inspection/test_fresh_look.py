@@ -6,21 +6,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from ray_multicluster_scheduler.clock import SystemClock
+from tests.support.clock import ManualClock
+
 from ray_multicluster_scheduler.config.load import parse_config
-from ray_multicluster_scheduler.inspection.fresh_look import GOOD_FOR_S, FreshLook
+from ray_multicluster_scheduler.inspection.clusters import GOOD_FOR_S, FreshLook
 from ray_multicluster_scheduler.ports import Connections
 
 CONFIG = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", Path("clusters.yaml"))
-
-
-class Clock(SystemClock):
-    """Its time passes when a test says so."""
-
-    passed = 0.0
-
-    def monotonic(self) -> float:
-        return self.passed
 
 
 class Looks:
@@ -37,16 +29,16 @@ class Looks:
 
 
 def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
-    looks, clock = Looks(), Clock()
+    looks, clock = Looks(), ManualClock()
     look = FreshLook(CONFIG, looks.reach, clock, origin="ours", is_published=lambda: False)
     assert look() == look() == {}
     assert looks.count == 1
-    clock.passed = GOOD_FOR_S + 0.1
+    clock.advance(GOOD_FOR_S + 0.1)
     look()
     assert looks.count == 2
 
 
 def test_where_somebody_leads_nobody_else_looks() -> None:
     looks = Looks()
-    assert FreshLook(CONFIG, looks.reach, Clock(), origin="ours", is_published=lambda: True)() is None
+    assert FreshLook(CONFIG, looks.reach, ManualClock(), origin="ours", is_published=lambda: True)() is None
     assert looks.count == 0

@@ -3,28 +3,19 @@
 from pathlib import Path
 
 import pytest
-from tests.builders import a_job, a_spec
+from tests.support.builders import a_job, a_spec
+from tests.support.clock import ManualClock
 
-from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.load import parse_config
 from ray_multicluster_scheduler.environment.redact import REDACTED
-from ray_multicluster_scheduler.inspection import process_look
-from ray_multicluster_scheduler.inspection.cluster_processes import Item
+from ray_multicluster_scheduler.inspection import processes
 from ray_multicluster_scheduler.inspection.clusters import ClusterRecords
-from ray_multicluster_scheduler.inspection.process_look import GOOD_FOR_S, ProcessLook
+from ray_multicluster_scheduler.inspection.processes import GOOD_FOR_S, ProcessLook
+from ray_multicluster_scheduler.service.views import ProcessView
 
 SECRET = "not-for-any-screen"
 CONFIG = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", Path("clusters.yaml"))
-
-
-class Clock(SystemClock):
-    """Its time passes when a test says so."""
-
-    passed = 0.0
-
-    def monotonic(self) -> float:
-        return self.passed
 
 
 class Clusters:
@@ -33,16 +24,18 @@ class Clusters:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def processes(self, _config: Config, _environ: object) -> tuple[list[Item], dict[str, str]]:
+    async def processes(self, _config: Config, _environ: object) -> tuple[list[ProcessView], dict[str, str]]:
         self.asked += 1
-        shown = Item(cluster="a", kind="job", state="RUNNING", what=f"run --with {SECRET}", why=SECRET, pid=7)
+        shown = ProcessView(
+            cluster="a", kind="job", state="RUNNING", what=f"run --with {SECRET}", why=SECRET, pid=7
+        )
         return [shown], {"b": f"https://ann:{SECRET}@b refused"}
 
 
 @pytest.fixture
 def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
     found = Clusters()
-    monkeypatch.setattr(process_look, "processes", found.processes)
+    monkeypatch.setattr(processes, "processes", found.processes)
     return found
 
 
@@ -51,7 +44,7 @@ def records() -> ClusterRecords:
 
 
 def test_secrets_of_live_jobs_and_users_in_urls_are_hidden(clusters: Clusters) -> None:
-    found = ProcessLook(CONFIG, {}, Clock(), records)()
+    found = ProcessLook(CONFIG, {}, ManualClock(), records)()
 
     (item,) = found.items
     assert (item.what, item.why, item.pid) == (f"run --with {REDACTED}", REDACTED, 7)
@@ -60,10 +53,10 @@ def test_secrets_of_live_jobs_and_users_in_urls_are_hidden(clusters: Clusters) -
 
 
 def test_many_who_ask_cost_one_look(clusters: Clusters) -> None:
-    clock = Clock()
+    clock = ManualClock()
     look = ProcessLook(CONFIG, {}, clock, records)
     assert len({id(look()) for _ in range(50)}) == 1
     assert clusters.asked == 1
-    clock.passed += GOOD_FOR_S
+    clock.advance(GOOD_FOR_S)
     look()
     assert clusters.asked == 2

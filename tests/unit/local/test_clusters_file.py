@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from ray_multicluster_scheduler.config import parse_config
-from ray_multicluster_scheduler.local.clusters_file import render
-from ray_multicluster_scheduler.local.sandbox_state import Member
-from ray_multicluster_scheduler.local.spec import Head, HeadSpec
-from ray_multicluster_scheduler.local.tcp_ports import Ports
+from ray_multicluster_scheduler.local.sandbox import Member, render
+from ray_multicluster_scheduler.local.spec import Head, HeadSpec, Ports
 
 
 def a_member(spec: HeadSpec, base: int) -> Member:

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 from ray_multicluster_scheduler.local.head import command, environment
-from ray_multicluster_scheduler.local.spec import Head, HeadSpec
-from ray_multicluster_scheduler.local.tcp_ports import Ports
+from ray_multicluster_scheduler.local.spec import Head, HeadSpec, Ports
 
 HEAD = Head(name="a", ports=Ports.at(20_000), temp_dir=Path("/tmp/raymc-1/0"))
 

@@ -3,8 +3,7 @@
 import pytest
 
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidResources
-from ray_multicluster_scheduler.local.spec import HeadSpec, check_heads
-from ray_multicluster_scheduler.local.tcp_ports import BLOCK, FIRST, Ports
+from ray_multicluster_scheduler.local.spec import BLOCK, FIRST, HeadSpec, Ports, check_heads
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../a", "-a", "a" * 64, "中"])

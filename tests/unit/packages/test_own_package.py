@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.environment.env_vars import PACKAGE_NAME, PACKAGE_VAR
+from ray_multicluster_scheduler.environment.options import PACKAGE_NAME, PACKAGE_VAR
 from ray_multicluster_scheduler.packages.own_package import (
     ROOT,
     OwnPackage,
@@ -78,8 +78,8 @@ def test_every_function_of_the_api_imports_on_a_cluster_that_has_only_ray(unpack
     modules = [
         "ray_multicluster_scheduler.app.client_api",
         "ray_multicluster_scheduler.aio",
-        "ray_multicluster_scheduler.client.in_job",
-        "ray_multicluster_scheduler.client.log_functions",
+        "ray_multicluster_scheduler.client.current",
+        "ray_multicluster_scheduler.client.job_functions",
         "ray_multicluster_scheduler.config.load",
         "ray_multicluster_scheduler.tasks.submitter",
         "ray",

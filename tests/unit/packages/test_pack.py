@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.packages.trees import incompressible, make_tree
+from tests.support.trees import incompressible, make_tree
 
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.packages.pack import (
@@ -18,9 +18,9 @@ from ray_multicluster_scheduler.packages.pack import (
     MOST_SHRINKING,
     Packed,
     copy_archive,
+    largest_parts,
     pack_tree,
 )
-from ray_multicluster_scheduler.packages.too_large import largest_parts
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 
 MIB = 1024**2

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.unit.packages.trees import a_store, incompressible, make_tree, names_in
+from tests.support.trees import a_store, incompressible, make_tree, names_in
 
 from ray_multicluster_scheduler.errors import PackageProblem, StoreBusy, StoreError
 from ray_multicluster_scheduler.packages import store as package_store

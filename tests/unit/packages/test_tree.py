@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.packages.trees import make_tree
+from tests.support.trees import make_tree
 
 from ray_multicluster_scheduler.errors import PackageProblem
 from ray_multicluster_scheduler.packages.tree import Source, list_tree

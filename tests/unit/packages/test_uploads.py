@@ -9,8 +9,7 @@ import pytest
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv, QuotaExceeded
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import FRESH_S, Uploads, check_name
-from ray_multicluster_scheduler.store import open_memory_store
-from ray_multicluster_scheduler.store_ports import JobStore
+from ray_multicluster_scheduler.store import Store, open_memory_store
 
 A, B, C = (f"_ray_pkg_{letter * 16}.zip" for letter in "abc")
 
@@ -18,7 +17,7 @@ A, B, C = (f"_ray_pkg_{letter * 16}.zip" for letter in "abc")
 class World:
     """Uploads with a clock, and jobs that need some of them."""
 
-    def __init__(self, folder: Path, *, store: JobStore | None = None, **limits: Any) -> None:
+    def __init__(self, folder: Path, *, store: Store | None = None, **limits: Any) -> None:
         self.store = store or open_memory_store()
         self.now = 1_000_000.0
         self.needed: Collection[str] = ()

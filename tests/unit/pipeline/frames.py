@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.pipeline.operator_registry import find_operator
-from ray_multicluster_scheduler.pipeline.pipeline_plan import Step, make_plan
+from raymc_pipeline.operators import find_operator
+from raymc_pipeline.plan import Step, make_plan
 
 #: Two digits after the point: what scikit-learn and Ray call "constant" differs for tiny spreads.
 NUMBERS = st.integers(-100_000, 100_000).map(lambda hundredths: hundredths / 100)

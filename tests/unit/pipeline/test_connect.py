@@ -7,8 +7,8 @@ import pytest
 import ray
 from ray._private import ray_constants
 
+from ray_multicluster_scheduler.client.init_ray import _check_listening
 from ray_multicluster_scheduler.errors import ClusterUnreachable
-from ray_multicluster_scheduler.pipeline.connect import _check_listening
 
 MACHINE, LOOPBACK = "127.0.0.2", "127.0.0.1"
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from ray_multicluster_scheduler.environment.overlay import OVERLAY_HOOK
+from ray_multicluster_scheduler.client import init_ray
+from ray_multicluster_scheduler.client.init_ray import environment_hints, parse_environment
+from ray_multicluster_scheduler.environment.compose import OVERLAY_HOOK
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, PackageProblem
-from ray_multicluster_scheduler.pipeline import connect
-from ray_multicluster_scheduler.pipeline.connect import parse_environment
-from ray_multicluster_scheduler.pipeline.hints import environment_hints
 
 
 def parsed(env: object, cwd: Path) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def test_an_unknown_option_is_told_with_the_nearest_one(tmp_path: Path) -> None:
 def test_a_working_dir_above_the_limit_is_refused_with_what_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "MAX_BYTES", 1000)
+    monkeypatch.setattr(init_ray, "MAX_BYTES", 1000)
     (tmp_path / "large.bin").write_bytes(b"x" * 2000)
     with pytest.raises(PackageProblem, match=r"large\.bin"):
         parsed({"working_dir": str(tmp_path)}, tmp_path)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.pipeline.files import find_input, find_output, locate, read_table, write_table
-from ray_multicluster_scheduler.pipeline.pandas_engine import run_on_pandas
-from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan
+from raymc_pipeline.files import find_input, find_output, locate, read_table, write_table
+from raymc_pipeline.pandas_engine import run_on_pandas
+from raymc_pipeline.plan import make_plan
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "x"]})
 

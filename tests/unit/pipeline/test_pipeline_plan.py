@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.pipeline.operator_registry import OPERATORS
-from ray_multicluster_scheduler.pipeline.operators.base import Schema
-from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan, check_columns, choose_columns, make_plan
+from raymc_pipeline.operators import OPERATORS, Schema
+from raymc_pipeline.plan import Plan, check_columns, choose_columns, make_plan
 
 SCHEMA: Schema = {"age": "numeric", "city": "text", "note": "text", "tags": "list", "alive": "any"}
 

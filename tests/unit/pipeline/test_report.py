@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ray_multicluster_scheduler.pipeline.report import Report, RunReport, StepReport, plot
+from raymc_pipeline.report import Report, RunReport, StepReport, plot
 
 
 def a_report() -> Report:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ray_multicluster_scheduler.model.failure import FailureKind
-from ray_multicluster_scheduler.ray_api.failure_kind import failure_kind
+from ray_multicluster_scheduler.model.execution import FailureKind
+from ray_multicluster_scheduler.ray_api.parse import failure_kind
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Answers recorded on a real head of Ray 2.60 (shortened), and the errors that they become."""
 
 import pytest
-from tests.builders import a_cluster
+from tests.support.builders import a_cluster
 
 from ray_multicluster_scheduler.errors import (
     ClusterAuthFailed,

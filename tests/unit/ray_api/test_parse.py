@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
-from ray_multicluster_scheduler.model.execution import AttemptStatus, InventoryRow, Sighting
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, InventoryRow, Sighting
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
-from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
+from ray_multicluster_scheduler.ray_api.parse import parse_usage_text
 
 NODE_ID = "9950201320a325a931b776e19c873c0a807a698710e8b99961e23183"
 GROUP = "a5e2b02c4f68e10dab1614b1724c02000000"

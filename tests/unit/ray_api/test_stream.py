@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.model.kept_log import INCOMPLETE, cut_note, missing_bytes, without_note
+from ray_multicluster_scheduler.model.job import INCOMPLETE, cut_note, missing_bytes, without_note
+from ray_multicluster_scheduler.ray_api.http_client import MAX_ROW_CHARS, LogEnd, RowParser
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
-from ray_multicluster_scheduler.ray_api.stream import MAX_ROW_CHARS, LogEnd, RowParser
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 ROW = st.dictionaries(TEXT, TEXT | st.integers() | st.lists(st.integers(), max_size=3), max_size=3)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.model.cluster import Usage
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.ray_api.usage_text import parse_usage_text
+from ray_multicluster_scheduler.ray_api.parse import parse_usage_text
 
 HEADER = """\
 ======== Autoscaler status: 2026-11-15 19:14:35.520494 ========

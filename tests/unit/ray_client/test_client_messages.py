@@ -7,11 +7,11 @@ import pytest
 from ray.core.generated import ray_client_pb2 as pb
 from ray.job_config import JobConfig
 
-from ray_multicluster_scheduler.environment.overlay import HOOK_VAR
+from ray_multicluster_scheduler.environment.compose import HOOK_VAR
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.ray_client import messages
-from ray_multicluster_scheduler.ray_client.begin_session import session_request
 from ray_multicluster_scheduler.ray_client.messages import Unreadable, read_init
+from ray_multicluster_scheduler.ray_client.sessions import session_request
 
 
 def init(kwargs: str = '{"log_to_driver": true}', env: dict[str, object] | None = None) -> bytes:

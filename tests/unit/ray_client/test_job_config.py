@@ -9,7 +9,7 @@ import pytest
 from ray.job_config import JobConfig
 from ray.runtime_env import RuntimeEnv
 
-from ray_multicluster_scheduler.ray_client.job_config import (
+from ray_multicluster_scheduler.ray_client.messages import (
     MOST_BYTES,
     MOST_OPCODES,
     HostileJobConfig,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ray_multicluster_scheduler.asyncio_tools import Background
-from ray_multicluster_scheduler.ray_client.session_upkeep import SessionUpkeep
+from ray_multicluster_scheduler.ray_client.sessions import SessionUpkeep
 
 
 async def test_a_failure_in_the_background_is_logged_and_ends_nothing(

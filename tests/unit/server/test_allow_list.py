@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.server.allow_list import AllowList
+from ray_multicluster_scheduler.server.door import AllowList
 
 HERE = AllowList(bind="127.0.0.1", hosts=(), origins=(), own_name="box.lan")
 WIDE = AllowList(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 from fastapi import FastAPI
-from tests.live_server import live
-from tests.oracle import PATIENCE_S
+from tests.support.serving import live
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler import errors
 from ray_multicluster_scheduler.errors import SchedulerError

@@ -3,11 +3,11 @@
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from tests.builders import NOW
+from tests.support.builders import NOW
 
-from ray_multicluster_scheduler.model.past_move import PastMove
+from ray_multicluster_scheduler.model.job import PastMove
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.job_metrics import JobMetrics
+from ray_multicluster_scheduler.server.metrics import JobMetrics
 
 S = JobState
 

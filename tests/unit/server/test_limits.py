@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
-from tests.open_door import open_door
+from tests.support.door import open_door
 
 from ray_multicluster_scheduler.config.schema import ServerSettings
-from ray_multicluster_scheduler.server.door import Door
-from ray_multicluster_scheduler.server.limits import BURST_S, CHANGE, LIST, LOG, Limits, kind_of
+from ray_multicluster_scheduler.server.door import BURST_S, CHANGE, LIST, LOG, Door, Limits, kind_of
 from ray_multicluster_scheduler.service.caller import Caller, Role
 
 ANN, BOB = (Caller(user=user, role=Role.SUBMIT, token_id="t") for user in ("ann", "bob"))

@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
-from tests.live_server import live
-from tests.open_door import open_door
-from tests.oracle import PATIENCE_S
+from tests.support.door import open_door
+from tests.support.serving import live
+from tests.support.waiting import PATIENCE_S
 from uvicorn.protocols.utils import ClientDisconnected
 
 from ray_multicluster_scheduler.server import body_limit, protocol
 from ray_multicluster_scheduler.server.body_limit import MOST_DEPTH, depth
-from ray_multicluster_scheduler.server.door import Door
-from ray_multicluster_scheduler.server.request_log import CLIENT_GONE
+from ray_multicluster_scheduler.server.door import CLIENT_GONE, Door
 
 #: Far less than a test may take, and far more than an answer needs.
 SHORT_S = 3.0

@@ -6,11 +6,11 @@ import json
 import logging
 
 import pytest
-from tests.open_door import ANYBODY
+from tests.support.door import ANYBODY
 
 from ray_multicluster_scheduler.log_format import JsonLines, LogLines
-from ray_multicluster_scheduler.server import request_log
-from ray_multicluster_scheduler.server.request_log import log_request
+from ray_multicluster_scheduler.server import door
+from ray_multicluster_scheduler.server.door import log_request
 
 
 class Log:
@@ -33,8 +33,8 @@ class Log:
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Log:
     found = Log()
-    monkeypatch.setattr(request_log.log, "handlers", [found.handler])
-    monkeypatch.setattr(request_log.log, "level", logging.INFO)
+    monkeypatch.setattr(door.log, "handlers", [found.handler])
+    monkeypatch.setattr(door.log, "level", logging.INFO)
     return found
 
 
@@ -70,7 +70,7 @@ async def test_requests_wait_for_each_other_but_not_for_long(
 
 async def test_a_problem_is_told_at_once_and_after_what_came_before_it(written: Log) -> None:
     end_request("a")
-    request_log.log.warning("trouble", extra={"request_id": "b"})
+    door.log.warning("trouble", extra={"request_id": "b"})
     assert written.told == ["request a", "trouble b"]
     end_request("c")
     written.handler.flush()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.server.running import announced, running_servers
+from ray_multicluster_scheduler.server.serve import announced, running_servers
 
 
 def test_a_server_that_starts_while_others_are_looked_for_is_found(

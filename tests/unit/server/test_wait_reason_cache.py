@@ -4,9 +4,9 @@ import threading
 from typing import Any, cast
 
 from ray_multicluster_scheduler.errors import JobNotFound
-from ray_multicluster_scheduler.server import wait_reason_cache
-from ray_multicluster_scheduler.server.wait_reason_cache import GOOD_FOR_S, WaitReasonCache
-from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.server import ray_jobs
+from ray_multicluster_scheduler.server.ray_jobs import GOOD_FOR_S, WaitReasonCache
+from ray_multicluster_scheduler.service.service import LocalService
 from ray_multicluster_scheduler.service.views import JobView
 
 
@@ -67,7 +67,7 @@ def test_a_job_that_has_left_the_queue_has_its_last_reason() -> None:
 
 
 def test_who_finds_another_one_asking_does_not_wait_for_long(monkeypatch: Any) -> None:
-    monkeypatch.setattr(wait_reason_cache, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(ray_jobs, "PATIENCE_S", 0.01)
     world = World()
     world.service.may_answer.clear()
     first = threading.Thread(target=world.why, args=(Job(),))

@@ -5,10 +5,10 @@ from typing import Any
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from uvicorn.server import ServerState
 
-from ray_multicluster_scheduler.server.websocket_protocol import CarefulWebSocket
+from ray_multicluster_scheduler.server.protocol import CarefulWebSocket
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.contract.store.leader import Leader
+from tests.support.leader import Leader
 
-from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+from ray_multicluster_scheduler.store import Store, open_memory_store
 
 
 @pytest.fixture
-def store() -> Iterator[SqlStore]:
+def store() -> Iterator[Store]:
     opened = open_memory_store()
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def leader(store: SqlStore) -> Leader:
+def leader(store: Store) -> Leader:
     return Leader(store)

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.errors import InvalidRequest
-from ray_multicluster_scheduler.service.arrays import MOST_JOBS, array_of, parse_array
-from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.service.request import MOST_JOBS, JobRequest, array_of, parse_array
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from ray_multicluster_scheduler import errors
-from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.service.error_json import error_from, error_json
+from ray_multicluster_scheduler.errors import SchedulerError, error_from, error_json
 
 EXAMPLES = [
     errors.ConfigError("no"),

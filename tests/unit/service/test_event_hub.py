@@ -2,51 +2,40 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.clock import ManualClock
+from tests.support.leader import Leader
 
-from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy, StoreError
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.event_hub import LOOK_AT_ALL_S, EventHub
-from ray_multicluster_scheduler.service.subscription import Subscription
-from ray_multicluster_scheduler.store import SqlStore
+from ray_multicluster_scheduler.service.events import LOOK_AT_ALL_S, EventHub, Subscription
+from ray_multicluster_scheduler.store import Store
 
 S = JobState
 MANY = 2000
 NOTHING = Keep(jobs_s=0, logs_s=0, secrets_s=0, audit_s=0, jobs=0, audit=0, size_bytes=0)
 
 
-class Clock(SystemClock):
-    """Time that a test moves on."""
-
-    def __init__(self) -> None:
-        self.passed_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.passed_s
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def hub(store: SqlStore, clock: Clock) -> Iterator[EventHub]:
+def hub(store: Store, clock: ManualClock) -> Iterator[EventHub]:
     opened = EventHub(store, clock)
     yield opened
     opened.close()
 
 
-def stop(store: SqlStore, *ids: str) -> None:
-    store.request_stop(ids, now=NOW, reason="enough")
+def stop(store: Store, *ids: str) -> None:
+    store.jobs.request_stop(ids, now=NOW, reason="enough")
 
 
 def readers() -> list[threading.Thread]:
@@ -67,7 +56,7 @@ def settle(hub: EventHub, job: str) -> None:
 
 
 def test_the_first_answer_has_all_jobs_and_later_ones_what_has_changed(
-    store: SqlStore, leader: Leader, hub: EventHub
+    store: Store, leader: Leader, hub: EventHub
 ) -> None:
     leader.add("a"), leader.add("b")
     with hub.subscribe(["a", "b", "unknown"]) as subscription:
@@ -79,12 +68,12 @@ def test_the_first_answer_has_all_jobs_and_later_ones_what_has_changed(
         }
         leader.add("another")
         leader.move("b", S.PLACED)
-        assert told(subscription) == {"b": store.get("b")}
+        assert told(subscription) == {"b": store.jobs.get("b")}
         assert subscription.wait(0) == {}
 
 
 def test_who_looks_late_gets_one_row_for_each_job_the_newest(
-    store: SqlStore, leader: Leader, hub: EventHub
+    store: Store, leader: Leader, hub: EventHub
 ) -> None:
     leader.add("a")
     with hub.subscribe(["a"]) as subscription:
@@ -92,7 +81,7 @@ def test_who_looks_late_gets_one_row_for_each_job_the_newest(
         for state in (S.PLACED, S.SUBMITTED, S.RUNNING):
             leader.move("a", state)
             settle(hub, "a")
-        assert subscription.wait() == {"a": store.get("a")}
+        assert subscription.wait() == {"a": store.jobs.get("a")}
         assert subscription.wait(0) == {}
 
 
@@ -106,13 +95,14 @@ def test_a_job_that_has_ended_is_watched_no_more(leader: Leader, hub: EventHub) 
 
 
 def test_thousands_of_waiters_cost_one_thread_and_a_few_queries(
-    store: SqlStore, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    store: Store, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [f"job-{number}" for number in range(MANY)]
-    store.add([(each, a_spec()) for each in ids], now=NOW)
+    store.jobs.add([(each, a_spec()) for each in ids], now=NOW)
     queries: list[str] = []
-    for name in ("get_many", "changed_since", "events", "get"):
-        monkeypatch.setattr(store, name, counted(getattr(store, name), queries))
+    for part, names in ((store.jobs, ("get_many", "get")), (store.history, ("changed_since", "events"))):
+        for name in names:
+            monkeypatch.setattr(part, name, counted(getattr(part, name), queries))
     waiters = [hub.subscribe([each]) for each in ids]
     for waiter, each in zip(waiters, ids, strict=True):
         assert waiter.wait().keys() == {each}
@@ -153,11 +143,11 @@ def test_the_reader_comes_with_the_first_and_goes_with_the_last(leader: Leader, 
 class Trouble:
     """Lets reads fail."""
 
-    def __init__(self, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: Exception | None = None
         self.met = threading.Event()
-        self._read = store.changed_since
-        monkeypatch.setattr(store, "changed_since", self.changed_since)
+        self._read = store.history.changed_since
+        monkeypatch.setattr(store.history, "changed_since", self.changed_since)
 
     def changed_since(self, *args: Any, **options: Any) -> Any:
         if self.error is not None:
@@ -167,7 +157,7 @@ class Trouble:
 
 
 def test_who_waits_survives_a_busy_store_and_who_comes_is_told_of_it(
-    store: SqlStore, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    store: Store, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.add("a")
     trouble = Trouble(store, monkeypatch)
@@ -180,11 +170,11 @@ def test_who_waits_survives_a_busy_store_and_who_comes_is_told_of_it(
             newcomer.wait()
         assert patient.wait(0) == {}
         trouble.error = None
-        assert told(patient)["a"] == store.get("a")
+        assert told(patient)["a"] == store.jobs.get("a")
 
 
 def test_a_bug_in_the_reader_is_raised_where_it_is_waited_and_the_next_one_starts_anew(
-    store: SqlStore, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    store: Store, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.add("a")
     seen: list[Any] = []
@@ -200,7 +190,7 @@ def test_a_bug_in_the_reader_is_raised_where_it_is_waited_and_the_next_one_start
     assert seen
     trouble.error = None
     with hub.subscribe(["a"]) as again:
-        assert again.wait() == {"a": store.get("a")}
+        assert again.wait() == {"a": store.jobs.get("a")}
 
 
 def raised_by(wait: Any) -> StoreError:
@@ -209,7 +199,7 @@ def raised_by(wait: Any) -> StoreError:
     return caught.value
 
 
-def test_a_closed_store_wakes_and_refuses(store: SqlStore, leader: Leader, hub: EventHub) -> None:
+def test_a_closed_store_wakes_and_refuses(store: Store, leader: Leader, hub: EventHub) -> None:
     leader.add("a")
     one, all_events = hub.subscribe(["a"]), hub.subscribe(None)
     one.wait(), all_events.wait()
@@ -233,44 +223,50 @@ def test_a_closed_hub_wakes_and_refuses(leader: Leader, hub: EventHub) -> None:
 
 
 def test_a_job_that_was_removed_before_its_end_was_told_is_told_as_removed(
-    store: SqlStore, leader: Leader, hub: EventHub, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: Store, leader: Leader, hub: EventHub, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a long sleep of the process: its events are gone, and no notification has come."""
     leader.add("gone"), leader.add("other"), leader.add("third")
     with hub.subscribe(["gone"]) as subscription, hub.subscribe(["other"]) as other:
         subscription.wait(), other.wait()
         monkeypatch.setattr(store._transactions, "notify", lambda: None)
-        leader.move("gone", S.STOPPED)
-        while store.prune(NOTHING, now=NOW + 1, limit=10, epoch=leader.lease.epoch).more:
-            pass
+        asleep, changed_since = threading.Lock(), store.history.changed_since
+
+        def when_awake(watched: Sequence[str], *, after: int) -> tuple[int, frozenset[str]]:
+            with asleep:
+                return changed_since(watched, after=after)
+
+        with asleep:
+            monkeypatch.setattr(store.history, "changed_since", when_awake)
+            leader.move("gone", S.STOPPED)
+            while store.retention.prune(NOTHING, now=NOW + 1, limit=10, epoch=leader.lease.epoch).more:
+                pass
         settle(hub, "third")
         assert subscription.wait(0) == {}
-        clock.passed_s += LOOK_AT_ALL_S
+        clock.advance(LOOK_AT_ALL_S)
         settle(hub, "third")
         assert subscription.wait() == {"gone": None}
         assert other.wait(0) == {}
 
 
-async def test_a_coroutine_is_told_and_no_thread_waits(
-    store: SqlStore, leader: Leader, hub: EventHub
-) -> None:
+async def test_a_coroutine_is_told_and_no_thread_waits(store: Store, leader: Leader, hub: EventHub) -> None:
     leader.add("a")
     before = threading.active_count()
     subscriptions = [hub.subscribe_async(["a"]) for _ in range(100)]
     for each in subscriptions:
-        assert await each.wait() == {"a": store.get("a")}
+        assert await each.wait() == {"a": store.jobs.get("a")}
     assert await subscriptions[0].wait(0.001) == {}
     waits = [asyncio.create_task(each.wait()) for each in subscriptions]
     await asyncio.sleep(0)
     assert threading.active_count() - before <= 1
     stop(store, "a")
-    assert await asyncio.gather(*waits) == [{"a": store.get("a")}] * 100
+    assert await asyncio.gather(*waits) == [{"a": store.jobs.get("a")}] * 100
     for each in subscriptions:
         each.close()
 
 
 def test_a_subscriber_whose_event_loop_is_closed_does_not_harm_the_others(
-    store: SqlStore, leader: Leader, hub: EventHub
+    store: Store, leader: Leader, hub: EventHub
 ) -> None:
     leader.add("a")
 

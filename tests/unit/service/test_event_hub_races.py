@@ -6,14 +6,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, JobState
-from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.subscription import Subscription
+from ray_multicluster_scheduler.service.events import EventHub, Subscription
 from ray_multicluster_scheduler.store import open_memory_store
 
 S = JobState
@@ -29,7 +28,12 @@ actions = st.one_of(
     st.tuples(st.just("hear all"), st.just("")),
     st.tuples(st.just("leave"), st.just("")),
 )
-READS = ("last_event", "changed_since", "events", "get_many")
+READS = (
+    ("history", "last_event"),
+    ("history", "changed_since"),
+    ("history", "events"),
+    ("jobs", "get_many"),
+)
 
 
 class Scene:
@@ -45,8 +49,9 @@ class Scene:
         self.told: dict[Subscription, dict[str, Job | None]] = {}
         for name in JOBS:
             self.leader.add(name)
-        for name in READS:
-            setattr(self.store, name, self.interrupted(getattr(self.store, name)))
+        for part, name in READS:
+            calls = getattr(self.store, part)
+            setattr(calls, name, self.interrupted(getattr(calls, name)))
 
     def interrupted(self, read: Callable[..., Any]) -> Callable[..., Any]:
         def reading(*args: Any, **options: Any) -> Any:
@@ -66,14 +71,14 @@ class Scene:
 
     def do(self, kind: str, what: str) -> None:
         if kind == "move":
-            job = self.store.get(what)
+            job = self.store.jobs.get(what)
             if job.state in NEXT:
                 self.leader.move(what, NEXT[job.state])
         elif kind == "stop":
-            self.store.request_stop([what], now=NOW, reason="enough")
+            self.store.jobs.request_stop([what], now=NOW, reason="enough")
         elif kind == "add":
             self.others += 1
-            self.store.add([(f"other-{self.others}", a_spec())], now=NOW)
+            self.store.jobs.add([(f"other-{self.others}", a_spec())], now=NOW)
         elif kind == "come":
             self.told[self.hub.subscribe(what.split(","))] = {}
         elif kind == "hear all":
@@ -95,7 +100,7 @@ class Scene:
         self.store.close()
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.lists(st.lists(actions, max_size=3), max_size=12))
 def test_everybody_knows_in_the_end_how_their_jobs_are(plan: list[list[tuple[str, str]]]) -> None:
     scene = Scene([[("come", "a,b")], *plan])
@@ -104,15 +109,15 @@ def test_everybody_knows_in_the_end_how_their_jobs_are(plan: list[list[tuple[str
         scene.finish()
         for subscription, known in scene.told.items():
             known.update(subscription.wait(0))
-            assert known == {each: scene.store.get(each) for each in subscription.ids}
-        open_jobs = {each for each in JOBS if scene.store.get(each).state not in FINAL}
+            assert known == {each: scene.store.jobs.get(each) for each in subscription.ids}
+        open_jobs = {each for each in JOBS if scene.store.jobs.get(each).state not in FINAL}
         watched = {each for subscription in scene.told for each in subscription.ids}
         assert set(scene.hub._watchers) == open_jobs & watched
     finally:
         scene.close()
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(st.lists(st.lists(actions, max_size=3), max_size=12))
 def test_who_hears_all_hears_each_event_once_and_in_order(plan: list[list[tuple[str, str]]]) -> None:
     scene = Scene(plan)
@@ -136,6 +141,6 @@ def test_who_hears_all_hears_each_event_once_and_in_order(plan: list[list[tuple[
             subscription.wait(0)
             hear()
             hear()
-        assert heard == [event.id for event in scene.store.events(limit=10_000)]
+        assert heard == [event.id for event in scene.store.history.events(limit=10_000)]
     finally:
         scene.close()

@@ -7,23 +7,22 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_spec
-from tests.contract.store.leader import Leader
+from tests.support.builders import NOW, a_spec
+from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service import event_hub as hub_module
-from ray_multicluster_scheduler.service.event_hub import EventHub, EventWithJob
-from ray_multicluster_scheduler.service.event_stream import event_stream
-from ray_multicluster_scheduler.store import SqlStore
+from ray_multicluster_scheduler.service import events as hub_module
+from ray_multicluster_scheduler.service.events import EventHub, EventWithJob, event_stream
+from ray_multicluster_scheduler.store import Store
 
 S = JobState
 Stream = AsyncGenerator[tuple[EventWithJob, ...], None]
 
 
 @pytest.fixture
-def hub(store: SqlStore) -> Iterator[EventHub]:
+def hub(store: Store) -> Iterator[EventHub]:
     opened = EventHub(store, SystemClock())
     yield opened
     opened.close()
@@ -38,7 +37,7 @@ async def ids(stream: Stream, count: int) -> list[int]:
 
 
 async def test_old_events_come_first_and_then_what_happens(
-    store: SqlStore, leader: Leader, hub: EventHub
+    store: Store, leader: Leader, hub: EventHub
 ) -> None:
     leader.add("a", S.RUNNING)
     async with aclosing(event_stream(hub, 0)) as stream:
@@ -46,7 +45,7 @@ async def test_old_events_come_first_and_then_what_happens(
         leader.move("a", S.SUCCEEDED)
         ((event, job),) = await anext(stream)
         assert (event.id, event.new) == (5, S.SUCCEEDED)
-        assert job == store.get("a")
+        assert job == store.jobs.get("a")
 
 
 async def test_who_names_the_last_event_gets_what_follows_it(leader: Leader, hub: EventHub) -> None:
@@ -71,7 +70,7 @@ async def test_without_a_known_last_event_it_begins_now(
 
 
 async def test_who_lags_goes_on_from_the_store_and_misses_nothing(
-    store: SqlStore, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    store: Store, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub_module, "KEPT_EVENTS", 5)
     monkeypatch.setattr(hub_module, "PAGE", 7)
@@ -85,14 +84,14 @@ async def test_who_lags_goes_on_from_the_store_and_misses_nothing(
 
 
 async def test_removed_events_are_no_reason_to_stand_still(
-    store: SqlStore, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    store: Store, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the events of a position are gone, it goes on with those that are there."""
     leader.add("a", S.RUNNING)
     reads: list[int] = []
     read_after = hub.read_after
     monkeypatch.setattr(hub, "read_after", lambda after: reads.append(after) or read_after(after))
-    monkeypatch.setattr(store, "last_event", lambda: 100)
+    monkeypatch.setattr(store.history, "last_event", lambda: 100)
     async with aclosing(event_stream(hub, 50)) as stream:
         following = asyncio.create_task(anext(stream))
         for _ in range(20):
@@ -106,17 +105,17 @@ async def test_removed_events_are_no_reason_to_stand_still(
 
 
 async def test_a_hundred_streams_share_what_was_read(
-    store: SqlStore, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    store: Store, leader: Leader, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.add("a")
     reads: list[Any] = []
     streams = [event_stream(hub, 0) for _ in range(100)]
     for stream in streams:
         assert await ids(stream, 1) == [1]
-    events = store.events
-    monkeypatch.setattr(store, "events", lambda **options: reads.append(options) or events(**options))
+    events = store.history.events
+    monkeypatch.setattr(store.history, "events", lambda **options: reads.append(options) or events(**options))
     following = [asyncio.create_task(ids(stream, 1)) for stream in streams]
-    store.add([("b", a_spec())], now=NOW)
+    store.jobs.add([("b", a_spec())], now=NOW)
     assert await asyncio.gather(*following) == [[2]] * 100
     assert len(reads) <= 2
     for stream in streams:

@@ -5,54 +5,45 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from tests.builders import NOW, a_cluster, a_snapshot
+from tests.support.builders import NOW, a_cluster, a_snapshot
+from tests.support.clock import ManualClock
 
-from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.errors import InvalidRequest, NeverFits
+from ray_multicluster_scheduler.executors.registry import Registry
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.service.admission import SURE_FOR_S
-from ray_multicluster_scheduler.service.event_hub import EventHub
-from ray_multicluster_scheduler.service.job_service import JobService
+from ray_multicluster_scheduler.service.events import EventHub
 from ray_multicluster_scheduler.service.request import JobRequest
-from ray_multicluster_scheduler.store import SqlStore, open_memory_store
+from ray_multicluster_scheduler.service.service import JobService
+from ray_multicluster_scheduler.store import Store, open_memory_store
 
 
 @pytest.fixture
-def store() -> SqlStore:
+def store() -> Store:
     store = open_memory_store()
-    lease = store.acquire_lease("leader", ttl_s=60, now=NOW)
+    lease = store.leases.acquire("leader", ttl_s=60, now=NOW)
     assert lease
-    store.save_snapshots([a_snapshot("a")], epoch=lease.epoch)
+    store.clusters.save_snapshots([a_snapshot("a")], epoch=lease.epoch)
     return store
 
 
-class Clock(SystemClock):
-    """Goes as time does, and further when a test says so."""
-
-    def __init__(self) -> None:
-        self.ahead_s = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.ahead_s
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def service(store: SqlStore, tmp_path: Path, clock: Clock) -> JobService:
+def service(store: Store, tmp_path: Path, clock: ManualClock) -> JobService:
     config = Config(path=tmp_path / "clusters.yaml", clusters=(a_cluster("a"),), settings=Settings())
-    return JobService(config, store, clock, EventHub(store, clock))
+    return JobService(config, store, clock, EventHub(store, clock), Registry())
 
 
 def asks_for(cpus: float) -> JobRequest:
     return JobRequest(entrypoint="true", user="ann", resource_requirements={"CPU": cpus})
 
 
-def test_the_snapshots_are_read_once_for_a_whole_batch(store: SqlStore, service: JobService) -> None:
+def test_the_snapshots_are_read_once_for_a_whole_batch(store: Store, service: JobService) -> None:
     statements: list[str] = []
     event.listen(
         store._database._engine,
@@ -63,10 +54,10 @@ def test_the_snapshots_are_read_once_for_a_whole_batch(store: SqlStore, service:
     assert sum("FROM snapshots" in statement for statement in statements) == 1
 
 
-def test_one_job_that_never_fits_is_told_and_none_is_accepted(store: SqlStore, service: JobService) -> None:
+def test_one_job_that_never_fits_is_told_and_none_is_accepted(store: Store, service: JobService) -> None:
     with pytest.raises(NeverFits, match="64"):
         service.submit([asks_for(1), asks_for(64)])
-    assert store.list_jobs() == ()
+    assert store.jobs.list() == ()
 
 
 @pytest.mark.parametrize(
@@ -110,25 +101,25 @@ def test_one_job_that_never_fits_is_told_and_none_is_accepted(store: SqlStore, s
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_name(
-    store: SqlStore, service: JobService, name: str, given: dict[str, Any]
+    store: Store, service: JobService, name: str, given: dict[str, Any]
 ) -> None:
     """A job that the store cannot hold would stop the engine for all others when it is placed."""
     with pytest.raises(InvalidRequest, match=f"^{name}[ :]"):
         service.submit([JobRequest(**{"entrypoint": "true", "user": "ann", **given})])
-    assert store.list_jobs() == ()
+    assert store.jobs.list() == ()
 
 
 def test_who_waits_for_many_jobs_reads_only_those_that_have_moved(
-    store: SqlStore, service: JobService, monkeypatch: pytest.MonkeyPatch
+    store: Store, service: JobService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [job.submission_id for job in service.submit([asks_for(1)] * 3)]
     changes = service.changes(ids, timeout_s=None, tick_s=60.0)
     assert [job.target for job in next(changes).values()] == [Target.FINISHED] * 3
     read: list[str] = []
-    get_many = store.get_many
-    monkeypatch.setattr(store, "get_many", lambda ids: read.extend(ids) or get_many(ids))
+    get_many = store.jobs.get_many
+    monkeypatch.setattr(store.jobs, "get_many", lambda ids: read.extend(ids) or get_many(ids))
 
-    store.request_stop(ids[1:2], now=NOW, reason="enough")
+    store.jobs.request_stop(ids[1:2], now=NOW, reason="enough")
 
     jobs = next(changes)
     assert [jobs[each].target for each in ids] == [Target.FINISHED, Target.STOPPED, Target.FINISHED]
@@ -136,25 +127,25 @@ def test_who_waits_for_many_jobs_reads_only_those_that_have_moved(
 
 
 def test_who_waits_reads_nothing_about_the_jobs_of_others(
-    store: SqlStore, service: JobService, monkeypatch: pytest.MonkeyPatch
+    store: Store, service: JobService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (mine,) = service.submit([asks_for(1)])
     changes = service.changes([mine.submission_id], timeout_s=None, tick_s=60.0)
     assert next(changes).keys() == {mine.submission_id}
     read: list[str] = []
-    get_many = store.get_many
-    monkeypatch.setattr(store, "get_many", lambda ids: read.extend(ids) or get_many(ids))
-    monkeypatch.setattr(store, "events", lambda *_, **__: read.append("all events"))
+    get_many = store.jobs.get_many
+    monkeypatch.setattr(store.jobs, "get_many", lambda ids: read.extend(ids) or get_many(ids))
+    monkeypatch.setattr(store.history, "events", lambda *_, **__: read.append("all events"))
 
     for _ in range(300):
         service.submit([asks_for(1)])
-    store.request_stop([mine.submission_id], now=NOW, reason="enough")
+    store.jobs.request_stop([mine.submission_id], now=NOW, reason="enough")
 
     assert next(changes)[mine.submission_id].target is Target.STOPPED
     assert set(read) == {mine.submission_id}
 
 
-def test_who_waits_is_told_of_each_move_and_of_the_end(store: SqlStore, service: JobService) -> None:
+def test_who_waits_is_told_of_each_move_and_of_the_end(store: Store, service: JobService) -> None:
     mine, other = (service.submit([asks_for(1)])[0].submission_id for _ in range(2))
     told = []
     for jobs in service.changes([mine, other], timeout_s=None, tick_s=0.01):
@@ -167,19 +158,19 @@ def test_who_waits_is_told_of_each_move_and_of_the_end(store: SqlStore, service:
 
 
 @pytest.fixture
-def lease_epoch(store: SqlStore) -> int:
-    leader = store.leader(now=NOW)
+def lease_epoch(store: Store) -> int:
+    leader = store.leases.current(now=NOW)
     assert leader
     return leader.epoch
 
 
 def test_a_job_like_one_before_asks_only_a_cluster_that_could_take_that(
-    store: SqlStore, lease_epoch: int, tmp_path: Path, clock: Clock
+    store: Store, lease_epoch: int, tmp_path: Path, clock: ManualClock
 ) -> None:
     clusters = tuple(a_cluster(f"c{number}") for number in range(20))
-    store.save_snapshots([a_snapshot(each.name) for each in clusters], epoch=lease_epoch)
+    store.clusters.save_snapshots([a_snapshot(each.name) for each in clusters], epoch=lease_epoch)
     config = Config(path=tmp_path / "clusters.yaml", clusters=clusters, settings=Settings())
-    many = JobService(config, store, clock, EventHub(store, clock))
+    many = JobService(config, store, clock, EventHub(store, clock), Registry())
     many.submit([asks_for(1)])
     asked: list[object] = []
     event.listen(
@@ -191,17 +182,17 @@ def test_a_job_like_one_before_asks_only_a_cluster_that_could_take_that(
     )
     many.submit([asks_for(1)])
     assert asked == []  # just now it could
-    clock.ahead_s += SURE_FOR_S
+    clock.advance(SURE_FOR_S)
     many.submit([asks_for(1)])
     assert [len(values) for values in asked] == [1]  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_has_shrunk_since_is_no_reason_to_accept(
-    store: SqlStore, service: JobService, lease_epoch: int, clock: Clock
+    store: Store, service: JobService, lease_epoch: int, clock: ManualClock
 ) -> None:
     service.submit([asks_for(4)])
-    store.save_snapshots([a_snapshot("a", {"CPU": 2.0})], epoch=lease_epoch)
-    clock.ahead_s += SURE_FOR_S
+    store.clusters.save_snapshots([a_snapshot("a", {"CPU": 2.0})], epoch=lease_epoch)
+    clock.advance(SURE_FOR_S)
     with pytest.raises(NeverFits):
         service.submit([asks_for(4)])
 
@@ -218,8 +209,8 @@ def test_a_cluster_that_has_shrunk_since_is_no_reason_to_accept(
     ids=str,
 )
 def test_a_job_claims_one_cpu_unless_it_says_otherwise(
-    service: JobService, store: SqlStore, lease_epoch: int, asked: Any, claim: dict[str, float]
+    service: JobService, store: Store, lease_epoch: int, asked: Any, claim: dict[str, float]
 ) -> None:
-    store.save_snapshots([a_snapshot("a", {"CPU": 4.0, "GPU": 1.0})], epoch=lease_epoch)
+    store.clusters.save_snapshots([a_snapshot("a", {"CPU": 4.0, "GPU": 1.0})], epoch=lease_epoch)
     (job,) = service.submit([JobRequest(entrypoint="true", user="ann", resource_requirements=asked)])
-    assert store.get(job.submission_id).spec.claim == claim
+    assert store.jobs.get(job.submission_id).spec.claim == claim

@@ -5,41 +5,41 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.builders import NOW, a_job, a_spec
-from tests.contract.store.leader import WAY, Leader
-from tests.unit.service.test_tokens import ROOT, Clock, made
+from tests.support.builders import NOW, a_job, a_spec
+from tests.support.clock import ManualClock
+from tests.support.leader import WAY, Leader
+from tests.unit.service.test_tokens import ROOT, made
 
 from ray_multicluster_scheduler.environment.redact import REDACTED, redact_text
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service import job_tokens as job_tokens_module
+from ray_multicluster_scheduler.service import auth as job_tokens_module
+from ray_multicluster_scheduler.service.auth import BELIEVED_S, JobTokens, Tokens
 from ray_multicluster_scheduler.service.caller import Caller, Role
-from ray_multicluster_scheduler.service.job_tokens import JobTokens
-from ray_multicluster_scheduler.service.tokens import BELIEVED_S, Tokens
-from ray_multicluster_scheduler.store import SqlStore, open_memory_store, open_store
+from ray_multicluster_scheduler.store import Store, open_memory_store, open_store
 
 #: Jobs, with their users, that the copy of a store has not heard of.
 LOST = [("other", "bob"), ("job", "ann")]
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def people(store: SqlStore, clock: Clock) -> Tokens:
+def people(store: Store, clock: ManualClock) -> Tokens:
     return Tokens(store.access, clock)
 
 
 @pytest.fixture
-def tokens(store: SqlStore, clock: Clock, people: Tokens) -> JobTokens:
+def tokens(store: Store, clock: ManualClock, people: Tokens) -> JobTokens:
     return JobTokens(store, clock, people)
 
 
 def test_the_program_of_a_job_is_its_user_with_the_role_submit(tokens: JobTokens, leader: Leader) -> None:
     leader.add("odd.id-_", JobState.RUNNING, user="ann müller")
 
-    token = tokens.token_of(leader.store.get("odd.id-_"))
+    token = tokens.token_of(leader.store.jobs.get("odd.id-_"))
 
     assert re.fullmatch(r"raymc_job_1_[A-Za-z0-9_-]{43}", token)
     assert tokens.authenticate(token) == Caller(
@@ -98,27 +98,27 @@ def test_proofs_are_compared_in_constant_time(
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_it_ends_with_the_job(tokens: JobTokens, leader: Leader, clock: Clock, state: JobState) -> None:
+def test_it_ends_with_the_job(tokens: JobTokens, leader: Leader, clock: ManualClock, state: JobState) -> None:
     token = tokens.token_of(leader.add("job"))
     assert tokens.authenticate(token)
     leader.move("job", *WAY[state])
-    clock.time += BELIEVED_S
+    clock.advance(BELIEVED_S)
 
     ended = state in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED}
     assert (tokens.authenticate(token) is None) is ended
 
 
 def test_a_job_that_was_deleted_has_none_and_the_next_of_its_id_has_another(
-    tokens: JobTokens, leader: Leader, clock: Clock
+    tokens: JobTokens, leader: Leader, clock: ManualClock
 ) -> None:
     leader.add("job", JobState.SUCCEEDED, user="ann")
-    former = tokens.token_of(leader.store.get("job"))
-    leader.store.delete(["job"])
-    clock.time += BELIEVED_S
+    former = tokens.token_of(leader.store.jobs.get("job"))
+    leader.store.retention.delete(["job"])
+    clock.advance(BELIEVED_S)
     leader.add("job", JobState.RUNNING, user="bob")
 
     assert tokens.authenticate(former) is None
-    assert tokens.token_of(leader.store.get("job")) != former
+    assert tokens.token_of(leader.store.jobs.get("job")) != former
 
 
 def test_a_number_that_comes_again_in_a_restored_store_does_not_open_it(
@@ -131,16 +131,16 @@ def test_a_number_that_comes_again_in_a_restored_store_does_not_open_it(
     assert [tokens.authenticate(tokens.token_of(each)) for each in lost] == [None, None]
 
 
-def test_every_server_of_a_store_knows_it_and_no_other(tmp_path: Path, clock: Clock) -> None:
+def test_every_server_of_a_store_knows_it_and_no_other(tmp_path: Path, clock: ManualClock) -> None:
     directory = tmp_path / "store"
     here, there, elsewhere = open_store(directory), open_store(directory), open_memory_store()
     for store in (here, elsewhere):
-        store.add([("job", a_spec())], now=NOW)
+        store.jobs.add([("job", a_spec())], now=NOW)
 
-    def tokens_of(store: SqlStore) -> JobTokens:
+    def tokens_of(store: Store) -> JobTokens:
         return JobTokens(store, clock, Tokens(store.access, clock))
 
-    token = tokens_of(here).token_of(here.get("job"))
+    token = tokens_of(here).token_of(here.jobs.get("job"))
     assert tokens_of(there).authenticate(token)
     assert tokens_of(elsewhere).authenticate(token) is None
     for store in (here, there, elsewhere):
@@ -162,13 +162,13 @@ def test_tokens_of_people_are_theirs_as_before(tokens: JobTokens, people: Tokens
     assert tokens.authenticate("nonsense") is None
 
 
-def test_the_store_is_asked_once_a_second(tokens: JobTokens, leader: Leader, clock: Clock) -> None:
+def test_the_store_is_asked_once_a_second(tokens: JobTokens, leader: Leader, clock: ManualClock) -> None:
     token = tokens.token_of(leader.add("job"))
 
     assert not tokens.ready(token)
     assert tokens.authenticate(token)
     assert tokens.ready(token)
-    clock.time += BELIEVED_S
+    clock.advance(BELIEVED_S)
     assert not tokens.ready(token)
 
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.model.job import Attempt
+from ray_multicluster_scheduler.model.job import Attempt, JobEvent
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.job_trace import STEPS, JobTrace, trace_of
+from ray_multicluster_scheduler.server.traces import STEPS, JobTrace, trace_of
 from ray_multicluster_scheduler.service.make_views import show_attempt, show_job
-from ray_multicluster_scheduler.service.views import AttemptView, EventView, JobView
+from ray_multicluster_scheduler.service.views import AttemptView, JobView
 
 S = JobState
 #: Old, new, seconds after the start, attempt, cluster.
@@ -27,9 +27,9 @@ WAY = [
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def events(way: list[tuple[Any, ...]]) -> list[EventView]:
+def events(way: list[tuple[Any, ...]]) -> list[JobEvent]:
     return [
-        EventView(
+        JobEvent(
             id=number,
             submission_id="job-1",
             at=NOW + at,

@@ -4,55 +4,46 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.clock import ManualClock
 
-from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.service.kept_answer import KeptAnswer
-
-
-class Clock(SystemClock):
-    """Its time passes when a test says so."""
-
-    passed = 0.0
-
-    def monotonic(self) -> float:
-        return self.passed
+from ray_multicluster_scheduler.clock import CachedFor
 
 
 def test_an_answer_is_asked_for_again_when_it_is_too_old() -> None:
-    clock, answers = Clock(), iter("abc")
-    kept = KeptAnswer(lambda: next(answers), clock, good_for_s=2.0)
+    clock, answers = ManualClock(), iter("abc")
+    kept = CachedFor(lambda: next(answers), clock, good_for_s=2.0)
     assert kept() == kept() == "a"
-    clock.passed = 1.9
+    clock.advance(1.9)
     assert kept() == "a"
-    clock.passed = 2.0
+    clock.advance(0.1)
     assert kept() == "b"
 
 
 def test_an_answer_that_was_long_in_coming_is_good_from_then_on() -> None:
-    clock, asked = Clock(), []
+    clock, asked = ManualClock(), []
 
     def ask() -> int:
-        asked.append(clock.passed)
-        clock.passed += 10.0
+        asked.append(clock.monotonic())
+        clock.advance(10.0)
         return len(asked)
 
-    kept = KeptAnswer(ask, clock, good_for_s=2.0)
+    kept = CachedFor(ask, clock, good_for_s=2.0)
     assert [kept(), kept()] == [1, 1]
 
 
 def test_an_answer_that_was_long_in_coming_can_be_good_for_so_many_times_as_long() -> None:
-    clock, asked = Clock(), []
+    clock, asked = ManualClock(), []
 
     def ask() -> int:
-        asked.append(clock.passed)
-        clock.passed += 3.0
+        asked.append(clock.monotonic())
+        clock.advance(3.0)
         return len(asked)
 
-    kept = KeptAnswer(ask, clock, good_for_s=2.0, times=10.0)
+    kept = CachedFor(ask, clock, good_for_s=2.0, times=10.0)
     assert kept() == 1
-    clock.passed += 29.0
+    clock.advance(29.0)
     assert kept() == 1
-    clock.passed += 1.0
+    clock.advance(1.0)
     assert kept() == 2
 
 
@@ -65,7 +56,7 @@ def test_those_who_ask_at_the_same_time_share_one_answer() -> None:
         assert go_on.wait(30)
         return len(asked)
 
-    kept = KeptAnswer(ask, Clock(), good_for_s=2.0)
+    kept = CachedFor(ask, ManualClock(), good_for_s=2.0)
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(kept) for _ in range(8)]
         assert begun.wait(30)
@@ -82,7 +73,7 @@ def test_a_failure_is_not_kept() -> None:
             raise answer
         return answer
 
-    kept = KeptAnswer(ask, Clock(), good_for_s=2.0)
+    kept = CachedFor(ask, ManualClock(), good_for_s=2.0)
     with pytest.raises(OSError, match="away"):
         kept()
     assert kept() == "there"

@@ -3,12 +3,13 @@
 from collections.abc import Sequence, Set
 
 import pytest
-from tests.builders import a_job, a_spec
+from tests.support.builders import a_job, a_spec
 
 from ray_multicluster_scheduler.errors import InvalidRequest
+from ray_multicluster_scheduler.executors.registry import RAY_SESSION, Registry
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.repeat import RETRY_OF, repeats, to_repeat
+from ray_multicluster_scheduler.service.jobs import RETRY_OF, repeats, to_repeat
 
 
 def failed(name: str, state: JobState = JobState.FAILED, **spec: object) -> Job:
@@ -69,13 +70,19 @@ def test_several_of_a_group_are_a_new_group_and_depend_on_each_other() -> None:
 
 def test_only_what_failed_or_was_stopped_is_repeated() -> None:
     good, bad = failed("a", JobState.SUCCEEDED), failed("b", JobState.STOPPED)
-    assert to_repeat([good, bad]) == [bad]
+    assert to_repeat([good, bad], Registry().can) == [bad]
     with pytest.raises(InvalidRequest, match="a has succeeded"):
-        to_repeat([good])
+        to_repeat([good], Registry().can)
     with pytest.raises(InvalidRequest, match="a has not ended: it is RUNNING"):
-        to_repeat([failed("a", JobState.RUNNING)])
+        to_repeat([failed("a", JobState.RUNNING)], Registry().can)
     with pytest.raises(InvalidRequest, match="none of these 2 jobs"):
-        to_repeat([good, good])
+        to_repeat([good, good], Registry().can)
+
+
+@pytest.mark.parametrize("executor", [RAY_SESSION.name, "of-a-newer-version"])
+def test_what_only_its_program_can_begin_again_is_not_repeated(executor: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"by its program only .executor '{executor}'"):
+        to_repeat([failed("a", executor=executor)], Registry().can)
 
 
 def test_a_name_that_grows_too_long_is_refused() -> None:
@@ -85,4 +92,4 @@ def test_a_name_that_grows_too_long_is_refused() -> None:
 
 def test_to_repeat_none_is_a_slip_that_is_told() -> None:
     with pytest.raises(InvalidRequest, match="no job was named"):
-        to_repeat([])
+        to_repeat([], Registry().can)

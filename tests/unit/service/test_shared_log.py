@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
+from ray_multicluster_scheduler.executors.contract import Executor
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
-from ray_multicluster_scheduler.ports import Executor
-from ray_multicluster_scheduler.service.shared_log import KEPT_CHARS, MOST_CHARS, SHORT_CHARS, SharedLogs
+from ray_multicluster_scheduler.service.logs import KEPT_CHARS, MOST_CHARS, SHORT_CHARS, SharedLogs
 
 LENGTHS = [1, 9, SHORT_CHARS, KEPT_CHARS, MOST_CHARS]
 

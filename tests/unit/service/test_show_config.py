@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ray_multicluster_scheduler.config import parse_config
 from ray_multicluster_scheduler.environment.redact import REDACTED
-from ray_multicluster_scheduler.service.show_config import show_config
+from ray_multicluster_scheduler.service.make_views import show_config
 
 SECRET = "not-for-any-screen"
 CONFIG = f"""

@@ -3,25 +3,15 @@
 from collections.abc import Sequence
 from typing import cast
 
-from tests.builders import a_job, a_spec
+from tests.support.builders import a_job, a_spec
+from tests.support.clock import ManualClock
 
-from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.model.decision import TURN, Wait
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.service.explain import Explainer, Snapshots
-from ray_multicluster_scheduler.service.wait_numbers import GOOD_FOR_S, WaitNumbers
+from ray_multicluster_scheduler.service.explain import GOOD_FOR_S, Explainer, Snapshots, WaitNumbers
 
 OF_LEADER = (Wait(reason=TURN, jobs=1, oldest=5.0, lines={"ann": "no room"}),)
 OF_STORE = (Wait(reason=TURN, jobs=2, oldest=4.0),)
-
-
-class Clock(SystemClock):
-    """Its time passes when a test says so."""
-
-    passed = 0.0
-
-    def monotonic(self) -> float:
-        return self.passed
 
 
 class Scene:
@@ -30,7 +20,7 @@ class Scene:
     def __init__(self, *, leads: bool) -> None:
         self.leads = leads
         self.asked: list[str] = []
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.reasons = WaitNumbers(cast(Explainer, self), self.clock, self.published, look=lambda: None)
 
     def published(self) -> tuple[Wait, ...] | None:
@@ -75,6 +65,6 @@ def test_many_who_ask_cost_one_computation() -> None:
     scene = Scene(leads=False)
     assert {scene.reasons() for _ in range(50)} == {OF_STORE}
     assert scene.asked == ["leader", "store"]
-    scene.clock.passed += GOOD_FOR_S
+    scene.clock.advance(GOOD_FOR_S)
     scene.reasons()
     assert scene.asked == ["leader", "store"] * 2

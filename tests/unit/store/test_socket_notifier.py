@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
-from ray_multicluster_scheduler.store.sqlite.socket_notifier import SocketNotifier
+from ray_multicluster_scheduler.store.sqlite.notifier import SocketNotifier
 
 
 @pytest.mark.parametrize("name", ["short", "/".join(["folder"] * 40)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.tasks.wire.auth import Secret, TokenInTheClear, auth_metadata
+from ray_multicluster_scheduler.tasks.wire.sessions import Secret, TokenInTheClear, auth_metadata
 
 TOKEN = Secret("s3cr3t")
 CARRIED = [("authorization", "Bearer s3cr3t")]

@@ -4,10 +4,10 @@ import logging
 import threading
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
-from ray_multicluster_scheduler.tasks import background as module
-from ray_multicluster_scheduler.tasks.background import BackgroundThread
+from ray_multicluster_scheduler.tasks import submitter as module
+from ray_multicluster_scheduler.tasks.submitter import BackgroundThread
 
 
 def fails() -> None:

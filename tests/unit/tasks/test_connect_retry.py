@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.tasks.wire.connect_retry import connect_with_retries
+from ray_multicluster_scheduler.tasks.wire.sessions import connect_with_retries
 
 
 class Cluster:

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from ray_multicluster_scheduler.tasks.home_capacity import FULL_AGE_S, LAG_S, MAX_AGE_S, HomeCapacity
-from ray_multicluster_scheduler.tasks.unobserved_claims import UnobservedClaim, UnobservedClaims
+from tests.support.clock import ManualClock
+
+from ray_multicluster_scheduler.tasks.home import (
+    FULL_AGE_S,
+    LAG_S,
+    MAX_AGE_S,
+    HomeCapacity,
+    UnobservedClaim,
+    UnobservedClaims,
+)
 
 
 class Cpus:
@@ -20,25 +28,12 @@ class Cpus:
         return {"CPU": 4.0}, {"CPU": self.free}
 
 
-class Hands:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def now(self) -> float:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.at
-
-
 def all_are_finished(refs: list[Any]) -> list[Any]:
     return refs
 
 
-def a_capacity(free: float) -> tuple[Any, Cpus, UnobservedClaims, Hands]:
-    home, unobserved, clock = Cpus(free), UnobservedClaims(all_are_finished), Hands()
+def a_capacity(free: float) -> tuple[Any, Cpus, UnobservedClaims, ManualClock]:
+    home, unobserved, clock = Cpus(free), UnobservedClaims(all_are_finished), ManualClock()
     return HomeCapacity(home, unobserved, clock), home, unobserved, clock  # type: ignore[arg-type]
 
 
@@ -55,7 +50,7 @@ def test_a_reading_that_shows_room_is_used_for_seconds() -> None:
     capacity, home, _, clock = a_capacity(free=2.0)
     for _ in range(100):
         assert capacity.fits({"CPU": 1.0})
-    clock.at += MAX_AGE_S + 1
+    clock.advance(MAX_AGE_S + 1)
     assert capacity.fits({"CPU": 1.0})
     assert home.asked == 2
 
@@ -67,7 +62,7 @@ def test_a_full_home_is_asked_again_soon_and_not_for_every_submit() -> None:
         assert not capacity.fits_now({"CPU": 1.0})
     assert home.asked == 1
     home.free = 1.0
-    clock.at += FULL_AGE_S + 0.01
+    clock.advance(FULL_AGE_S + 0.01)
     assert capacity.fits_now({"CPU": 1.0})
 
 
@@ -76,10 +71,10 @@ def test_a_new_reading_shows_what_was_placed_a_while_before_it() -> None:
     assert capacity.fits({"CPU": 4.0})
     unobserved.add("home", UnobservedClaim({"CPU": 4.0}, clock.now()))
     home.free = 0.0
-    clock.at += LAG_S + 0.5
+    clock.advance(LAG_S + 0.5)
     assert not capacity.fits_now({"CPU": 1.0})
     home.free = 4.0
-    clock.at += LAG_S
+    clock.advance(LAG_S)
     assert capacity.fits_now({"CPU": 4.0})
 
 
@@ -100,7 +95,7 @@ def test_a_reading_that_still_shows_a_finished_task_does_not_make_home_full() ->
             capacity.find_finished()
             assert capacity.fits_now({"CPU": 4.0})
         unobserved.add("home", UnobservedClaim({"CPU": 4.0}, clock.now(), number))
-        clock.at += 0.3  # that task ends, and Ray still shows it
+        clock.advance(0.3)  # that task ends, and Ray still shows it
         home.free = 0.0
 
 
@@ -109,7 +104,7 @@ def test_what_others_took_after_a_task_has_ended_is_not_free() -> None:
     assert capacity.fits({"CPU": 4.0})
     unobserved.add("home", UnobservedClaim({"CPU": 4.0}, clock.now(), "ended"))
     capacity.find_finished()
-    clock.at += LAG_S + 0.1
+    clock.advance(LAG_S + 0.1)
     home.free = 0.0
     capacity.find_finished()
     assert capacity.fits({"CPU": 4.0})  # by the old reading

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ray_multicluster_scheduler.tasks.wire.log_filters import NOISE, drop_noise
+from ray_multicluster_scheduler.tasks.wire.sessions import NOISE, drop_noise
 
 
 @pytest.mark.parametrize("name", NOISE)
@@ -27,7 +27,7 @@ def test_only_the_message_of_no_use_is_dropped(name: str) -> None:
 def test_a_bridge_that_silences_ray_client_silences_nobody_else() -> None:
     program = """
 import logging
-from ray_multicluster_scheduler.tasks.wire.log_filters import silence_ray_client
+from ray_multicluster_scheduler.tasks.wire.sessions import silence_ray_client
 silence_ray_client()
 logging.getLogger("ray.util.client.worker").critical("the session breaks")
 logging.getLogger("ray.util.client.logsclient").critical("said by the helper")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.builders import a_cluster
+from tests.support.builders import a_cluster
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch

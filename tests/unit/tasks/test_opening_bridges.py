@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import a_cluster, a_snapshot
-from tests.oracle import PATIENCE_S
+from tests.support.builders import a_cluster, a_snapshot
+from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config, Settings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import a_queued, a_view
+from tests.support.builders import a_queued, a_view
 
 from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable
 from ray_multicluster_scheduler.model.cluster import Health

@@ -3,11 +3,16 @@
 import threading
 
 import pytest
-from tests.oracle import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
-from ray_multicluster_scheduler.tasks.wire import session_check
-from ray_multicluster_scheduler.tasks.wire.connect_retry import WRONG_TRIES, connect_with_retries
-from ray_multicluster_scheduler.tasks.wire.session_check import WrongCluster, is_loopback, session_gate
+from ray_multicluster_scheduler.tasks.wire import sessions
+from ray_multicluster_scheduler.tasks.wire.sessions import (
+    WRONG_TRIES,
+    WrongCluster,
+    connect_with_retries,
+    is_loopback,
+    session_gate,
+)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:10001", "localhost:10001", "127.0.1.1:5", "[::1]:10001"])
@@ -49,7 +54,7 @@ def test_a_session_on_loopback_waits_until_the_one_before_it_has_started() -> No
 
 
 def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_check, "GATE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sessions, "GATE_TIMEOUT_S", 0.1)
     with session_gate("127.0.0.1:1"), session_gate("127.0.0.1:2"):
         pass
 

@@ -5,10 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.environment.compose import compose
-from ray_multicluster_scheduler.environment.env_vars import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
-from ray_multicluster_scheduler.environment.overlay import OVERLAY_VAR
-from ray_multicluster_scheduler.tasks.task_environments import program_env
+from ray_multicluster_scheduler.environment.compose import OVERLAY_VAR, compose
+from ray_multicluster_scheduler.environment.options import ATTEMPT_VAR, CLUSTER_VAR, SUBMISSION_ID_VAR
+from ray_multicluster_scheduler.tasks.cluster_selector import program_env
 
 IDENTITY = {CLUSTER_VAR: "centos", SUBMISSION_ID_VAR: "sub_1", ATTEMPT_VAR: "1"}
 CENTOS: dict[str, Any] = {"conda": "ts", "env_vars": {"home_dir": "/home/zorro/", "A": "centos"}}

@@ -3,25 +3,15 @@
 import weakref
 
 import pytest
+from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.tasks import operations
-from ray_multicluster_scheduler.tasks import task_registry as module
+from ray_multicluster_scheduler.tasks.operations import ActorRecord, Registry
 from ray_multicluster_scheduler.tasks.placement import Decision
-from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, Registry
 
 
 class Handle:
     pass
-
-
-class StillClock:
-    """Time that a test moves on."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def monotonic(self) -> float:
-        return self.at
 
 
 def an_actor(actor_id: str) -> ActorRecord:
@@ -47,7 +37,7 @@ def test_an_actor_that_has_ended_is_let_go_and_can_still_be_explained() -> None:
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ENDED", 3)
+    monkeypatch.setattr(operations, "MAX_ENDED", 3)
     registry = Registry()
     for number in range(10):
         registry.add_actor(an_actor(str(number)))
@@ -57,11 +47,11 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_actor_is_dead_only_when_its_cluster_has_not_shown_it_for_a_while() -> None:
-    clock, record = StillClock(), an_actor("one")
+    clock, record = ManualClock(), an_actor("one")
     asked = operations.TaskOperations(Registry(), None, clock)  # type: ignore[arg-type]
-    clock.at += 3600  # opening its bridge took long: that says nothing about the actor
+    clock.advance(3600)  # opening its bridge took long: that says nothing about the actor
     assert asked._state_of(record, "id", {}) is None
-    clock.at += operations.SHOWN_AFTER_S
+    clock.advance(operations.SHOWN_AFTER_S)
     assert asked._state_of(record, "id", {}) == operations.DEAD
     assert asked._state_of(record, "id", {"id": "ALIVE"}) == "ALIVE"
     assert asked._state_of(record, "id", {}) == operations.DEAD

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.tasks.unobserved_claims import (
+from ray_multicluster_scheduler.tasks.home import (
     MAX_ASKED,
     Finished,
     UnobservedClaim,

@@ -5,23 +5,13 @@ import weakref
 from typing import Any
 
 import pytest
-from tests.builders import NOW
+from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
 from ray_multicluster_scheduler.ray_api.state_api import Holder
+from ray_multicluster_scheduler.tasks.operations import ActorRecord, TaskRecord
 from ray_multicluster_scheduler.tasks.placement import Decision
-from ray_multicluster_scheduler.tasks.task_registry import ActorRecord, TaskRecord
-from ray_multicluster_scheduler.tasks.wait_warnings import EVERY_S, QUIET_S, WaitWarnings
-
-
-class Clock:
-    time = NOW
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
+from ray_multicluster_scheduler.tasks.submitter import EVERY_S, QUIET_S, WaitWarnings
 
 
 class Cluster:
@@ -43,7 +33,7 @@ class Cluster:
 
 class World:
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.cluster = Cluster()
         self.waiting = WaitWarnings(self.cluster, self.clock)  # type: ignore[arg-type]
 
@@ -54,7 +44,7 @@ class World:
             self.cluster.waiting.add(task_id)
 
     def look_after(self, seconds: float) -> None:
-        self.clock.time += seconds
+        self.clock.advance(seconds)
         self.waiting.check()
 
 

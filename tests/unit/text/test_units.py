@@ -4,7 +4,7 @@ import pytest
 from tests.unit.service.test_option_keys import request
 
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.text.units import bytes_of, seconds_of
+from ray_multicluster_scheduler.text import bytes_of, seconds_of
 
 
 @pytest.mark.parametrize(

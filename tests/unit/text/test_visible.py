@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.text.visible import one_line, visible
+from ray_multicluster_scheduler.text import one_line, visible
 
 _BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 

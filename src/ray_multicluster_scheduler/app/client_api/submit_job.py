@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.client.job_functions import (
     submit_job,
 )
 from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
-from ray_multicluster_scheduler.client.wait_functions import wait_for_all_jobs
+from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.service.query import one_job
 

@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.client.tasks import (
     get_task_status,
     submit_task,
 )
-from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR
+from ray_multicluster_scheduler.environment.options import CLUSTER_VAR
 
 __all__ = [
     "cancel_task",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_multicluster_scheduler.client import current
-from ray_multicluster_scheduler.client.current import AnyHandle, initialize_scheduler_environment
+from ray_multicluster_scheduler.client.current import AnyClient, initialize_scheduler_environment
 from ray_multicluster_scheduler.client.job_functions import submit_job
 from ray_multicluster_scheduler.client.tasks import submit_actor, submit_task
 
@@ -31,12 +31,12 @@ class UnifiedScheduler:
     submit_job = staticmethod(submit_job)
     submit_task = staticmethod(submit_task)
 
-    def initialize_environment(self, config_file_path: str | Path | None = None) -> AnyHandle:
+    def initialize_environment(self, config_file_path: str | Path | None = None) -> AnyClient:
         """Read the configuration and start scheduling; see `initialize_scheduler_environment`."""
         return initialize_scheduler_environment(config_file_path)
 
     @property
-    def task_lifecycle_manager(self) -> AnyHandle:
+    def task_lifecycle_manager(self) -> AnyClient:
         """The handle with `.start()` and `.stop()`."""
         return current.get_unified_scheduler()
 
@@ -57,6 +57,6 @@ def get_unified_scheduler() -> UnifiedScheduler:
     return UnifiedScheduler()
 
 
-def initialize_scheduler(task_lifecycle_manager: AnyHandle) -> None:
+def initialize_scheduler(task_lifecycle_manager: AnyClient) -> None:
     """Start the handle that `initialize_scheduler_environment` returned, unless it runs."""
     task_lifecycle_manager.start()

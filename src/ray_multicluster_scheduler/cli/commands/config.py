@@ -13,11 +13,10 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
-from ray_multicluster_scheduler.cli.options.common import ConfigOption
-from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, PlainCommand
+from ray_multicluster_scheduler.cli.registry import CommandGroup
 from ray_multicluster_scheduler.cli.session import open_config
-from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
+from ray_multicluster_scheduler.client.display import plain_signs, sign
 from ray_multicluster_scheduler.cluster_health.diagnosis import (
     REMOVE_CHECKOUT,
     Verdict,

@@ -3,30 +3,69 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.console import say, stdout_console, write_json, write_line
-from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, YesOption
-from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
+from ray_multicluster_scheduler.cli.console import say, stderr_console, stdout_console, write_json, write_line
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, PlainCommand, YesOption
+from ray_multicluster_scheduler.cli.registry import CommandGroup
 from ray_multicluster_scheduler.cli.session import confirm, open_config
-from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
-from ray_multicluster_scheduler.cli.views.store_progress import copying_display
+from ray_multicluster_scheduler.client.display import plain_signs, sign
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE, StorePlace, store_place
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.config import Config
-    from ray_multicluster_scheduler.maintenance.backup_file import Copied
-    from ray_multicluster_scheduler.maintenance.examine_store import StoreReport
+    from ray_multicluster_scheduler.maintenance import Copied, StoreReport
+
+
+# What a person sees while a store is copied: how many of its rows were.
+
+
+#: How often a line is written where no terminal is.
+EVERY_S = 10.0
+
+
+@contextmanager
+def copying_display(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback for (rows copied, rows in all): a bar on a terminal, few lines elsewhere."""
+    console = stderr_console()
+    if console.is_terminal:
+        columns = (
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rows"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(what, total=None)
+
+            def show(done: int, total: int) -> None:
+                bar.update(task, completed=done, total=total)
+
+            yield show
+        return
+    said_at = monotonic()  # a small store is not worth a line
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said_at
+        if monotonic() - said_at >= EVERY_S:
+            said_at = monotonic()
+            say(f"{what}: {done} of {total} rows")
+
+    yield tell
+
 
 db_app = typer.Typer(
     cls=CommandGroup,

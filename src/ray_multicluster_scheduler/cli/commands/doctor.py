@@ -11,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import stdout_console, write_json
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
-from ray_multicluster_scheduler.cli.options.units import plain_seconds
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, plain_seconds
 from ray_multicluster_scheduler.cli.session import opened, opened_here
-from ray_multicluster_scheduler.cli.views.render import plain_signs, sign
+from ray_multicluster_scheduler.client.display import plain_signs, sign
 from ray_multicluster_scheduler.cluster_health.diagnosis import Check, Verdict
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.cluster import TRIAL_S

@@ -17,10 +17,9 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Table
 from rich.text import Text
 
-from ray_multicluster_scheduler.cli.console import say, stdout_console
-from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
-from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
-from ray_multicluster_scheduler.cli.signals import INTERRUPTED
+from ray_multicluster_scheduler.cli.console import INTERRUPTED, say, stdout_console
+from ray_multicluster_scheduler.cli.options.common import PlainCommand
+from ray_multicluster_scheduler.cli.registry import CommandGroup
 from ray_multicluster_scheduler.config import home_dir
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.local import HeadSpec, HeadState, Phase, Sandbox

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,16 +13,21 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli.console import say, stdout_console
+from ray_multicluster_scheduler.cli.follow_jobs import follow, stopping_on_interrupt, tell_end
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters
 from ray_multicluster_scheduler.cli.options.request import json_object
-from ray_multicluster_scheduler.cli.views.render import duration, number
+from ray_multicluster_scheduler.cli.session import check_cluster, opened
+from ray_multicluster_scheduler.client.display import duration, number
+from ray_multicluster_scheduler.client.packing import handed_over
+from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, PipelineFailed
-from ray_multicluster_scheduler.pipeline.extra import check_extra
+from ray_multicluster_scheduler.service.request import JobRequest
+from raymc_pipeline import PACKAGES, REPORT_LINE, check_extra
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.pipeline.pipeline_plan import Plan
-    from ray_multicluster_scheduler.pipeline.report import Report
+    from raymc_pipeline.plan import Plan
+    from raymc_pipeline.report import Report
 
 #: As many as fit beside each other in a common terminal.
 SHOWN_COLUMNS = 6
@@ -84,7 +92,7 @@ def pipeline(
     if what == "list":
         _list()
         return
-    from ray_multicluster_scheduler.pipeline.pipeline_plan import make_plan  # noqa: PLC0415 - needs the extra
+    from raymc_pipeline.plan import make_plan  # noqa: PLC0415 - needs the extra
 
     if source is None:
         also = "" if operators else "; --operators too: what to do with it, `raymc pipeline list` shows all"
@@ -104,8 +112,6 @@ def pipeline(
         _refuse("--cluster sends a job", {"--ray-address": ray_address, "--ray-namespace": ray_namespace})
     _check_first(plan, engine, ray_address, environment, report, on_cluster=cluster is not None)
     if cluster is not None:
-        from ray_multicluster_scheduler.cli.commands.pipeline_job import run_as_job  # noqa: PLC0415 - needs the extra
-
         result = run_as_job(config, plan, cluster, environment, repeats=repeats)
     else:
         result = _run_here(
@@ -125,7 +131,7 @@ def _check_first(
     on_cluster: bool,
 ) -> None:
     """Refuse what can be known to be wrong before anything is started."""
-    from ray_multicluster_scheduler.pipeline import preflight  # noqa: PLC0415 - needs the extra
+    from raymc_pipeline import preflight  # noqa: PLC0415 - needs the extra
 
     preflight.check_address(address)
     option = "--ray-runtime-env-json"
@@ -137,7 +143,7 @@ def _check_first(
 
 
 def _run_here(plan: Plan, target: tuple[str | None, str | None, str | None] | None, repeats: int) -> Report:
-    from ray_multicluster_scheduler.pipeline.run import RayTarget, run_pipeline  # noqa: PLC0415 - the extra
+    from raymc_pipeline.run import RayTarget, run_pipeline  # noqa: PLC0415 - the extra
 
     on_ray = None
     if target is not None:
@@ -176,7 +182,7 @@ def _keep(result: Report, report: Path | None) -> None:
     if report.suffix == ".json":
         report.write_text(result.to_json() + "\n", encoding="utf-8")
     else:
-        from ray_multicluster_scheduler.pipeline.report import plot  # noqa: PLC0415 - needs the extra
+        from raymc_pipeline.report import plot  # noqa: PLC0415 - needs the extra
 
         plot(result, str(report))
 
@@ -218,7 +224,7 @@ def _show_rows(result: Report) -> None:
 
 
 def _list() -> None:
-    from ray_multicluster_scheduler.pipeline.operator_registry import OPERATORS  # noqa: PLC0415 - needs the extra
+    from raymc_pipeline.operators import OPERATORS  # noqa: PLC0415 - needs the extra
 
     table = Table(box=None, pad_edge=False)
     for title in ("operator", "columns", "what it does", "parameters"):
@@ -230,3 +236,41 @@ def _list() -> None:
         ]
         table.add_row(operator.name, operator.kind, operator.about, "\n".join(words))
     stdout_console().print(table)
+
+
+# `raymc pipeline --cluster`: the same pipeline as a scheduled job, which carries this package.
+
+
+def run_as_job(
+    config: Path | None, plan: Plan, cluster: str, environment: str | None, *, repeats: int
+) -> Report:
+    """Submit a plan, follow its log and return its report; `cluster` is a name, or auto for the best one."""
+    env = json_object("--ray-runtime-env-json", environment) or {}
+    env["py_modules"] = [*env.get("py_modules", ()), PACKAGES[0]]
+    words = ["python", "-m", "raymc_pipeline.on_cluster", plan.to_json(), str(repeats)]
+    submission_id = f"pipeline_{uuid.uuid4().hex[:12]}"
+    request = JobRequest(
+        entrypoint=shlex.join(words),
+        user=this_user(),
+        submission_id=submission_id,
+        runtime_env=env,
+        preferred_cluster=None if cluster == "auto" else cluster,
+    )
+    with opened(config) as scheduler, stopping_on_interrupt(scheduler, [submission_id]):
+        if request.preferred_cluster is not None:
+            check_cluster(scheduler, request.preferred_cluster)
+        scheduler.service.submit([handed_over(request, scheduler)])
+        scheduler.ensure_scheduled(at_once=True)
+        say(f"{submission_id} accepted. Ctrl-C stops it.")
+        tell_end(follow(scheduler, submission_id))
+        return _report(scheduler.service.log(submission_id) or "")
+
+
+def _report(log: str) -> Report:
+    from raymc_pipeline.report import Report  # noqa: PLC0415 - needs the extra
+
+    lines = [line for line in log.splitlines() if line.startswith(REPORT_LINE)]
+    try:
+        return Report.from_json(lines[-1].removeprefix(REPORT_LINE))
+    except (IndexError, json.JSONDecodeError):
+        raise PipelineFailed("the job succeeded, but its log holds no report") from None

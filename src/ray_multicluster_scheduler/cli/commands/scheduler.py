@@ -14,16 +14,14 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.console import say, write_json
-from ray_multicluster_scheduler.cli.lazy_group import CommandGroup
-from ray_multicluster_scheduler.cli.leader_status import leader_name
-from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption
-from ray_multicluster_scheduler.cli.options.parsing import PlainCommand
-from ray_multicluster_scheduler.cli.session import opened_here
-from ray_multicluster_scheduler.cli.views.render import age
+from ray_multicluster_scheduler.cli.options.common import ConfigOption, JsonOption, PlainCommand
+from ray_multicluster_scheduler.cli.registry import CommandGroup
+from ray_multicluster_scheduler.cli.session import leader_name, opened_here
+from ray_multicluster_scheduler.client.display import age
 from ray_multicluster_scheduler.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.background.control import ControlFiles, Record
+    from ray_multicluster_scheduler.background import ControlFiles, Record
     from ray_multicluster_scheduler.runtime import Scheduler
 
 scheduler_app = typer.Typer(

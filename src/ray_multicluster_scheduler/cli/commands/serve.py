@@ -10,13 +10,13 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
+from ray_multicluster_scheduler.config.find import server_url
 from ray_multicluster_scheduler.config.installed import (
     check_dashboard,
     check_ray,
     check_server,
     has_dashboard,
 )
-from ray_multicluster_scheduler.config.server_url import server_url
 from ray_multicluster_scheduler.config.store_place import STORE_VARIABLE
 from ray_multicluster_scheduler.errors import InvalidRequest
 

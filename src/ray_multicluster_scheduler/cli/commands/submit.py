@@ -6,13 +6,16 @@ import os
 import shlex
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.console import say, write_json
+from ray_multicluster_scheduler.cli.commands.explain import show_plan
+from ray_multicluster_scheduler.cli.console import INTERRUPTED, say, stderr_console, write_json, write_line
 from ray_multicluster_scheduler.cli.follow_jobs import (
     follow,
     stopping_on_interrupt,
@@ -22,7 +25,6 @@ from ray_multicluster_scheduler.cli.follow_jobs import (
 )
 from ray_multicluster_scheduler.cli.options import submit as option
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
-from ray_multicluster_scheduler.cli.options.job_options import with_job_options
 from ray_multicluster_scheduler.cli.options.request import (
     entrypoint_of,
     env_of,
@@ -31,20 +33,78 @@ from ray_multicluster_scheduler.cli.options.request import (
     resources_of,
     runtime_env_of,
 )
-from ray_multicluster_scheduler.cli.session import check_cluster, find_jobs, opened
-from ray_multicluster_scheduler.cli.signals import INTERRUPTED
-from ray_multicluster_scheduler.cli.views.decision import show_plan
-from ray_multicluster_scheduler.cli.views.packing_progress import packing_display
-from ray_multicluster_scheduler.cli.views.submit import tell_accepted
+from ray_multicluster_scheduler.cli.options.submit import with_job_options
+from ray_multicluster_scheduler.cli.session import check_cluster, find_jobs, leader_name, opened
 from ray_multicluster_scheduler.config.user import this_job
-from ray_multicluster_scheduler.environment.env_vars import with_env_vars
+from ray_multicluster_scheduler.environment.options import with_env_vars
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, SchedulerNotStarted
-from ray_multicluster_scheduler.service.arrays import array_of, parse_array
+from ray_multicluster_scheduler.service.request import array_of, parse_array
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.client.current import Client
     from ray_multicluster_scheduler.service.request import JobRequest
     from ray_multicluster_scheduler.service.views import JobView
+
+
+# What `raymc submit --no-wait` says: the id, and who schedules.
+
+
+def tell_accepted(scheduler: Client, accepted: Sequence[JobView], *, as_json: bool) -> None:
+    """Write the id (of an array, the group's) to stdout and the story to stderr; or all of it as JSON."""
+    leader, group = scheduler.service.leader(), accepted[0].group
+    if as_json:
+        name = None if leader is None else leader.holder
+        found = scheduler.service.get_many([job.submission_id for job in accepted])
+        jobs = [found[job.submission_id].model_dump(mode="json") for job in accepted]
+        write_json({"group": group, "leader": name, "jobs": jobs})
+        return
+    write_line(group or accepted[0].submission_id)
+    count = "It is" if len(accepted) == 1 else f"{len(accepted)} jobs are"
+    if leader is not None:
+        say(f"{count} accepted; {leader_name(leader)} schedules.")
+    else:
+        say(f"{count} accepted.")
+
+
+# What a person sees while a large directory is packed: how much of it was read.
+
+
+#: A directory that is read in no time is not worth a line.
+WORTH_A_LINE_BYTES = 20 * 1024**2
+#: How often a line is written where no terminal is.
+EVERY_S = 10.0
+
+
+@contextmanager
+def packing_display() -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback for (bytes read, bytes in all): a moving line on a terminal, few lines elsewhere."""
+    console = stderr_console()
+    if console.is_terminal:
+        status = console.status("")
+
+        def show(done: int, total: int) -> None:
+            status.start()  # not before: most jobs have nothing to pack
+            status.update(f"packing the environment: {_read(done, total)}")
+
+        try:
+            yield show
+        finally:
+            status.stop()
+        return
+    said_at = float("-inf")
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said_at
+        if total >= WORTH_A_LINE_BYTES and monotonic() - said_at >= EVERY_S:
+            said_at = monotonic()
+            say(f"packing the environment: {_read(done, total)}")
+
+    yield tell
+
+
+def _read(done: int, total: int) -> str:
+    return f"{done / 1024**2:.1f} of {total / 1024**2:.1f} MiB were read"
+
 
 #: Writes jobs to the store and returns them.
 Accept = Callable[[], "Sequence[JobView]"]
@@ -139,7 +199,7 @@ def _numbered(request: JobRequest, array: str | None) -> list[JobRequest]:
     return [request.replaced(submission_id=request.submission_id or f"sub_{uuid.uuid4().hex[:12]}")]
 
 
-def _with_known_names(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
+def _with_known_names(scheduler: Client, requests: Sequence[JobRequest]) -> list[JobRequest]:
     """Refuse unknown names: on a command line they are typing mistakes.
 
     `--after` takes names and groups as well, and they become ids here.
@@ -151,7 +211,7 @@ def _with_known_names(scheduler: Handle, requests: Sequence[JobRequest]) -> list
     return [request.replaced(depends_on=needed) for request in requests]
 
 
-def _packed(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobRequest]:
+def _packed(scheduler: Client, requests: Sequence[JobRequest]) -> list[JobRequest]:
     """Pack local directories once, not once per job of an array, whose variables differ."""
     with packing_display() as progress:
         first = lazy_imports.handed_over(requests[0], scheduler, progress=progress)
@@ -162,7 +222,7 @@ def _packed(scheduler: Handle, requests: Sequence[JobRequest]) -> list[JobReques
 
 
 def _with_script(
-    scheduler: Handle,
+    scheduler: Client,
     requests: Sequence[JobRequest],
     command: Sequence[str],
     act: Callable[[Sequence[JobRequest]], T],
@@ -204,7 +264,7 @@ def _agree_to_send(script: str, command: Sequence[str]) -> None:
     )
 
 
-def _dry_run(scheduler: Handle, requests: Sequence[JobRequest], *, as_json: bool) -> None:
+def _dry_run(scheduler: Client, requests: Sequence[JobRequest], *, as_json: bool) -> None:
     plan = scheduler.service.plan(requests[0])
     if as_json:
         write_json(plan.model_dump(mode="json"))
@@ -212,7 +272,7 @@ def _dry_run(scheduler: Handle, requests: Sequence[JobRequest], *, as_json: bool
         show_plan(plan, requests)
 
 
-def hand_over(scheduler: Handle, accept: Accept, *, as_json: bool) -> None:
+def hand_over(scheduler: Client, accept: Accept, *, as_json: bool) -> None:
     """Accept jobs and leave."""
     accepted = _accepted(accept)
     not_started: SchedulerNotStarted | None = None
@@ -234,7 +294,7 @@ def _accepted(accept: Accept) -> Sequence[JobView]:
     return accepted
 
 
-def wait_for(scheduler: Handle, ids: Sequence[str], accept: Accept) -> None:
+def wait_for(scheduler: Client, ids: Sequence[str], accept: Accept) -> None:
     """Accept jobs under these ids and wait for them; one is shown with its log."""
     with stopping_on_interrupt(scheduler, ids):
         accepted = _accepted(accept)

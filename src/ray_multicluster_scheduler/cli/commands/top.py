@@ -18,20 +18,18 @@ from rich.live import Live
 from rich.text import Text
 
 from ray_multicluster_scheduler.cli import lazy_imports
-from ray_multicluster_scheduler.cli.commands.clusters import refresh
+from ray_multicluster_scheduler.cli.commands.clusters import overview, refresh
+from ray_multicluster_scheduler.cli.commands.jobs import jobs_table, no_job
 from ray_multicluster_scheduler.cli.console import stdout_console
-from ray_multicluster_scheduler.cli.leader_status import leader_name
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
-from ray_multicluster_scheduler.cli.session import opened
-from ray_multicluster_scheduler.cli.views.clusters import overview
-from ray_multicluster_scheduler.cli.views.jobs import jobs_table, no_job
-from ray_multicluster_scheduler.cli.views.render import STATE_STYLES
+from ray_multicluster_scheduler.cli.session import leader_name, opened
+from ray_multicluster_scheduler.client.display import STATE_STYLES
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.client.cluster_look import ClusterLook
-    from ray_multicluster_scheduler.client.current import Handle
+    from ray_multicluster_scheduler.client.current import Client
+    from ray_multicluster_scheduler.client.remote import ClusterLook
     from ray_multicluster_scheduler.service.api import Service
     from ray_multicluster_scheduler.service.views import JobView
 
@@ -81,7 +79,7 @@ class JobsOnScreen:
         ).jobs
 
 
-async def _run(scheduler: Handle, console: Console) -> None:
+async def _run(scheduler: Client, console: Console) -> None:
     quit_asked = asyncio.Event()
     jobs = JobsOnScreen(service=scheduler.service)
     async with scheduler.cluster_look() as look:
@@ -122,7 +120,7 @@ def _keys(on_quit: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-def _screen(scheduler: Handle, look: ClusterLook, jobs: JobsOnScreen, console: Console) -> RenderableType:
+def _screen(scheduler: Client, look: ClusterLook, jobs: JobsOnScreen, console: Console) -> RenderableType:
     scheduler.ensure_scheduled()
     jobs.refresh()
     upper = Group(
@@ -135,7 +133,7 @@ def _screen(scheduler: Handle, look: ClusterLook, jobs: JobsOnScreen, console: C
     return Group(upper, lower)
 
 
-def _header(scheduler: Handle, open_jobs: Mapping[JobState, int]) -> Text:
+def _header(scheduler: Client, open_jobs: Mapping[JobState, int]) -> Text:
     leader = scheduler.service.leader()
     line = Text("raymc top  ", style="bold", no_wrap=True, overflow="ellipsis")
     for state, count in sorted(open_jobs.items()):

@@ -19,7 +19,7 @@ import typer
 
 from ray_multicluster_scheduler.cli import lazy_imports
 from ray_multicluster_scheduler.config.find import CONFIG_VARIABLE, find_config, login_path, state_dir
-from ray_multicluster_scheduler.environment.env_vars import ADDRESS_VAR
+from ray_multicluster_scheduler.environment.options import ADDRESS_VAR
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -66,9 +66,9 @@ def _newest(ctx: typer.Context) -> list[tuple[str, str, str | None]]:
         return _ask(ctx, _newest_of)
     if path is None:
         return []
-    from ray_multicluster_scheduler.service.newest import newest  # noqa: PLC0415 - where no server is named
+    from ray_multicluster_scheduler.service import newest_jobs  # noqa: PLC0415 - no server is named
 
-    return newest(state_dir(path, os.environ), limit=MOST_JOBS)
+    return newest_jobs(state_dir(path, os.environ), limit=MOST_JOBS)
 
 
 def _newest_of(service: Service) -> list[tuple[str, str, str | None]]:

@@ -11,8 +11,8 @@ from typing import Any
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
 from ray_multicluster_scheduler.model.resources import BYTES_FROM, GIB
-from ray_multicluster_scheduler.packages.requirement_files import read_yaml
-from ray_multicluster_scheduler.text.units import seconds_of
+from ray_multicluster_scheduler.packages.runtime_env import read_yaml
+from ray_multicluster_scheduler.text import seconds_of
 
 
 def entrypoint_of(words: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -68,8 +68,6 @@ def after_end(
 
     `job` has the times of this attempt.
     """
-    if job.spec.is_session:
-        return streak  # its program runs elsewhere, and ends it when it likes
     if kind is None:
         return Streak()
     weight = _WEIGHTS.get(kind)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from ray_multicluster_scheduler.environment.compose import compose
-from ray_multicluster_scheduler.environment.env_vars import (
+from ray_multicluster_scheduler.environment.options import (
     ATTEMPT_VAR,
     CLUSTER_VAR,
     OLDER_CLUSTER_VAR,
@@ -25,7 +25,7 @@ ATTEMPT = "raymc.attempt"
 USER = "raymc.user"
 #: Distinguishes a job from an earlier one with the same id that was deleted here but not on the cluster.
 SEQ = "raymc.seq"
-#: What the job claims, as JSON: any scheduler that uses the same cluster counts it (core/claims.py).
+#: What the job claims, as JSON: any scheduler that uses the same cluster counts it (core/live_jobs.py).
 CLAIM = "raymc.claim"
 #: A longer claim is neither written nor read.
 MOST_CLAIM_CHARS = 4_000

@@ -13,9 +13,8 @@ from enum import Enum
 from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
-from ray_multicluster_scheduler.environment.setup_summary import SETTING_UP, setup_summary
-from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.environment.setup_failure import SETTING_UP, setup_summary
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -183,8 +182,7 @@ def _found(
     if sighting.status is AttemptStatus.RUNNING:
         return _running(job, observation, sighting, now=now)
     if sighting.status is AttemptStatus.SUCCEEDED:
-        ended = "its program has disconnected" if job.spec.is_session else "its driver ended with exit code 0"
-        return _ended(job, observation, JobState.SUCCEEDED, ended, sighting, now=now)
+        return _ended(job, observation, JobState.SUCCEEDED, sighting.good_end, sighting, now=now)
     if sighting.status is AttemptStatus.STOPPED:
         return _stopped(job, observation, sighting, now=now)
     return _failed(job, observation, sighting, now=now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 
 _USERS_OWN = frozenset({FailureKind.USER, FailureKind.TIMED_OUT})
@@ -22,9 +22,9 @@ _ELSEWHERE = frozenset(
 #: Whose budget a retry is taken from, where it is the job's own.
 _OF_THE_JOB = "max_retries"
 _NOWHERE_ELSE = "not tried again, because no other cluster can take this environment"
-_SESSION = "its program has to connect again"
-#: The program of a session still waits after these: its session has not begun.
-_SESSION_AGAIN = frozenset({FailureKind.REFUSED})
+_BY_ITS_PROGRAM = "its program has to connect again"
+#: Whoever has begun an attempt still waits after these: its work has not begun.
+_NOT_BEGUN = frozenset({FailureKind.REFUSED})
 #: More doublings than this exceed every limit.
 _MAX_DOUBLINGS = 16
 #: A retry after these could repeat finished work.
@@ -61,10 +61,12 @@ def decide_retry(
     jitter: float,
     least_delay_s: float = 0.0,
     elsewhere: bool = True,
+    restartable: bool = True,
 ) -> RetryDecision:
     """Decide whether to retry after a failed attempt. `jitter` is a number from 0 to 1.
 
-    `elsewhere` means that another cluster might be able to set up this environment.
+    `elsewhere` means that another cluster might be able to set up this environment; not `restartable`, that
+    only whoever has begun the work can begin it again.
     """
     users_own = kind in _USERS_OWN
     user_failures = job.user_failures + users_own
@@ -75,7 +77,7 @@ def decide_retry(
         else (infra_failures, rules.max_infra_retries, "max_infra_retries")
     )
     stuck = kind is FailureKind.NO_ENVIRONMENT and not elsewhere
-    is_over = job.spec.is_session and kind not in _SESSION_AGAIN
+    is_over = not restartable and kind not in _NOT_BEGUN
     again = used <= budget and kind not in _NEVER_AGAIN and not stuck and not is_over
     delay = min(rules.max_delay_s, rules.delay_s * 2.0 ** min(used - 1, _MAX_DOUBLINGS))
     delay = max(least_delay_s, delay * (0.5 + jitter / 2)) if again else 0.0
@@ -88,7 +90,7 @@ def decide_retry(
         infra_failures=infra_failures,
         user_failures=user_failures,
         avoid=avoid,
-        sentence=_SESSION
+        sentence=_BY_ITS_PROGRAM
         if is_over
         else _NOWHERE_ELSE
         if stuck

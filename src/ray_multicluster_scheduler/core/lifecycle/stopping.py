@@ -5,7 +5,7 @@ depends on what is known about its attempt on the cluster:
 
 | `Presence`      | noticed by                                   | asked for | too long | neither |
 |-----------------|----------------------------------------------|-----------|----------|---------|
-| QUEUED          | `JobStore.blocked`, when others have written | END       | NOTHING  | NOTHING |
+| QUEUED          | `Queue.blocked`, when others have written    | END       | NOTHING  | NOTHING |
 | NOT_SENT        | `core/supervisor.py`, before a send          | END       | NOTHING  | NOTHING |
 | NOT_RECEIVED    | `core/supervisor.py`, after a look           | END       | NOTHING  | NOTHING |
 | UNKNOWN         | nobody, until a look tells more              | NOTHING   | NOTHING  | NOTHING |

@@ -1,4 +1,4 @@
-"""The free capacity of each cluster during one pass of the planner.
+"""The free capacity of each cluster during one pass of the planner, and how many jobs it may run at once.
 
     capacity = total, or max_resources where that is more (an autoscaling cluster grows to it)
     free     = capacity - max(used + unseen, reserved + claimed_by_others) - claims placed in this pass
@@ -12,9 +12,55 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
-from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
+from ray_multicluster_scheduler.model.resources import GIB, Resources, plus, shortfall
+
+# The limit on our jobs per cluster: the configured one, or else by the memory of the head.
+#
+# Ray runs the driver of a job, and a supervisor for it, on the head. Too many of them kill the head, and
+# with it all jobs of its cluster.
+
+
+#: Memory of a driver and its supervisor on the head before the program has loaded anything.
+DRIVER_BYTES = 85e6
+#: The rest of the head's `memory` is for the programs' own data, for tasks there and for Ray itself.
+DRIVERS_SHARE = 0.5
+#: The limit if the head's memory is unknown: that of a head with 8 GiB.
+USUAL_LIMIT = 50
+#: Heads have died with 100 to 200 drivers, so none gets more unless it is configured.
+HIGHEST_LIMIT = 100
+
+
+def driver_limit(spec: ClusterSpec, snapshot: ClusterSnapshot) -> int:
+    """Return the limit on our jobs on a cluster; at least one, or the cluster would be useless."""
+    if spec.max_running_jobs is not None:
+        return spec.max_running_jobs
+    memory = head_memory(snapshot)
+    if memory is None:
+        return USUAL_LIMIT
+    return int(min(max(1.0, memory * DRIVERS_SHARE / DRIVER_BYTES), HIGHEST_LIMIT))
+
+
+def limit_origin(spec: ClusterSpec, snapshot: ClusterSnapshot) -> str:
+    """Say where the limit comes from, and how to change it."""
+    if spec.max_running_jobs is not None:
+        return "max_running_jobs"
+    memory = head_memory(snapshot)
+    known = "the memory of its head is unknown"
+    if memory is not None:
+        known = f"its head has {memory / GIB:.1f} GiB of memory for Ray"
+    return f"{known}; set max_running_jobs to change it"
+
+
+def head_memory(snapshot: ClusterSnapshot) -> float | None:
+    """Return the `memory` that the head offers, in bytes: what Ray leaves to processes, about 70 % of RAM.
+
+    None if unknown. The head offers no memory if an administrator wants no tasks there, whatever its RAM is.
+    """
+    heads = (node for node in snapshot.nodes or () if node.is_head and node.alive)
+    offered = next((node.resources.get("memory") for node in heads), None)
+    return offered or None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,8 +74,9 @@ class Room:
     free: dict[str, float]
     #: All our claims there.
     ours: dict[str, float]
-    #: The claims that were placed in this pass.
+    #: The claims that were placed in this pass, and how many of them take a driver slot.
     given: list[Resources] = field(default_factory=list)
+    slots_given: int = 0
     #: Number of jobs that wait for this cluster because they prefer it, although another one has room.
     waited_for: int = 0
     #: The starved job that goes here next, and the resources that it will leave free when it starts.
@@ -51,7 +98,12 @@ class Room:
     @property
     def slots(self) -> int:
         """How many more drivers the head may run."""
-        return self.driver_limit - self.view.live_jobs - self.placed
+        return self.driver_limit - self.drivers
+
+    @property
+    def drivers(self) -> int:
+        """How many of our jobs there take a driver slot."""
+        return self.view.live_jobs - self.view.slotless_jobs + self.slots_given
 
     def unknown(self, claim: Resources) -> tuple[str, ...]:
         """Return the claimed resources whose total on this cluster is unknown."""
@@ -70,14 +122,16 @@ class Room:
             return self.free
         return {name: min(amount, self.spare.get(name, 0.0)) for name, amount in self.free.items()}
 
-    def place(self, claim: Resources) -> None:
-        """Take a claim from the room."""
+    def place(self, job: QueuedJob) -> None:
+        """Take what a job claims from the room."""
+        claim = job.claim
         for name, amount in claim.items():
             self.free[name] = self.free.get(name, 0.0) - amount
             if self.kept_for is not None:
                 self.spare[name] = self.spare.get(name, 0.0) - amount
         self.ours = plus(self.ours, claim)
         self.given.append(claim)
+        self.slots_given += job.needs_driver_slot
         self.version += 1
 
     def keep_for(self, job: QueuedJob, *, coming: Resources) -> None:

@@ -1,7 +1,7 @@
 """Checks whether a job may go to a cluster now. Each returns a refusal with a reason, or None.
 
 To add a rule, write a function and put it into `CHECKS`: the engine, `explain`, the dry run, tasks and actors
-all use it. The names of its parameters declare its inputs (signature.py), and the planner's matrix is
+all use it. The names of its parameters declare its inputs (scoring.py), and the planner's matrix is
 derived from that (matrix.py).
 """
 
@@ -11,15 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ray_multicluster_scheduler.core.placement.capacity import Room
-from ray_multicluster_scheduler.core.placement.driver_limit import limit_origin
+from ray_multicluster_scheduler.core.placement.capacity import Room, limit_origin
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.core.placement.scoring import Rule
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
-from ray_multicluster_scheduler.model.cluster import Health
+from ray_multicluster_scheduler.model.cluster import Health, RayNeeds
 from ray_multicluster_scheduler.model.decision import Cause, QueuedJob, Refusal
-from ray_multicluster_scheduler.model.environment import RayNeeds
-from ray_multicluster_scheduler.model.execution import EXECUTORS
+from ray_multicluster_scheduler.model.execution import not_here
 from ray_multicluster_scheduler.model.resources import Resources, shortfall, show
 
 _RAY_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
@@ -50,12 +48,11 @@ def is_healthy(health: Health, problem: str | None, *, takes_silent: bool) -> Re
     return Refusal(cause=Cause.UNHEALTHY, sentence=problem or "it is not healthy")
 
 
-def has_executor(executor: str) -> Refusal | None:
+def has_executor(executor: str, rules: PlanRules) -> Refusal | None:
     """A job that a newer version has accepted may need what this one does not have."""
-    if executor in EXECUTORS:
+    if executor in rules.executors:
         return None
-    sentence = f"the job needs the executor {executor!r}, which this version of the scheduler does not have"
-    return Refusal(cause=Cause.VERSION, sentence=sentence)
+    return Refusal(cause=Cause.VERSION, sentence=not_here(executor))
 
 
 def is_not_drained(*, drained: bool, drain_reason: str) -> Refusal | None:
@@ -135,19 +132,19 @@ def is_not_throttled(room: Room) -> Refusal | None:
     return Refusal(cause=Cause.THROTTLED, sentence=snapshot.throttle_reason)
 
 
-def has_driver_slot(room: Room) -> Refusal | None:
-    """Every running job costs its head a driver process, and too many kill the head."""
-    if room.slots > 0:
+def has_driver_slot(room: Room, *, needs_driver_slot: bool) -> Refusal | None:
+    """A job may cost its head a driver process, and too many kill the head."""
+    if not needs_driver_slot or room.slots > 0:
         return None
-    live, origin = room.view.live_jobs + room.placed, limit_origin(room.view.spec, room.view.snapshot)
-    return Refusal(
-        cause=Cause.DRIVER_CAP, sentence=f"our jobs there: {live} of at most {room.driver_limit} ({origin})"
-    )
+    origin = limit_origin(room.view.spec, room.view.snapshot)
+    sentence = f"our jobs there: {room.drivers} of at most {room.driver_limit} ({origin})"
+    return Refusal(cause=Cause.DRIVER_CAP, sentence=sentence)
 
 
-def has_slot_beside_reservation(room: Room) -> Refusal | None:
+def has_slot_beside_reservation(room: Room, *, needs_driver_slot: bool) -> Refusal | None:
     """The last driver slot of a cluster with a reservation is kept as well."""
-    if room.kept_for is None or room.slots > 1:
+    kept_for = room.kept_for
+    if not needs_driver_slot or kept_for is None or not kept_for.needs_driver_slot or room.slots > 1:
         return None
     return Refusal(cause=Cause.RESERVED, sentence=f"its last place for a job is {_KEPT}")
 

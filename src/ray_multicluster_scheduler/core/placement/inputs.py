@@ -11,14 +11,15 @@ from typing import Any
 
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.checks import is_allowed
+from ray_multicluster_scheduler.core.placement.plan_rules import ONLY_DEFAULT
 from ray_multicluster_scheduler.environment.compose import compose
-from ray_multicluster_scheduler.environment.env_vars import CLUSTER_VAR
-from ray_multicluster_scheduler.environment.failed_setups import setup_digest, still_failing
+from ray_multicluster_scheduler.environment.options import CLUSTER_VAR
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection
+from ray_multicluster_scheduler.environment.setup_failure import setup_digest, still_failing
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark, RayNeeds
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
-from ray_multicluster_scheduler.model.environment import RayNeeds
+from ray_multicluster_scheduler.model.execution import ORDINARY, Capabilities
 from ray_multicluster_scheduler.model.job import Job, JobSpec
 
 #: Limit of cached setups.
@@ -36,6 +37,8 @@ class World:
     drains: Mapping[str, DrainMark] = field(default_factory=dict)
     #: The present time: failed setups expire.
     now: float
+    #: What each executor can do.
+    executors: Mapping[str, Capabilities] = field(default_factory=lambda: ONLY_DEFAULT)
 
 
 def cluster_views(world: World) -> tuple[ClusterView, ...]:
@@ -88,8 +91,11 @@ class Fits:
 class QueuedJobs:
     """Makes `QueuedJob`s of waiting jobs."""
 
-    def __init__(self, specs: Sequence[ClusterSpec]) -> None:
+    def __init__(
+        self, specs: Sequence[ClusterSpec], executors: Mapping[str, Capabilities] = ONLY_DEFAULT
+    ) -> None:
         self._fits = Fits(specs)
+        self._executors = executors
         self._ray_needs: dict[str, RayNeeds] = {}
 
     def of(self, job: Job) -> QueuedJob:
@@ -115,6 +121,7 @@ class QueuedJobs:
             env_key=key,
             ray_needs=self._ray_needs[key],
             executor=job.spec.executor,
+            needs_driver_slot=self._executors.get(job.spec.executor, ORDINARY).needs_driver_slot,
             client_ray=job.spec.client_ray,
             client_python=job.spec.client_python,
         )
@@ -172,6 +179,7 @@ def cluster_view(spec: ClusterSpec, world: World) -> ClusterView:
     snapshot = world.snapshots.get(spec.name, ClusterSnapshot(name=spec.name))
     here = world.live.on(spec.name)
     limit, starting = snapshot.start_limit, len(here.starting)
+    slotless = {name for name, can in world.executors.items() if not can.needs_driver_slot}
     return ClusterView(
         spec=spec,
         snapshot=snapshot,
@@ -179,6 +187,7 @@ def cluster_view(spec: ClusterSpec, world: World) -> ClusterView:
         reserved=here.claims.total,
         unseen=here.unseen(snapshot.observed_at or 0.0),
         live_jobs=len(here.jobs),
+        slotless_jobs=sum(job.spec.executor in slotless for job in here.jobs.values()) if slotless else 0,
         holdings=here.holdings,
         warm=frozenset(snapshot.warm),
         starting=starting,

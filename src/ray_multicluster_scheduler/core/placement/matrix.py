@@ -18,8 +18,7 @@ from ray_multicluster_scheduler.core.placement import checks, scoring
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.checks import ResourceCheck
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.scoring import Part
-from ray_multicluster_scheduler.core.placement.signature import Rule
+from ray_multicluster_scheduler.core.placement.scoring import Part, Rule
 from ray_multicluster_scheduler.model.decision import QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import TOLERANCE, Resources
 
@@ -90,7 +89,7 @@ class Matrix:
     def refresh(self, column: int) -> None:
         """Compute a column again after its cluster has changed."""
         self._read(column)
-        if self._open[column]:
+        if self._open[:, column].any():
             self._compute(slice(column, column + 1))
         else:
             self.totals[:, column] = -np.inf
@@ -103,11 +102,15 @@ class Matrix:
         self._available[:, column] = [
             min([amounts.get(name, 0.0) for amounts in offered], default=math.inf) for name in self._resources
         ]
-        self._open[column] = not any(ask(room) is not None for ask in self._cluster_checks)
+        is_open = not any(ask(room) is not None for ask in self._cluster_checks)
+        self._open[:, column] = is_open
+        for check, jobs, kind_of in self._room_checks if is_open else ():
+            may = [check(job, room, self._rules) is None for job in jobs]
+            self._open[:, column] &= np.array(may, dtype=np.bool_)[kind_of]
 
     def _compute(self, columns: slice) -> None:
         """Compute the totals of some columns: the formula of scoring.py, from left to right."""
-        may = self._lasting[:, columns] & self._open[columns] & self._fits(self._available[:, columns])
+        may = self._lasting[:, columns] & self._open[:, columns] & self._fits(self._available[:, columns])
         totals = self._share[:, columns].copy()
         for number in range(len(self._resources)):
             share = (self._free[number, columns] - self._claims[number]) / self._divisor[number, columns]
@@ -143,10 +146,13 @@ class Matrix:
         return grid if (grid != neutral).any() else np.empty((0, 0))
 
     def _prepare_checks(self) -> None:
-        self._open = np.zeros(len(self._rooms), dtype=np.bool_)
+        #: By kind and cluster.
+        self._open = np.zeros((len(self._kinds), len(self._rooms)), dtype=np.bool_)
         self._lasting = np.ones((len(self._kinds), len(self._rooms)), dtype=np.bool_)
         #: Checks that depend only on the changing cluster.
         self._cluster_checks: list[Callable[[Room], Refusal | None]] = []
+        #: Those that depend on the job too: with the jobs that differ for them, and which kind is like which.
+        self._room_checks: list[tuple[Rule[Refusal | None], list[QueuedJob], list[int]]] = []
         #: Changing amounts that claims are compared with: by resource and cluster, the minimum of all.
         self._comparisons: list[ResourceCheck] = []
         self._available = np.zeros((len(self._resources), len(self._rooms)))
@@ -158,7 +164,8 @@ class Matrix:
             elif not check.changes:
                 self._lasting &= self._accepts(check)
             elif check.job:
-                raise TypeError(f"{check.name}: a check of the room must not look at the job but its claim")
+                jobs, kind_of = _distinct(self._kinds, tuple(map(check.job_key, self._kinds)))
+                self._room_checks.append((check, jobs, kind_of))
             else:
                 alone = not check.cluster and not check.with_rules
                 self._cluster_checks.append(check.function if alone else partial(self._ask, check))

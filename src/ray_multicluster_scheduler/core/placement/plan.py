@@ -13,30 +13,27 @@ user with the smallest share, then the oldest job.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ray_multicluster_scheduler.core.flow.pacing import slow_from_s
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
-from ray_multicluster_scheduler.core.placement.checks import objection, with_last_resorts
+from ray_multicluster_scheduler.core.placement.checks import (
+    lasting_checks,
+    objection,
+    passing_checks,
+    with_last_resorts,
+)
 from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
-from ray_multicluster_scheduler.core.placement.opinions import Opinion, why
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.preference import (
-    after_first_look,
-    awaited,
-    is_worth_a_wait,
-    patience_s,
-    with_preferred,
-)
 from ray_multicluster_scheduler.core.placement.queue import Line, Waiter
-from ray_multicluster_scheduler.core.placement.reservation import (
-    expected_rooms,
-    has_waited_too_long,
-    reserve,
-)
+from ray_multicluster_scheduler.core.placement.reservation import expected_rooms, has_waited_too_long, reserve
 from ray_multicluster_scheduler.core.placement.scoring import claims_differ, score
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import (
+    Cause,
     ClusterView,
     Placement,
     Plan,
@@ -49,6 +46,101 @@ from ray_multicluster_scheduler.model.resources import Resources
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.core.placement.matrix import Matrix
+
+
+# The refusal or score of each cluster for a kind of job, computed again after the cluster changes.
+
+
+class Opinion:
+    """Refusals and scores of all clusters for one kind of job. Plans hold the mappings: never modify them."""
+
+    def __init__(self, job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> None:
+        self._job = job
+        self._rooms = rooms
+        self._rules = rules
+        self._versions = [-1] * len(rooms)
+        lasting, self._passing = lasting_checks(), passing_checks()
+        #: Results that no placement changes; computed once.
+        self._lasting = [objection(job, room, rules, lasting) for room in rooms]
+        self._answers: list[Refusal | Score | None] = [None] * len(rooms)
+        self.refusals: Mapping[str, Refusal] = {}
+        self.scores: Mapping[str, Score] = {}
+
+    def refresh(self) -> Opinion:
+        """Compute again for the clusters that have changed."""
+        changed = [
+            number for number, room in enumerate(self._rooms) if room.version != self._versions[number]
+        ]
+        for number in changed:
+            self._versions[number] = self._rooms[number].version
+            self._answers[number] = self._answer(number)
+        if changed:
+            answers = [(room.name, said) for room, said in zip(self._rooms, self._answers, strict=True)]
+            self.refusals = {name: said for name, said in answers if isinstance(said, Refusal)}
+            self.scores = {name: said for name, said in answers if isinstance(said, Score)}
+        return self
+
+    def _answer(self, number: int) -> Refusal | Score:
+        job, room, rules = self._job, self._rooms[number], self._rules
+        refusal = self._lasting[number] or objection(job, room, rules, self._passing)
+        return refusal or score(job, room, rules)
+
+
+def why(job: QueuedJob, room: Room, candidates: int, refusals: Mapping[str, Refusal]) -> str:
+    """Say in one sentence why a job was placed on a cluster."""
+    if room.name == job.only_cluster:
+        return "it is the job's only cluster"
+    if room.name == job.preferred_cluster:
+        return "it is the preferred cluster"
+    reason = f"best score of {candidates} candidates" if candidates > 1 else "only candidate"
+    if candidates > 1 and room.view.spec.prefer:
+        reason = f"first of {candidates} candidates, because of prefer: true"
+    if job.preferred_cluster is None:
+        return reason
+    refusal = refusals.get(job.preferred_cluster)
+    problem = f"cannot take it ({refusal.sentence})" if refusal else "is not configured"
+    return f"{reason}; the preferred cluster {job.preferred_cluster!r} {problem}"
+
+
+# Jobs that wait although a cluster could take them: before the first probe, or for a preferred cluster.
+
+
+def awaited(rooms: Iterable[Room]) -> tuple[str, ...]:
+    """Return the clusters whose first probe must end before anything is placed."""
+    return tuple(room.name for room in rooms if room.view.snapshot.awaited)
+
+
+def after_first_look(unseen: Sequence[str]) -> Refusal:
+    """Say why a job waits although a cluster could take it: a new leader probes all clusters first."""
+    rest = f" and {len(unseen) - 1} more are" if len(unseen) > 1 else " is"
+    sentence = f"it could take the job, but {unseen[0]!r}{rest} looked at first: two seconds at most"
+    return Refusal(cause=Cause.UNSEEN, sentence=sentence)
+
+
+def with_preferred(preferred: str) -> Refusal:
+    """Say why a job waits although a cluster could take it: its preferred cluster is about to have room."""
+    sentence = f"it could take the job, but the preferred cluster {preferred!r} can in a moment"
+    return Refusal(cause=Cause.PACED, sentence=sentence)
+
+
+def patience_s(snapshots: Iterable[ClusterSnapshot], rules: PlanRules) -> float:
+    """Return the usual duration of a start on the fastest cluster."""
+    starts = (rules.first_start_s if seen.start_s is None else seen.start_s for seen in snapshots)
+    return slow_from_s(min(starts, default=0.0))
+
+
+def is_worth_a_wait(room: Room, refusal: Refusal | None, *, now: float, patience_s: float) -> bool:
+    """Tell whether a job should wait for its preferred cluster after this refusal.
+
+    Only if the pace of starts is the one reason, and no longer than a start takes elsewhere. At most as many
+    jobs wait as the cluster can start at once, and none if even its latest start is overdue.
+    """
+    if refusal is None or refusal.cause is not Cause.PACED:
+        return False
+    latest = now if room.placed else room.view.last_start_at
+    on_time = latest is not None and 0 <= now - latest <= patience_s
+    return on_time and room.waited_for < room.view.starting + (room.view.allowance or 0)
+
 
 #: With more clusters than this, a placement explains only the chosen one and counts the others.
 EXPLAINED_CLUSTERS = 32
@@ -113,12 +205,15 @@ class PlanningPass:
         self._reserved: tuple[str, Room] | None = None
         self._narrowest: dict[int, bool] = {}
         self._position = 0
+        #: The priority of the jobs whose turn it is.
+        self.level = 0
 
     def turns(self, *, everyone: bool) -> Iterator[Placement | Turn]:
         """Yield each placement in order; with `everyone` also each waiting job."""
         if not everyone and (self._unseen or not self.rooms):
             return
-        for _, level in sorted(self._levels.items(), reverse=True):
+        for priority, level in sorted(self._levels.items(), reverse=True):
+            self.level = priority
             entries = [entry for line, row in level if (entry := self._enter(line, row)) is not None]
             if not self._unseen and self._reserved is None:
                 yield from self._oldest_first(entries)
@@ -142,6 +237,14 @@ class PlanningPass:
             position=turn.position,
             reserved_on=reserved_on,
         )
+
+    def share(self, user: str) -> float:
+        """Return the share of a user after the turns so far."""
+        return self._shares.of(user)
+
+    def users(self, priority: int) -> set[str]:
+        """Return the users with jobs of a priority."""
+        return {line.sample.user for line, _ in self._levels.get(priority, ())}
 
     # -- turns
 
@@ -261,7 +364,7 @@ class PlanningPass:
     def _place(self, entry: _Entry, column: int) -> Placement:
         room = self.rooms[column]
         scores, refusals, candidates = self._explained(entry, column)
-        room.place(entry.job.claim)
+        room.place(entry.job)
         self._shares.charge(entry.line.sample.user, entry.job.claim)
         self._matrix.refresh(column)
         return Placement(
@@ -336,12 +439,53 @@ def plan(
     )
 
 
-def decide(submission_id: str, one_pass: PlanningPass) -> Placement | Waiting:
-    """Return the decision about one job. The rooms of the pass stay as they are in the job's turn."""
+class QueueCut(Exception):
+    """The decision depends on jobs that were not read: more of a line than was read could be placed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The decision about one job, with the state of the pass in its turn."""
+
+    decision: Placement | Waiting
+    #: The clusters as they were in its turn.
+    rooms: tuple[Room, ...]
+    #: The users who had the same share as its own, that one included: their jobs take turns by age.
+    peers: frozenset[str]
+    #: Of the jobs that were not read, how many of other users or priorities wait before it.
+    beyond: int
+
+
+def decide(
+    job: QueuedJob, one_pass: PlanningPass, beyond: Mapping[str, int] = MappingProxyType({})
+) -> Decided:
+    """Return the decision about one job of a pass.
+
+    A line may have been cut: `beyond` says how many jobs follow the last one that was read, which it names.
+    If that one has to wait because its line is full, all that follow it wait as well, so they change no
+    decision, but for positions. Raises `QueueCut` where they might change one.
+    """
+    told: list[tuple[QueuedJob, int]] = []
     for each in one_pass.turns(everyone=True):
-        if each.submission_id == submission_id:
-            return each if isinstance(each, Placement) else one_pass.waiting(each)
-    raise KeyError(submission_id)
+        if each.submission_id == job.submission_id:
+            break
+        if isinstance(each, Placement):
+            if each.submission_id in beyond or any(cut.priority == one_pass.level for cut, _ in told):
+                raise QueueCut
+        elif each.submission_id in beyond:
+            if not each.entry.full and each.later is not None and each.later.cause is not Cause.UNSEEN:
+                raise QueueCut
+            told.append((each.entry.line.sample, beyond[each.submission_id]))
+    else:
+        raise KeyError(job.submission_id)
+    share = one_pass.share(job.user)
+    peers = frozenset(user for user in one_pass.users(job.priority) if one_pass.share(user) == share)
+    return Decided(
+        decision=each if isinstance(each, Placement) else one_pass.waiting(each),
+        rooms=one_pass.rooms,
+        peers=peers,
+        beyond=sum(more for cut, more in told if cut.priority != job.priority or cut.user not in peers),
+    )
 
 
 #: Marks the end of a line.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR, ORDINARY, Capabilities
 
 #: A new leader waits this long for the first probe of each cluster, and then continues without it.
 FIRST_LOOK_S = 2.0
+ONLY_DEFAULT: Mapping[str, Capabilities] = {DEFAULT_EXECUTOR: ORDINARY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +35,5 @@ class PlanRules:
     warm_bonus: float = 0.2
     #: Penalty of a cluster with GPUs if the job needs none.
     gpu_penalty: float = 0.5
+    #: What each executor can do, by name. A job of another one is left alone: a newer version has it.
+    executors: Mapping[str, Capabilities] = field(default_factory=lambda: ONLY_DEFAULT)

@@ -1,4 +1,4 @@
-"""The leader's queue in memory: jobs that get equal decisions are in one line.
+"""The leader's queue in memory: jobs of one kind, which get equal decisions, are in one line.
 
 The cost of a planner pass then depends on the number of kinds, not of jobs. Of each job only its position in
 the line is kept; all other fields are stored once per line.
@@ -7,12 +7,27 @@ the line is kept; all other fields are stored once per line.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import sha256
 
-from ray_multicluster_scheduler.core.placement.kinds import placement_key
+from ray_multicluster_scheduler.core.placement import checks, scoring
+from ray_multicluster_scheduler.core.placement.checks import Check
+from ray_multicluster_scheduler.core.placement.scoring import Part, job_key
 from ray_multicluster_scheduler.model.decision import QueuedJob
+
+# Kinds of jobs: for two jobs of one kind, every check and every score gives the same result.
+
+
+def placement_key(job: QueuedJob) -> Hashable:
+    """Return a value that is equal for jobs of one kind: all inputs of the rules."""
+    return _key_of((*checks.CHECKS, scoring.FIT, *scoring.FACTORS, *scoring.BONUSES))(job)
+
+
+@lru_cache(maxsize=4)
+def _key_of(rules: tuple[Check | Part, ...]) -> Callable[[QueuedJob], Hashable]:
+    return job_key({name for rule in rules for name in rule.job})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,7 @@ class Line:
 
     #: Any job of the line: all inputs of a decision are equal, except the age.
     sample: QueuedJob
-    #: The key of the kind (kinds.py).
+    #: The key of the kind (`placement_key`).
     kind: Hashable
     waiters: dict[str, Waiter] = field(default_factory=dict)
     #: A lower bound for the time since when the jobs wait.
@@ -67,6 +82,8 @@ class JobQueue:
         self._needed_by: dict[str, dict[str, None]] = {}
         #: Deadlines of waiting jobs: a heap that may contain jobs which have left the queue.
         self._deadlines: list[float] = []
+        #: The highest `seq` of all jobs that were ever put here.
+        self.newest_seq = 0
 
     def __len__(self) -> int:
         return len(self._line_of) + len(self._aside)
@@ -81,6 +98,7 @@ class JobQueue:
     ) -> None:
         """Add or replace a job, with its open dependencies and the deadline of its wait."""
         self.remove([job.submission_id])
+        self.newest_seq = max(self.newest_seq, job.seq)
         if deadline is not None:
             heapq.heappush(self._deadlines, deadline)
         if needs:
@@ -164,6 +182,15 @@ class JobQueue:
             line = self._lines[key] = Line(sample=job, kind=key[-1])
         line.put(Waiter(job.seq, job.submission_id, job.waiting_since))
         self._line_of[job.submission_id] = line
+
+
+def with_job(lines: Sequence[Line], job: QueuedJob) -> tuple[Line, ...]:
+    """Return these lines with one more job; the lines themselves stay as they are."""
+    key = line_key(job)
+    own = [line for line in lines if line_key(line.sample) == key]
+    longer = replace(own[0], waiters=dict(own[0].waiters)) if own else Line(sample=job, kind=key[-1])
+    longer.put(Waiter(job.seq, job.submission_id, job.waiting_since))
+    return (*(line for line in lines if line not in own), longer)
 
 
 def line_key(job: QueuedJob) -> tuple[int, str, str | None, Hashable]:

@@ -82,7 +82,8 @@ def _expected(job: QueuedJob, room: Room, *, now: float, rules: PlanRules) -> Ex
 
     new = [Holding(given, now) for given in room.given]
     coming: Resources = {}
-    after_s, oldest_s, slots = 0.0, 0.0, room.slots
+    after_s, oldest_s = 0.0, 0.0
+    slots = room.slots if job.needs_driver_slot else 1
     for holding in sorted([*new, *room.view.holdings], key=left_s):
         if slots > 0 and not shortfall(job.claim, plus(room.free, coming)):
             break

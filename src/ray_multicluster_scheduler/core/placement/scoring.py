@@ -4,18 +4,124 @@
 
 computed from left to right, one operation after the other, so that the matrix makes identical choices.
 Scores are compared only between clusters that passed every check. To add a part, write a function and put it
-into `FACTORS` or `BONUSES`; its parameters declare its inputs (signature.py).
+into `FACTORS` or `BONUSES`; its parameters declare its inputs (below).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, cast
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.signature import Rule
-from ray_multicluster_scheduler.model.decision import QueuedJob, Score
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob, Score
 from ray_multicluster_scheduler.model.resources import Resources
+
+# The inputs of a check or of a part of the score, read from the names of its parameters.
+#
+# A rule is a plain function. Its parameters are fields of `QueuedJob`, attributes of `ClusterView`, `room`
+# (the cluster as it fills up during a pass) and `rules`. So the planner knows for which jobs and clusters a
+# rule has equal inputs, and evaluates it once for all of them. It also knows which results a placement can
+# change: those of rules with the parameter `room`.
+
+
+Answer = TypeVar("Answer")
+
+
+def _names(record: type) -> frozenset[str]:
+    computed = {name for name, value in vars(record).items() if isinstance(value, property)}
+    return frozenset(field.name for field in fields(record)) | computed
+
+
+#: The identity and age of a job are not part of its kind: jobs of one kind get the same decision.
+OF_JOB = _names(QueuedJob) - {"submission_id", "seq", "waiting_since", "claim_key"}
+OF_CLUSTER = _names(ClusterView) - OF_JOB
+
+
+class Rule(Generic[Answer]):
+    """A function with its declared inputs. Call it with a job, a room and the rules."""
+
+    def __init__(self, function: Callable[..., Answer]) -> None:
+        self.function = function
+        self.name: str = getattr(function, "__name__", "")
+        names = tuple(inspect.signature(function).parameters)
+        if unknown := [name for name in names if name not in {*OF_JOB, *OF_CLUSTER, "room", "rules"}]:
+            raise TypeError(
+                f"the rule {self.name!r} looks at {', '.join(unknown)}: no field of QueuedJob or ClusterView"
+            )
+        #: Its inputs: fields of the job, and attributes of the cluster that no placement changes.
+        self.job = tuple(name for name in names if name in OF_JOB)
+        self.cluster = tuple(name for name in names if name in OF_CLUSTER)
+        #: Whether a placement on a cluster can change its result there.
+        self.changes = "room" in names
+        self.with_rules = "rules" in names
+        self._arguments = tuple((name, *_argument(name)) for name in names)
+        self._cluster_values = attrgetter(*self.cluster) if self.cluster else lambda _view: None
+        #: Returns a value that is equal for jobs with equal inputs of this rule.
+        self.job_key = job_key(self.job)
+        #: Inputs and results of the last pass: most passes have the same jobs and clusters again. All threads
+        #: share it, so it is replaced as a whole and never modified.
+        self.last_said: tuple[Hashable, Any] | None = None
+
+    def __call__(self, job: QueuedJob, room: Room, rules: PlanRules) -> Answer:
+        """Return the result of the function."""
+        sources = (job, room.view, room, rules)
+        return self.function(**{name: get(sources[number]) for name, number, get in self._arguments})
+
+    def cluster_key(self, room: Room) -> Hashable:
+        """Return a value that is equal for clusters with equal inputs of this rule."""
+        values = self._cluster_values(room.view)
+        try:
+            hash(values)
+        except TypeError:
+            return tuple(_hashable(getattr(room.view, name)) for name in self.cluster)
+        return cast(Hashable, values)
+
+
+def job_key(names: Iterable[str]) -> Callable[[QueuedJob], Hashable]:
+    """Return a function that combines these fields of a job into one hashable value."""
+    keys = sorted("claim_key" if name == "claim" else name for name in names)
+    return attrgetter(*keys) if keys else lambda _job: None
+
+
+def _argument(name: str) -> tuple[int, Callable[[Any], Any]]:
+    """Return which of (job, view, room, rules) holds the value of a parameter, and a getter for it."""
+    if name in OF_JOB:
+        return 0, attrgetter(name)
+    if name in OF_CLUSTER:
+        return 1, attrgetter(name)
+    return (2 if name == "room" else 3), _whole
+
+
+def _whole(value: Any) -> Any:
+    return value
+
+
+class _Same:
+    """Compares an unhashable value by identity, and keeps the object alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
+def _hashable(value: Any) -> Hashable:
+    """Return the value, or its identity if it is unhashable: equal objects are then only evaluated twice."""
+    try:
+        hash(value)
+    except TypeError:
+        return _Same(value)
+    return value  # type: ignore[no-any-return]
 
 
 def fit(claim: Resources, room: Room, rules: PlanRules) -> float:

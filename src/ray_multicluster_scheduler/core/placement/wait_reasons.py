@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ray_multicluster_scheduler.core.placement.plan import decisions
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
@@ -30,15 +31,19 @@ from ray_multicluster_scheduler.model.resources import Resources
 
 #: The sentence about a job names this many clusters at most: it is for a row of a table.
 MOST_NAMED = 3
+#: So many jobs are named as the first of their lines, shared out among all lines; of each line one at least.
+MOST_FRONT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """Jobs that get equal decisions."""
 
+    #: The first of them that waits.
     sample: QueuedJob
     jobs: int
-    oldest: float
+    #: The `seq`s of the first of them, in order.
+    front: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +53,26 @@ class Queue:
     kinds: Sequence[Kind]
     needing: Sequence[QueuedJob]
     later: Sequence[QueuedJob]
+    newest_seq: int = 0
 
 
-def in_numbers(queue: JobQueue, *, now: float) -> Queue:
+def in_numbers(queue: JobQueue, *, now: float, most_front: int = MOST_FRONT) -> Queue:
     """Return a whole queue by kinds of jobs, as it is now."""
-    kinds = [  # first: whose time has come is no longer aside
-        Kind(sample=line.sample, jobs=len(line.waiters), oldest=next(line.in_turn()).waiting_since)
-        for line in queue.lines(now=now)
-    ]
+    kinds, lines = [], queue.lines(now=now)  # first: whose time has come is no longer aside
+    each = max(1, most_front // max(1, len(lines)))
+    for line in lines:
+        first = next(line.in_turn())
+        # The sample of a line may have left it, and a tie goes by the age of the first job that waits.
+        sample = replace(
+            line.sample,
+            seq=first.seq,
+            submission_id=first.submission_id,
+            waiting_since=first.waiting_since,
+        )
+        front = tuple(waiter.seq for waiter in islice(line.in_turn(), each))
+        kinds.append(Kind(sample=sample, jobs=len(line.waiters), front=front))
     needing, later = queue.aside()
-    return Queue(kinds=kinds, needing=needing, later=later)
+    return Queue(kinds=kinds, needing=needing, later=later, newest_seq=queue.newest_seq)
 
 
 def waits(
@@ -70,18 +85,29 @@ def waits(
 ) -> tuple[Wait, ...]:
     """Return every reason with waiting jobs, from a pass over one job of each kind."""
     asked = {kind.sample.submission_id: kind for kind in queue.kinds}
-    oldest = [replace(kind.sample, waiting_since=kind.oldest) for kind in queue.kinds]
     found: dict[str, Wait] = {}
-    sentences: dict[str, dict[str, str]] = {}
-    lines = queue_of(oldest).lines(now=now)
+    lined: dict[str, dict[str, Kind]] = {}
+    told: dict[str, str] = {}
+    lines = queue_of(kind.sample for kind in queue.kinds).lines(now=now)
     for decided in decisions(lines, views, now=now, rules=rules, in_use=in_use):
         kind = asked[decided.submission_id]
         reason, sentence = why(decided)
-        _count(found, reason, kind.jobs, kind.oldest)
-        sentences.setdefault(reason, {})[line_name(kind.sample)] = sentence
+        _count(found, reason, kind.jobs, kind.sample.waiting_since)
+        name = line_name(kind.sample)
+        told[name] = sentence
+        lined.setdefault(reason, {})[name] = kind
     _count_all(found, DEPENDENCIES, queue.needing)
     _count_all(found, RETRY_DELAY, queue.later)
-    return tuple(replace(wait, lines=sentences.get(reason, {})) for reason, wait in found.items())
+    return tuple(
+        replace(
+            wait,
+            lines={name: told[name] for name in kinds},
+            fronts={name: kind.front for name, kind in kinds.items()},
+            beyond={name: rest for name, kind in kinds.items() if (rest := kind.jobs - len(kind.front))},
+            newest_seq=queue.newest_seq,
+        )
+        for wait, kinds in ((wait, lined.get(reason, {})) for reason, wait in found.items())
+    )
 
 
 def why(decided: Placement | Waiting) -> tuple[str, str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ray_multicluster_scheduler.core.placement.capacity import Room, share_of
 from ray_multicluster_scheduler.core.placement.checks import being_started, objection
-from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decide
+from ray_multicluster_scheduler.core.placement.plan import Decided, PlanningPass, QueueCut, decide
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.placement.queue import Line, line_key, queue_of, with_job
 from ray_multicluster_scheduler.model.cluster import Health
-from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob, Waiting
+from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob
 from ray_multicluster_scheduler.model.resources import GIB, TOLERANCE, Resources, plus, shortfall, show
 
 #: Each try is a pass over the queue, so only the most likely clusters are tried.
@@ -53,45 +53,71 @@ def suggestions(
     in_use: Mapping[str, Resources],
 ) -> tuple[Suggestion, ...]:
     """Say what would let `job`, in this queue or added to it, start now; empty if it starts anyway."""
-    others = tuple(other for other in queue if other.submission_id != job.submission_id)
-    asked = _Question(others=others, views=tuple(views), now=now, rules=rules, in_use=in_use)
-    decided, rooms = asked.decide(job, asked.views)
-    if isinstance(decided, Placement):
-        return ()
-    for room in rooms:
-        if room.name == decided.reserved_on:
-            room.kept_for = None  # reserved for this job
-    tries = [_ask_for_less(job, rooms, rules), _go_first(job, others)]
-    for room in sorted(rooms, key=lambda room: (-share_of(job.claim, room.free), room.name))[:_MOST_CLUSTERS]:
-        cause = decided.refusals[room.name].cause
-        tries += [remedy(job, room, decided.position - 1) for remedy in _REMEDIES.get(cause, ())]
-    mildest = (next(filter(asked.works, alternatives), None) for alternatives in tries)
-    return tuple(suggestion for suggestion in mildest if suggestion)
+    others = (other for other in queue if other.submission_id != job.submission_id)
+    lines = queue_of((*others, job)).lines(now=now)
+    asked = Question(lines=lines, views=tuple(views), now=now, rules=rules, in_use=in_use)
+    return asked.suggestions(job, asked.decide(job))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class Question:
     """A pass of the planner that can be repeated with changed inputs."""
 
-    others: tuple[QueuedJob, ...]
+    lines: tuple[Line, ...]
     views: tuple[ClusterView, ...]
     now: float
     rules: PlanRules
     in_use: Mapping[str, Resources]
+    #: How many jobs follow the last ones that were read of their lines: see `decide`.
+    beyond: Mapping[str, int] = field(default_factory=dict)
 
-    def decide(
-        self, job: QueuedJob, views: Sequence[ClusterView]
-    ) -> tuple[Placement | Waiting, tuple[Room, ...]]:
-        """Return the decision about `job`, and the clusters as they are in its turn."""
-        lines = queue_of((*self.others, job)).lines(now=self.now)
-        one_pass = PlanningPass(lines, views, now=self.now, rules=self.rules, in_use=self.in_use)
-        return decide(job.submission_id, one_pass), one_pass.rooms
+    def decide(self, job: QueuedJob) -> Decided:
+        """Return the decision about a job in these lines; raises `QueueCut`."""
+        return decide(job, self._pass(self.lines, self.views), self.beyond)
 
-    def works(self, suggestion: Suggestion) -> bool:
-        """Tell whether the job is placed if the suggestion is followed."""
-        changed = suggestion.view
+    def suggestions(self, job: QueuedJob, decided: Decided) -> tuple[Suggestion, ...]:
+        """Say what would let a job in these lines start now, if `decided` lets it wait."""
+        waiting, rooms = decided.decision, decided.rooms
+        if isinstance(waiting, Placement):
+            return ()
+        for room in rooms:
+            if room.name == waiting.reserved_on:
+                room.kept_for = None  # reserved for this job
+        others = self._without(job)
+        tries = [_ask_for_less(job, rooms, self.rules), _go_first(job, others)]
+        nearest = sorted(rooms, key=lambda room: (-share_of(job.claim, room.free), room.name))
+        for room in nearest[:_MOST_CLUSTERS]:
+            cause = waiting.refusals[room.name].cause
+            tries += [remedy(job, room, waiting.position - 1) for remedy in _REMEDIES.get(cause, ())]
+        mildest = (next((one for one in ways if self._works(one, others)), None) for ways in tries)
+        return tuple(suggestion for suggestion in mildest if suggestion)
+
+    def _works(self, suggestion: Suggestion, others: Sequence[Line]) -> bool:
+        """Tell whether the job is placed if the suggestion is followed; False: no, or it cannot be told."""
+        changed, job = suggestion.view, suggestion.job
         views = [changed if changed and changed.spec.name == view.spec.name else view for view in self.views]
-        return isinstance(self.decide(suggestion.job, views)[0], Placement)
+        one_pass = self._pass(with_job(others, job), views)
+        if not self.beyond:  # lines are left as soon as they are full: the placements are the same
+            return any(each.submission_id == job.submission_id for each in one_pass.turns(everyone=False))
+        try:
+            return isinstance(decide(job, one_pass, self.beyond).decision, Placement)
+        except QueueCut:
+            return False
+
+    def _without(self, job: QueuedJob) -> tuple[Line, ...]:
+        """Return the lines without a job; those that it is not in are the same."""
+        key = line_key(job)
+        rest = []
+        for line in self.lines:
+            if line_key(line.sample) == key:
+                waiters = {name: each for name, each in line.waiters.items() if name != job.submission_id}
+                line = replace(line, waiters=waiters)  # noqa: PLW2901 - the one line that changes
+            if line.waiters:
+                rest.append(line)
+        return tuple(rest)
+
+    def _pass(self, lines: Sequence[Line], views: Sequence[ClusterView]) -> PlanningPass:
+        return PlanningPass(lines, views, now=self.now, rules=self.rules, in_use=self.in_use)
 
 
 def _ask_for_less(job: QueuedJob, rooms: Sequence[Room], rules: PlanRules) -> list[Suggestion]:
@@ -129,8 +155,8 @@ def _round_down(resource: str, amount: float) -> float:
     return max(0.0, math.floor(amount / step + TOLERANCE) * step)
 
 
-def _go_first(job: QueuedJob, others: Sequence[QueuedJob]) -> list[Suggestion]:
-    highest = max((other.priority for other in others), default=job.priority - 1)
+def _go_first(job: QueuedJob, others: Sequence[Line]) -> list[Suggestion]:
+    highest = max((line.sample.priority for line in others if line.waiters), default=job.priority - 1)
     if highest < job.priority:
         return []
     sentence = f"give it priority {highest + 1}, so that it goes before all others that wait"
@@ -165,13 +191,13 @@ def _raise_limit(job: QueuedJob, room: Room, ahead: int) -> list[Suggestion]:
 
 
 def _wait_for_jobs(job: QueuedJob, room: Room, ahead: int) -> list[Suggestion]:
-    live = room.view.live_jobs
+    live = room.drivers
     return [
         Suggestion(
             remedy=Remedy.WAIT,
             sentence=f"wait for {ended} of the {live} jobs on {room.name!r} to end",
             job=job,
-            view=replace(room.view, live_jobs=live - ended),
+            view=replace(room.view, live_jobs=room.view.live_jobs - ended),
         )
         for ended in _enough(1 - room.slots, ahead)
         if ended <= live

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.dashboard.cluster_view import ClusterTable, as_yaml, change_text
+from ray_multicluster_scheduler.dashboard.dialogs import DrainDialog, heading
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.cluster_table import ClusterTable
-from ray_multicluster_scheduler.dashboard.parts.cluster_words import as_yaml, change_text
-from ray_multicluster_scheduler.dashboard.parts.drain_dialog import DrainDialog
-from ray_multicluster_scheduler.dashboard.parts.heading import heading
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.views import ClusterView
 

@@ -11,17 +11,20 @@ from http import HTTPStatus
 from nicegui import ui
 
 from ray_multicluster_scheduler.dashboard.addresses import job_address
+from ray_multicluster_scheduler.dashboard.chips import SHOWN, When, number, shares
+from ray_multicluster_scheduler.dashboard.cluster_view import ClusterCard
+from ray_multicluster_scheduler.dashboard.dialogs import heading
 from ray_multicluster_scheduler.dashboard.frame import show_problem
+from ray_multicluster_scheduler.dashboard.job_list_address import (
+    ALWAYS,
+    Range,
+    TimeRange,
+    address,
+    parse_range,
+)
 from ray_multicluster_scheduler.dashboard.page import Page
-from ray_multicluster_scheduler.dashboard.parts.chips import When
-from ray_multicluster_scheduler.dashboard.parts.cluster_card import ClusterCard
-from ray_multicluster_scheduler.dashboard.parts.heading import heading
-from ray_multicluster_scheduler.dashboard.parts.job_list_address import address
-from ray_multicluster_scheduler.dashboard.parts.job_rows import exit_code_of, title_of
-from ray_multicluster_scheduler.dashboard.parts.plain_table import PlainTable, Row
-from ray_multicluster_scheduler.dashboard.parts.resource_bar import SHOWN, shares
-from ray_multicluster_scheduler.dashboard.parts.resource_text import number
-from ray_multicluster_scheduler.dashboard.parts.time_range import ALWAYS, Range, TimeRange, parse_range
+from ray_multicluster_scheduler.dashboard.pages.jobs_page import exit_code_of, title_of
+from ray_multicluster_scheduler.dashboard.tables import PlainTable, Row
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.states import FINAL, JobState

@@ -49,7 +49,7 @@ new MutationObserver(writeAll).observe(document.body, options);
 setInterval(writeAll, 1000);
 writeAll();
 
-// The way back from a job leads to the list as it was, with its filters (`parts/job_table.js` keeps its address).
+// The way back from a job leads to the list as it was, with its filters (`pages/job_table.js` keeps its address).
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a.back-to-list");
   if (link) link.search = sessionStorage.getItem("raymc-list") || "";

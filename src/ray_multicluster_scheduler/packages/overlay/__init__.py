@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ray_multicluster_scheduler.environment.overlay import has_overlay
+from ray_multicluster_scheduler.environment.compose import has_overlay
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.tree import Source
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, RootMod
 from pydantic_core import CoreSchema
 
 from ray_multicluster_scheduler.model.cluster import TRIAL_S
+from ray_multicluster_scheduler.model.job import JobEvent
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Caller
 from ray_multicluster_scheduler.service.request import JobRequest
@@ -15,7 +16,6 @@ from ray_multicluster_scheduler.service.views import (
     AttemptView,
     ClusterReport,
     ClusterView,
-    EventView,
     JobView,
     SessionView,
     View,
@@ -134,7 +134,7 @@ class JobsById(View):
 class EventList(View):
     """What has happened, in order."""
 
-    events: tuple[EventView, ...]
+    events: tuple[JobEvent, ...]
 
 
 class AttemptList(View):
@@ -190,13 +190,3 @@ class Drained(View):
 
     cluster: str
     drained: bool
-
-
-class Reloaded(View):
-    """What a new clusters.yaml has changed."""
-
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
-    #: Names of settings with another value.
-    settings: tuple[str, ...]

@@ -8,12 +8,14 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
+from ray_multicluster_scheduler.config.load import ConfigChange
+from ray_multicluster_scheduler.model.job import Lease
+from ray_multicluster_scheduler.server.authentication import allowed, caller_of, scheduler_of
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
-from ray_multicluster_scheduler.server.request_caller import allowed
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.caller import Role
-from ray_multicluster_scheduler.service.local_service import LocalService
-from ray_multicluster_scheduler.service.views import CallerView, LeaderView, ProcessList
+from ray_multicluster_scheduler.service.service import LocalService
+from ray_multicluster_scheduler.service.views import CallerView, ConfigView, ProcessList
 
 router = APIRouter(prefix="/api/v1", tags=["clusters"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
@@ -61,7 +63,7 @@ async def run_doctor(
 
 
 @router.get("/leader", summary="Who schedules now")
-def leader(service: Reading) -> LeaderView | None:
+def leader(service: Reading) -> Lease | None:
     """Return the process that schedules now; null: nobody does."""
     return service.leader()
 
@@ -70,3 +72,34 @@ def leader(service: Reading) -> LeaderView | None:
 def me(service: Reading) -> CallerView:
     """Return whose jobs the caller submits, and in what role."""
     return service.me()
+
+
+# The configuration of the server.
+
+
+config_router = APIRouter(prefix="/api/v1", tags=["server"])
+Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
+
+
+@config_router.get("/config", summary="The configuration as it was loaded")
+def configuration(service: ReadingAll) -> ConfigView:
+    """Return what clusters.yaml says, with defaults filled in and secrets hidden."""
+    return service.configuration()
+
+
+@config_router.post("/config/reload", summary="Read clusters.yaml again")
+def reload(service: Administering, connection: HTTPConnection) -> ConfigChange:  # noqa: ARG001 - the role
+    """Go on with what the file says now; jobs go on. A wrong file changes nothing."""
+    return scheduler_of(connection).reload(by=caller_of(connection))
+
+
+# Ray Client sessions. A session is ended like a job: `POST /api/v1/jobs/stop`.
+
+
+sessions_router = APIRouter(prefix="/api/v1", tags=["sessions"])
+
+
+@sessions_router.get("/sessions", summary="The open Ray Client sessions")
+def sessions(service: Annotated[LocalService, Depends(allowed(Role.READ))]) -> bodies.SessionList:
+    """Return the programs that are connected with `ray.init("ray://...")`, or wait for that, oldest first."""
+    return bodies.SessionList(sessions=service.sessions())

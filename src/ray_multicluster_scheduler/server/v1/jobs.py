@@ -9,14 +9,30 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.server.authentication import allowed, caller_of
 from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
-from ray_multicluster_scheduler.server.request_caller import allowed, caller_of
 from ray_multicluster_scheduler.server.v1 import bodies
-from ray_multicluster_scheduler.service.arrays import array_of, parse_array
 from ray_multicluster_scheduler.service.caller import Role
-from ray_multicluster_scheduler.service.local_service import LocalService
-from ray_multicluster_scheduler.service.query import MOST_PAGE_JOBS, MOST_SPANS, PAGE_JOBS, SPANS, JobQuery
-from ray_multicluster_scheduler.service.views import JobPage, JobView, PlanView, PruneView, TimelineView
+from ray_multicluster_scheduler.service.query import (
+    EVENTS,
+    MOST_EVENTS,
+    MOST_PAGE_JOBS,
+    MOST_SPANS,
+    PAGE_JOBS,
+    SPANS,
+    JobQuery,
+)
+from ray_multicluster_scheduler.service.request import array_of, parse_array
+from ray_multicluster_scheduler.service.service import LocalService
+from ray_multicluster_scheduler.service.views import (
+    Explanation,
+    JobDetail,
+    JobPage,
+    JobView,
+    PlanView,
+    PruneView,
+    TimelineView,
+)
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 Reading = Annotated[LocalService, Depends(allowed(Role.READ))]
@@ -188,3 +204,59 @@ def prune(service: Administering, given: bodies.Prune | None = None) -> PruneVie
     """Remove jobs that ended long ago, by the settings or by these rules; or say what would go."""
     asked = given or bodies.Prune()
     return service.prune(older_than_s=asked.older_than_s, keep=asked.keep, dry_run=asked.dry_run)
+
+
+# One job: all that is known of it.
+
+
+job_router = APIRouter(prefix="/api/v1/jobs/{submission_id}", tags=["one job"])
+
+
+@job_router.get("", summary="All that is known of a job")
+async def detail(service: Reading, connection: HTTPConnection, submission_id: str) -> JobDetail:
+    """Return a job with its attempts and the log so far."""
+    return await in_cluster_thread(connection, partial(service.detail, submission_id))
+
+
+@job_router.delete("", summary="Delete a job that has ended")
+async def delete_job(service: Submitting, connection: HTTPConnection, submission_id: str) -> bodies.Deleted:
+    """Forget a job with its log, here and on its clusters; its id is free again."""
+    await in_cluster_thread(connection, partial(service.delete, [submission_id]))
+    return bodies.Deleted(deleted=(submission_id,))
+
+
+@job_router.get("/events", summary="What has happened to a job")
+def events(
+    service: Reading,
+    submission_id: str,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only what came after this event.")] = 0,
+    limit: Annotated[int, Query(ge=0, le=MOST_EVENTS)] = EVENTS,
+) -> bodies.EventList:
+    """Return every move of a job, in order."""
+    return bodies.EventList(events=service.events(submission_id, after=after, limit=limit))
+
+
+@job_router.get("/attempts", summary="On which clusters a job was placed")
+def attempts(service: Reading, submission_id: str) -> bodies.AttemptList:
+    """Return the last placements of a job, oldest first, each with what was sent there and how it ended."""
+    return bodies.AttemptList(attempts=service.attempts(submission_id))
+
+
+@job_router.get("/logs", summary="The log of a job")
+async def logs(
+    service: Reading,
+    connection: HTTPConnection,
+    submission_id: str,
+    attempt: Annotated[
+        int | None, Query(ge=0, le=2**31, description="Which attempt; the last one by default.")
+    ] = None,
+) -> bodies.Log:
+    """Return the log of an attempt, from its cluster while it runs."""
+    found = await in_cluster_thread(connection, partial(service.log, submission_id, attempt))
+    return bodies.Log(logs=found)
+
+
+@job_router.get("/explain", summary="Why a job is where it is")
+def explain(service: Reading, submission_id: str) -> Explanation:
+    """Say why a job is where it is, and what would let it start."""
+    return service.explain(submission_id)

@@ -7,19 +7,24 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from ray_multicluster_scheduler.server.request_caller import allowed
+from ray_multicluster_scheduler.model import access
+from ray_multicluster_scheduler.server.authentication import allowed
 from ray_multicluster_scheduler.server.v1.bodies import Body
-from ray_multicluster_scheduler.service.admin_views import AuditPage, NewTokenView, TokenView, UserView
-from ray_multicluster_scheduler.service.administration import MOST_PAGE_ENTRIES, PAGE_ENTRIES
+from ray_multicluster_scheduler.service.administration import (
+    MOST_PAGE_ENTRIES,
+    PAGE_ENTRIES,
+    AuditPage,
+    UserView,
+)
 from ray_multicluster_scheduler.service.caller import Role
-from ray_multicluster_scheduler.service.local_service import LocalService
+from ray_multicluster_scheduler.service.service import LocalService
 from ray_multicluster_scheduler.service.views import View
 
 router = APIRouter(prefix="/api/v1", tags=["administration"])
 Administering = Annotated[LocalService, Depends(allowed(Role.ADMIN))]
 
 
-class NewToken(Body):
+class TokenRequest(Body):
     """Whose token it is to be."""
 
     user: Annotated[str, Field(description="Whose token it is.")]
@@ -30,7 +35,7 @@ class NewToken(Body):
 class TokenList(View):
     """All tokens, oldest first."""
 
-    tokens: tuple[TokenView, ...]
+    tokens: tuple[access.Token, ...]
 
 
 class UserList(View):
@@ -52,13 +57,13 @@ def list_tokens(service: Administering) -> TokenList:
 
 
 @router.post("/tokens", status_code=201, summary="Make a token")
-def create_token(service: Administering, given: NewToken) -> NewTokenView:
+def create_token(service: Administering, given: TokenRequest) -> access.NewToken:
     """Make a token. Its secret is in this answer only; a digest of it is kept."""
     return service.admin.create_token(given.user, given.role, expires_s=given.expires_s)
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token")
-def revoke_token(service: Administering, token_id: str) -> TokenView:
+def revoke_token(service: Administering, token_id: str) -> access.Token:
     """Let a token be of no use from now on."""
     return service.admin.revoke_token(token_id)
 

@@ -11,15 +11,14 @@ from typing import Any
 import pydantic_core
 from sqlalchemy import RowMapping
 
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node, Witness
-from ray_multicluster_scheduler.model.environment import FailedSetup
-from ray_multicluster_scheduler.model.job import Attempt, Event, Job, JobSpec, Lease, Target
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, FailedSetup, Health, Node, Witness
+from ray_multicluster_scheduler.model.job import Attempt, Job, JobEvent, JobSpec, Lease, Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: A whole job is read as these columns, in this order.
 JOB_FIELDS = tuple(field.name for field in fields(Job))
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt))
-_EVENT_FIELDS = tuple(field.name for field in fields(Event))
+_EVENT_FIELDS = tuple(field.name for field in fields(JobEvent))
 
 #: Parsed specs to remember: a job is read at each of its moves, and its spec never changes.
 CACHED_SPECS = 4096
@@ -132,9 +131,9 @@ def attempt_from(row: RowMapping) -> Attempt:
     return Attempt(**{name: row[name] for name in _ATTEMPT_FIELDS})
 
 
-def note(job: Job, *, now: float, reason: str) -> Event:
+def note(job: Job, *, now: float, reason: str) -> JobEvent:
     """Return an event about a job that does not change its state."""
-    return Event(
+    return JobEvent(
         id=0,
         submission_id=job.submission_id,
         at=now,
@@ -146,7 +145,7 @@ def note(job: Job, *, now: float, reason: str) -> Event:
     )
 
 
-def event_row(event: Event) -> dict[str, Any]:
+def event_row(event: JobEvent) -> dict[str, Any]:
     """Return the row of an event. The database assigns the `id`."""
     return {
         "submission_id": event.submission_id,
@@ -173,12 +172,12 @@ def move_event_row(before: Job, after: Job, *, now: float, reason: str) -> dict[
     }
 
 
-def event_from(row: RowMapping) -> Event:
+def event_from(row: RowMapping) -> JobEvent:
     """Read a row of `events`."""
     values = {name: row[name] for name in _EVENT_FIELDS}
     values["old"] = None if row["old"] is None else JobState(row["old"])
     values["new"] = JobState(row["new"])
-    return Event(**values)
+    return JobEvent(**values)
 
 
 def lease_from(row: Sequence[Any]) -> Lease | None:

@@ -1,4 +1,6 @@
-"""The schema of a store. A test checks that the migrations add up to it.
+"""The schema of a store. A test checks that a recorded store of each revision is brought to it.
+
+New columns go to the end of a table, because that is where migrations add them.
 
 Rules that must never be broken are constraints here: one row per submission id, one job per idempotency key
 of a user, one attempt per id on a cluster, one lease, known states only.
@@ -26,12 +28,12 @@ from sqlalchemy import (
     text,
 )
 
-from ray_multicluster_scheduler.model.execution import RAY_JOBS
+from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
 from ray_multicluster_scheduler.model.job import Target
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The last migration. A store of this version has this schema.
-REVISION = "0016_pre"
+REVISION = "r0001_pre"
 
 metadata = MetaData(
     naming_convention={
@@ -55,7 +57,7 @@ def _one_of(column: str, words: type[Enum]) -> CheckConstraint:
 
 
 def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    # `postgres/open_postgres.py` adds `postgresql_where`: here it would import that dialect everywhere.
+    # `postgres/opening.py` adds `postgresql_where`: here it would import that dialect everywhere.
     return Index(name, *columns, unique=unique, sqlite_where=text(where))
 
 
@@ -71,7 +73,7 @@ meta = Table(
     Column("id", Number, primary_key=True, autoincrement=False),
     Column("store_id", Text, nullable=False),
     Column("created_at", Float, nullable=False),
-    # Grows with each commit that may be waited for; see `SqlStore.wait_for_change`.
+    # Grows with each commit that may be waited for; see `Changes.wait`.
     Column("changes", Number, nullable=False),
     # Proves the tokens of jobs: 32 bytes as hexadecimal digits, made when the store is created.
     Column("job_key", Text),
@@ -136,7 +138,7 @@ jobs = Table(
     Column("infra_failures", Number, nullable=False),
     Column("user_failures", Number, nullable=False),
     Column("avoid", JSON, nullable=False),
-    # Copies of the spec too. Migrations can add columns only at the end of a table. `name` is the `job_id`.
+    # Copies of the spec too. `name` is the `job_id`.
     Column("name", Text),
     Column("parent", Text),
     # The job under which a list shows this one; NULL: it is listed itself. Such a job has no head itself.
@@ -211,7 +213,7 @@ attempts = Table(
     Column("ended_at", Float),
     Column("outcome", Text),  # NULL while it lives
     Column("reason", Text, nullable=False),
-    Column("executor", Text, nullable=False, server_default=RAY_JOBS),
+    Column("executor", Text, nullable=False, server_default=DEFAULT_EXECUTOR),
     Column("end_unreported", Boolean, nullable=False, server_default=false()),
     Index("uq_attempts_remote", "cluster", "remote_id", unique=True),
     _partial_index("ix_attempts_live", "cluster", where="outcome IS NULL"),

@@ -20,8 +20,8 @@ from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, Stor
 from ray_multicluster_scheduler.model.retention import Space
 from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import to_json
-from ray_multicluster_scheduler.store.sqlite import disk_space, forks, integrity, row_numbers
-from ray_multicluster_scheduler.store.sqlite.database_files import HOW_TO_SAVE_WAL, wal_files
+from ray_multicluster_scheduler.store.sqlite import forks
+from ray_multicluster_scheduler.store.sqlite.files import HOW_TO_SAVE_WAL, wal_files
 
 BUSY_TIMEOUT_S = 30
 _WRITE = {"raymc_write": True}
@@ -45,6 +45,11 @@ _EXPLANATIONS = {
 #: Begins the message of the driver about a value of a type that SQLite does not have.
 _BAD_VALUE = "Error binding parameter"
 _ENABLE_SHRINKING = "PRAGMA auto_vacuum=INCREMENTAL"
+_INCREMENTAL = 2
+#: Free pages up to this share are kept for new rows: returning them would only cost time.
+_SPARE_SHARE = 0.1
+#: One damaged page may cause many messages; the first ones say enough.
+_MOST_MESSAGES = 10
 #: A write-ahead log that has grown longer is cut to this size.
 _WAL_BYTES = 64 * 2**20
 _FATAL = "disk I/O error"
@@ -115,19 +120,37 @@ class SqliteDatabase:
 
     def damage(self, tx: Connection) -> list[str]:
         """Return what SQLite finds damaged, and rows that refer to rows that there are not."""
-        return integrity.damage(tx)
+        found = [str(row[0]) for row in tx.exec_driver_sql(f"PRAGMA integrity_check({_MOST_MESSAGES})")]
+        if found == ["ok"]:
+            found = []
+        counts: dict[tuple[str, str], int] = {}
+        for table, _row, parent, _key in tx.exec_driver_sql("PRAGMA foreign_key_check"):
+            counts[table, parent] = counts.get((table, parent), 0) + 1
+        return found + [
+            f"{count} rows of {table} refer to rows of {parent} that are missing"
+            for (table, parent), count in counts.items()
+        ]
 
     def add_rows(self, tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows; JSON is a text already."""
         Prepared(insert(table), json_as_text=True).run(tx, rows)
 
     def last_numbers(self, tx: Connection) -> dict[str, int]:
-        """Return the last number of each numbered table."""
-        return row_numbers.last_numbers(tx)
+        """Return the last number of each numbered table that has ever had a row.
+
+        SQLite never gives a number twice, also if the newest row was deleted.
+        """
+        rows = tx.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").all()
+        return {row.name: row.seq for row in rows}
 
     def continue_after(self, tx: Connection, numbers: Mapping[str, int]) -> None:
         """Let the next number in each of these tables be larger."""
-        row_numbers.continue_after(tx, numbers)
+        own = self.last_numbers(tx)
+        for name, number in numbers.items():
+            if name not in own:  # SQLite makes the row when the table gets its first row
+                tx.exec_driver_sql("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, number))
+            elif own[name] < number:
+                tx.exec_driver_sql("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number, name))
 
     def enable_shrinking(self) -> None:
         """Let `shrink` work. Call it before the first page of a new file is written."""
@@ -198,19 +221,28 @@ class SqliteDatabase:
 
     def used_bytes(self, tx: Connection) -> int:
         """Return how many bytes of the database hold data."""
-        return disk_space.used_bytes(tx)
+        return (_pragma(tx, "page_count") - _pragma(tx, "freelist_count")) * _pragma(tx, "page_size")
 
     def space(self, tx: Connection) -> Space:
         """Return the size of the database, and how much of it holds data."""
-        return disk_space.space(tx)
+        size = _pragma(tx, "page_count") * _pragma(tx, "page_size")
+        return Space(file_bytes=size, used_bytes=self.used_bytes(tx))
 
     def can_shrink(self, tx: Connection) -> bool:
         """Tell whether `shrink` can return free space. If not, only `rewrite` can."""
-        return disk_space.can_shrink(tx)
+        return _pragma(tx, "auto_vacuum") == _INCREMENTAL
 
     def shrink(self, tx: Connection, *, most_bytes: int) -> bool:
         """Return some free space to the file system; tell whether there is more to return."""
-        return disk_space.shrink(tx, most_bytes=most_bytes)
+        pages, free = _pragma(tx, "page_count"), _pragma(tx, "freelist_count")
+        if not self.can_shrink(tx) or free <= pages * _SPARE_SHARE:
+            return False
+        step = max(1, most_bytes // _pragma(tx, "page_size"))
+        cursor = tx.connection.cursor()
+        for _ in range(min(free, step)):  # the driver makes one step of this statement: it frees one page
+            cursor.execute("PRAGMA incremental_vacuum(1)")
+        cursor.close()
+        return free > step
 
     def close(self) -> None:
         """Close all connections; later calls raise `StoreError`."""
@@ -265,6 +297,11 @@ class SqliteDatabase:
             if message == _FATAL:
                 self._broken = problem
             raise problem from error
+
+
+def _pragma(tx: Connection, name: str) -> int:
+    value: int = tx.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+    return value
 
 
 def _measure_nothing(kind: str, seconds: float) -> None:

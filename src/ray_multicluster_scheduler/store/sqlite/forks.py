@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from ray_multicluster_scheduler.store.sqlite import database_files
+from ray_multicluster_scheduler.store.sqlite import files
 
 #: How long a fork waits for processes that open a store, and then for the transactions of other threads.
 #: Most take milliseconds.
@@ -72,7 +72,7 @@ class _Forks:
         for directory in directories:
             left_s = max(0.0, ends_at - time.monotonic())
             try:
-                self._open_locks.enter_context(database_files.opening(directory, timeout_s=left_s))
+                self._open_locks.enter_context(files.opening(directory, timeout_s=left_s))
             except TimeoutError:
                 return  # a process hangs while it opens the store, perhaps suspended: the log must stay open
             except OSError:  # the directory is gone
@@ -118,7 +118,7 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    # Locks and databases belong to the parent. `file_locks` closes its own files.
+    # Locks and databases belong to the parent. `locks` closes its own files.
     global _forks  # noqa: PLW0603
     _inherited.append(_forks)
     _forks = _Forks()

@@ -18,7 +18,6 @@ from ray import cloudpickle
 from ray._private.client_mode_hook import disable_client_hook
 from ray.exceptions import RayActorError, RayError
 
-from ray_multicluster_scheduler.tasks.wire.auth import Secret
 from ray_multicluster_scheduler.tasks.wire.connection import ConnectionLost, ConnectionSpec, HubConnection
 from ray_multicluster_scheduler.tasks.wire.ordering import ActorOrder
 from ray_multicluster_scheduler.tasks.wire.remote_errors import (
@@ -28,6 +27,7 @@ from ray_multicluster_scheduler.tasks.wire.remote_errors import (
 )
 from ray_multicluster_scheduler.tasks.wire.requests import Request, RequestChannel
 from ray_multicluster_scheduler.tasks.wire.serialization import ValueTransfer
+from ray_multicluster_scheduler.tasks.wire.sessions import Secret
 
 CLOSE_TIMEOUT_S = 5.0
 #: The bridge ends if no driver has called `watch_driver` by then.

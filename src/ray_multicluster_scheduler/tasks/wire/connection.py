@@ -15,11 +15,16 @@ from ray.util import client as ray_client
 from ray.util.client.worker import grpc  # not a dependency of ours, but Ray Client has it
 
 from ray_multicluster_scheduler.asyncio_tools import within
-from ray_multicluster_scheduler.tasks.wire.auth import Secret, auth_metadata
-from ray_multicluster_scheduler.tasks.wire.connect_retry import NOT_CONNECTED, connect_with_retries
 from ray_multicluster_scheduler.tasks.wire.hub import THREADS, Hub, Response
-from ray_multicluster_scheduler.tasks.wire.log_filters import silence_ray_client
-from ray_multicluster_scheduler.tasks.wire.session_check import check_session, session_gate
+from ray_multicluster_scheduler.tasks.wire.sessions import (
+    NOT_CONNECTED,
+    Secret,
+    auth_metadata,
+    check_session,
+    connect_with_retries,
+    session_gate,
+    silence_ray_client,
+)
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.cli.views.job import show_job
+from ray_multicluster_scheduler.cli.commands.job import show_job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.make_views import show_detail
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ray_multicluster_scheduler.cli.views.job_progress import uninterrupted
+from ray_multicluster_scheduler.cli.follow_jobs import uninterrupted
 
 
 @pytest.fixture(autouse=True)

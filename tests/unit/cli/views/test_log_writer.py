@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.cli.views.log_writer import LogWriter
+from ray_multicluster_scheduler.cli.follow_jobs import LogWriter
 
 TRICKS = [
     "\x1b]0;title\x07",

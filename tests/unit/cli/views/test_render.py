@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.cli.views.render import age, bar, duration, used_of
+from ray_multicluster_scheduler.client.display import age, bar, duration, used_of
 from ray_multicluster_scheduler.model.resources import GIB
 
 

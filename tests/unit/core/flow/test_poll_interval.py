@@ -1,9 +1,9 @@
 """Looks follow what is going on: near while something is about to change, rare otherwise."""
 
 import pytest
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.flow.poll_interval import FEW, look_interval_s
+from ray_multicluster_scheduler.core.flow.pacing import FEW, look_interval_s
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import JobState
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job, a_spec
+from tests.support.builders import NOW, a_job
 
+from ray_multicluster_scheduler.core.flow.pacing import TokenBucket
 from ray_multicluster_scheduler.core.flow.quarantine import (
     Allowance,
     QuarantineRules,
@@ -14,9 +15,7 @@ from ray_multicluster_scheduler.core.flow.quarantine import (
     after_end,
     allowance,
 )
-from ray_multicluster_scheduler.core.flow.token_bucket import TokenBucket
-from ray_multicluster_scheduler.model.execution import RAY_CLIENT
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -50,13 +49,6 @@ def test_a_quick_death_that_was_noticed_late_was_quick() -> None:
     times = {"started_at": NOW - 3600, "ended_at": NOW - 3590}
     assert after(*[FailureKind.SUPERVISOR] * 3, **times).deaths == 3
     assert after(FailureKind.SUPERVISOR, started_at=NOW - 3600, ended_at=NOW - 3500) == FINE
-
-
-def test_sessions_say_nothing_about_their_cluster() -> None:
-    deaths = after(*[FailureKind.SUPERVISOR] * 3)
-    session = an_attempt(spec=a_spec(executor=RAY_CLIENT))
-    for kind in (FailureKind.USER, FailureKind.SUPERVISOR, None):
-        assert after_end(deaths, session, kind, now=NOW, rules=RULES) == deaths
 
 
 def test_after_three_quick_deaths_it_gets_one_job_at_a_time() -> None:

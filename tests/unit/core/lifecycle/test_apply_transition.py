@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, apply_transition
 from ray_multicluster_scheduler.core.lifecycle.transitions import move

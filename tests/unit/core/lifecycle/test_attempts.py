@@ -1,12 +1,11 @@
 """What former looks at a cluster say of an attempt."""
 
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved
 from ray_multicluster_scheduler.core.lifecycle.attempts import ClusterAttempts, PollRules
 from ray_multicluster_scheduler.core.lifecycle.observe import Observation
-from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.states import JobState
 
 JOB = a_job(state=JobState.SUBMITTED, cluster="a", attempt=1, remote_id="job-1")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job, a_spec
+from tests.support.builders import NOW, a_job, a_spec
 
 from ray_multicluster_scheduler.core.lifecycle.observe import (
     Act,
@@ -18,8 +18,7 @@ from ray_multicluster_scheduler.core.lifecycle.observe import (
     still_runs,
 )
 from ray_multicluster_scheduler.core.lifecycle.stopping import timed_out
-from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
 

@@ -3,11 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import a_job, a_spec
+from tests.support.builders import a_job, a_spec
 
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, RetryRules, decide_retry
-from ray_multicluster_scheduler.model.execution import RAY_CLIENT
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 
@@ -42,14 +41,14 @@ def test_the_end_of_all_retries_is_said_with_their_number(
 
 @pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind is not FailureKind.REFUSED])
 def test_a_session_is_never_begun_again_without_its_program(kind: FailureKind) -> None:
-    session = a_failed_attempt(spec=a_spec(executor=RAY_CLIENT, max_retries=5))
-    decision = decide_retry(session, kind, rules=RULES, jitter=0)
+    session = a_failed_attempt(spec=a_spec(max_retries=5))
+    decision = decide_retry(session, kind, rules=RULES, jitter=0, restartable=False)
     assert (decision.again, decision.sentence) == (False, "its program has to connect again")
 
 
 def test_a_session_that_its_cluster_could_not_begin_is_placed_elsewhere_while_its_program_waits() -> None:
-    session = a_failed_attempt(spec=a_spec(executor=RAY_CLIENT))
-    decision = decide_retry(session, FailureKind.REFUSED, rules=RULES, jitter=0)
+    session = a_failed_attempt(spec=a_spec())
+    decision = decide_retry(session, FailureKind.REFUSED, rules=RULES, jitter=0, restartable=False)
     assert (decision.again, decision.avoid) == (True, ("a",))
 
 

@@ -1,18 +1,17 @@
 """What follows the try to start an attempt: the table of the docstring, cell by cell."""
 
 import pytest
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.lifecycle import sending
 from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
-from ray_multicluster_scheduler.core.lifecycle.sending import SendOutcome, SendResult, after_send
+from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome, SendResult, after_send
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The table of the docstring: result, what happened, a new attempt, sent before.
 TABLE = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (sending.__doc__ or "").splitlines()
-    if line.startswith("| ") and "`SendResult`" not in line
+    [cell.strip() for cell in line.strip(" |").split("|")]
+    for line in (after_send.__doc__ or "").splitlines()
+    if line.strip().startswith("| ") and "`SendResult`" not in line
 ]
 JOB = a_job(state=JobState.PLACED, cluster="a", attempt=3, remote_id="job-1--r3", placed_at=NOW)
 

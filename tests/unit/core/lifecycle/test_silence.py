@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.builders import NOW, a_cluster, a_job
+from tests.support.builders import NOW, a_cluster, a_job
 
-from ray_multicluster_scheduler.core.lifecycle.silence import (
+from ray_multicluster_scheduler.core.lifecycle.attempts import (
     CLOSED_LOOKS,
     LONGEST_GAP_S,
     Silence,

@@ -1,7 +1,7 @@
 """How a job is stopped, wherever it is: the table of `stopping.py`, row by row."""
 
 import pytest
-from tests.builders import NOW, a_job, a_spec
+from tests.support.builders import NOW, a_job, a_spec
 
 from ray_multicluster_scheduler.core.lifecycle import stopping
 from ray_multicluster_scheduler.core.lifecycle.stopping import (

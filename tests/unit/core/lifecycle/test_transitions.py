@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job
+from tests.support.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.lifecycle.apply_transition import apply_transition, check, holds
 from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion
@@ -16,8 +16,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
     replace_silent,
     without_cluster,
 )
-from ray_multicluster_scheduler.model.execution import StartRequest
-from ray_multicluster_scheduler.model.failure import FailureKind
+from ray_multicluster_scheduler.model.execution import FailureKind, StartRequest
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import JobState, may_move
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.builders import NOW, a_cluster, a_queued, a_view
-from tests.strategies import THOROUGH, resources, worlds
+from tests.support.builders import NOW, a_cluster, a_queued, a_view
+from tests.support.strategies import THOROUGH, resources, worlds
 
 from ray_multicluster_scheduler.core.placement.capacity import open_room, open_rooms
 from ray_multicluster_scheduler.core.placement.checks import objection
@@ -14,8 +14,8 @@ from ray_multicluster_scheduler.core.placement.impossible import has_failed_ever
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
-from ray_multicluster_scheduler.environment.failed_setups import REMEMBERED_S, failed_setup, still_failing
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs
+from ray_multicluster_scheduler.environment.setup_failure import REMEMBERED_S, failed_setup, still_failing
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import GIB, Resources

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import a_cluster, a_head, a_snapshot
-from tests.strategies import THOROUGH
+from tests.support.builders import a_cluster, a_head, a_snapshot
+from tests.support.strategies import THOROUGH
 
-from ray_multicluster_scheduler.core.placement.driver_limit import (
+from ray_multicluster_scheduler.core.placement.capacity import (
     DRIVER_BYTES,
     HIGHEST_LIMIT,
     USUAL_LIMIT,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import a_cluster, a_spec
-from tests.strategies import THOROUGH
+from tests.support.builders import a_cluster, a_spec
+from tests.support.strategies import THOROUGH
 
 from ray_multicluster_scheduler.core.placement import inputs
 from ray_multicluster_scheduler.core.placement.inputs import Fits, unfit_clusters

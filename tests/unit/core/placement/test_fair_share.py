@@ -1,6 +1,6 @@
 """Whose turn it is: the user who holds least, then age."""
 
-from tests.builders import a_queued
+from tests.support.builders import a_queued
 
 from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
 from ray_multicluster_scheduler.model.decision import QueuedJob

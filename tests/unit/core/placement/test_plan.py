@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import NOW, a_queued, a_view
-from tests.strategies import THOROUGH
+from tests.support.builders import NOW, a_queued, a_view
+from tests.support.strategies import THOROUGH
 
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
@@ -496,3 +496,12 @@ def test_a_pass_on_another_thread_changes_nothing_in_this_one() -> None:
     planned(queue, views, rules=Interrupted())
     assert where(planned(queue, views, rules=Interrupted())) == {"job-0": "b"}
     assert meanwhile
+
+
+def test_a_job_that_costs_the_head_no_process_needs_no_driver_slot() -> None:
+    view = a_view("a", spec={"max_running_jobs": 2}, live_jobs=2, slotless_jobs=1)
+    needs = {"free-1": False, "driver-1": True, "driver-2": True, "free-2": False}
+    queue = [a_queued(name, needs_driver_slot=slot, seq=n) for n, (name, slot) in enumerate(needs.items())]
+    decided = planned(queue, [view])
+    assert list(where(decided)) == ["free-1", "driver-1", "free-2"]
+    assert decided.waiting[0].refusals["a"].cause is Cause.DRIVER_CAP

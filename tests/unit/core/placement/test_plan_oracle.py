@@ -6,8 +6,8 @@ from random import Random
 from benchmarks.naive import naive_plan
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_queued, a_view
-from tests.strategies import THOROUGH, worlds
+from tests.support.builders import NOW, a_queued, a_view
+from tests.support.strategies import THOROUGH, worlds
 
 from ray_multicluster_scheduler.core.placement.plan import EXPLAINED_CLUSTERS, decisions, placements
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules

@@ -5,11 +5,11 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW
-from tests.strategies import THOROUGH, worlds
+from tests.support.builders import NOW
+from tests.support.strategies import THOROUGH, worlds
 
+from ray_multicluster_scheduler.core.placement.capacity import driver_limit
 from ray_multicluster_scheduler.core.placement.checks import GOES_BY
-from ray_multicluster_scheduler.core.placement.driver_limit import driver_limit
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decisions, plan
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
@@ -64,7 +64,8 @@ def test_never_more_is_placed_than_there_is(world: World) -> None:
     placements = planned(queue, views).placements
     for view in views:
         here = [jobs[each.submission_id] for each in placements if each.cluster == view.spec.name]
-        assert not here or view.live_jobs + len(here) <= driver_limit(view.spec, view.snapshot)
+        drivers = [job for job in here if job.needs_driver_slot]
+        assert not drivers or view.live_jobs + len(drivers) <= driver_limit(view.spec, view.snapshot)
         assert view.allowance is None or len(here) <= view.allowance
         claimed: dict[str, float] = {}
         for job in here:
@@ -150,10 +151,11 @@ def test_what_others_take_leaves_the_kept_room_as_it_is(world: World) -> None:
     for each in one_pass.turns(everyone=True):
         if isinstance(each, Placement):
             room = next(room for room in one_pass.rooms if room.name == each.cluster)
-            taken = next(job.claim for job in queue if job.submission_id == each.submission_id)
-            if room.kept_for is not None:
-                assert all(room.spare[name] >= 0 for name in taken)
-                assert room.slots >= 1
+            placed = next(job for job in queue if job.submission_id == each.submission_id)
+            kept = room.kept_for
+            if kept is not None:
+                assert all(room.spare[name] >= 0 for name in placed.claim)
+                assert room.slots >= 1 or not (placed.needs_driver_slot and kept.needs_driver_slot)
 
 
 @THOROUGH

@@ -1,6 +1,6 @@
 """The queue in memory: who stands in which line, and who stands aside."""
 
-from tests.builders import NOW, a_queued
+from tests.support.builders import NOW, a_queued
 
 from ray_multicluster_scheduler.core.placement.queue import JobQueue
 

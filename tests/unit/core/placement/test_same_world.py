@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job, a_spec
-from tests.strategies import CLUSTERS, THOROUGH, resources, worlds
+from tests.support.builders import NOW, a_job, a_spec
+from tests.support.strategies import CLUSTERS, THOROUGH, resources, worlds
 
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import a_queued, a_view
+from tests.support.builders import a_queued, a_view
 
 from ray_multicluster_scheduler.core.placement.capacity import open_room
 from ray_multicluster_scheduler.core.placement.inputs import env_key

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.builders import NOW, a_queued, a_view
+from tests.support.builders import NOW, a_queued, a_view
 
-from ray_multicluster_scheduler.cli.views.jobs import IN_SHORT
+from ray_multicluster_scheduler.cli.commands.jobs import IN_SHORT
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import line_name
-from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue, waits
+from ray_multicluster_scheduler.core.placement.queue import line_name, queue_of
+from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue, in_numbers, waits
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import (
     GOES_BY_FIRST,
@@ -24,7 +24,7 @@ FULL = {"used": {"CPU": 4.0}}
 
 
 def a_kind(jobs: int = 1, *, age_s: float = 5.0, **sample: Any) -> Kind:
-    return Kind(sample=a_queued(**sample), jobs=jobs, oldest=NOW - age_s)
+    return Kind(sample=a_queued(**{"waiting_since": NOW - age_s} | sample), jobs=jobs)
 
 
 def asked(
@@ -107,3 +107,13 @@ def test_a_cluster_on_which_a_job_may_not_run_is_no_reason() -> None:
     kind = a_kind(only_cluster="full")
     (wait,) = asked(kind, views=[a_view("other"), a_view("full", seen=FULL)]).values()
     assert list(wait.lines.values()) == ["its only cluster full: needs 1 CPU; free: 0 CPU of 4 CPU"]
+
+
+def test_a_line_whose_first_job_has_left_is_judged_by_the_one_that_is_first_now() -> None:
+    queue = queue_of(
+        [a_queued("gone", seq=1, waiting_since=NOW - 9), a_queued("here", seq=2, waiting_since=NOW - 5)]
+    )
+    queue.remove(["gone"])
+    (kind,) = in_numbers(queue, now=NOW).kinds
+    assert (kind.sample.submission_id, kind.sample.seq, kind.sample.waiting_since) == ("here", 2, NOW - 5)
+    assert kind.jobs == 1

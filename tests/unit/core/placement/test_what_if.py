@@ -3,8 +3,8 @@
 from typing import Any
 
 from hypothesis import given
-from tests.builders import NOW, a_head, a_queued, a_view
-from tests.strategies import THOROUGH, worlds
+from tests.support.builders import NOW, a_head, a_queued, a_view
+from tests.support.strategies import THOROUGH, worlds
 
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules

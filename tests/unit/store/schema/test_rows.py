@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOW, a_job, a_snapshot
+from tests.support.builders import NOW, a_job, a_snapshot
 
 from ray_multicluster_scheduler.model.cluster import Health, Node
 from ray_multicluster_scheduler.model.job import Job, JobSpec

@@ -1,1 +1,0 @@
-"""What the commands show: tables, lines and progress, for a terminal or a pipe."""

@@ -1,1 +1,0 @@
-"""What pages are made of: chips, bars, tables, charts, the log."""

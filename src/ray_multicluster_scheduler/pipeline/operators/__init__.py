@@ -1,1 +1,0 @@
-"""The operators of pipelines, one file per family."""

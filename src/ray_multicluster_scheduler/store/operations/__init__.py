@@ -1,1 +1,0 @@
-"""The operations on the tables of a store. Plain SQLAlchemy: nothing here depends on one database."""

@@ -1,1 +1,0 @@
-"""Text for people: spelling suggestions, and output that is safe for a terminal."""
