@@ -252,7 +252,7 @@ NO_CASE = {
             "tasks/lazy_import.py:_warn_of_newer_ray",
             "tasks/wire/bridge.py:Bridge._run_at_home",
             "tasks/wire/hub.py:Hub._remote_form",
-            "tasks/wire/remote_errors.py:deserialize_error",
+            "tasks/wire/serialization.py:deserialize_error",
             "tasks/wire/serialization.py:deserialize",
             "tasks/wire/sessions.py:check_session",
         ],

@@ -81,13 +81,13 @@ CALL = Picture(
     ),
     steps=(
         Step(PROGRAM, BRIDGE, "method.remote(): a ref at home", "tasks/wire/handle.py"),
-        Step(BRIDGE, BRIDGE, "in the order of the calls", "tasks/wire/ordering.py"),
+        Step(BRIDGE, BRIDGE, "in the order of the calls", "tasks/wire/bridge.py"),
         Step(BRIDGE, BRIDGE, "pack the arguments", "tasks/wire/serialization.py"),
-        Step(BRIDGE, CONNECTION, "several calls in one request", "tasks/wire/requests.py"),
+        Step(BRIDGE, CONNECTION, "several calls in one request", "tasks/wire/connection.py"),
         Step(CONNECTION, HUB, "submit", "tasks/wire/connection.py"),
         Step(HUB, ACTOR, "call", "tasks/wire/hub.py"),
         Step(ACTOR, HUB, "result or error", "tasks/wire/hub.py"),
-        Step(HUB, BRIDGE, "answers, as they come", "tasks/wire/requests.py"),
+        Step(HUB, BRIDGE, "answers, as they come", "tasks/wire/connection.py"),
         Step(BRIDGE, PROGRAM, "the value of the ref: ray.get", "tasks/wire/bridge.py"),
     ),
 )

@@ -9,7 +9,7 @@ import pytest
 
 from ray_multicluster_scheduler.tasks.wire.connection import HubConnection
 from ray_multicluster_scheduler.tasks.wire.hub import Hub, Response
-from ray_multicluster_scheduler.tasks.wire.remote_errors import deserialize_error
+from ray_multicluster_scheduler.tasks.wire.serialization import deserialize_error
 
 
 def test_what_is_done_at_once_comes_with_the_reply() -> None:

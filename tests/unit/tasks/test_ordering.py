@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.exceptions import RayActorError
 
-from ray_multicluster_scheduler.tasks.wire.ordering import ActorOrder, CallerOrder
+from ray_multicluster_scheduler.tasks.wire.bridge import ActorOrder, CallerOrder
 
 
 async def create(order: ActorOrder, sent: list[str]) -> None:

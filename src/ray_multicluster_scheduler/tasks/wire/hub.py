@@ -24,13 +24,13 @@ from ray import cloudpickle
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError
 
-from ray_multicluster_scheduler.tasks.wire.remote_errors import serialize_error
 from ray_multicluster_scheduler.tasks.wire.serialization import (
     INLINE_BYTES,
     Payload,
     buffers_as_bytes,
     deserialize,
     serialize,
+    serialize_error,
     size_of,
 )
 

@@ -1,4 +1,4 @@
-"""Serialization of arguments and results between two clusters.
+"""Serialization of arguments, results and errors between two clusters.
 
 An ObjectRef or an actor handle means nothing on another cluster. So a payload is a pickle in which they are
 persistent ids (numbers), and is sent with a replacement for each: a ref or an actor of the other cluster.
@@ -18,7 +18,9 @@ import ray
 from ray import cloudpickle
 from ray._private.client_mode_hook import disable_client_hook
 from ray.actor import ActorHandle
+from ray.exceptions import RayActorError, RayTaskError
 
+from ray_multicluster_scheduler.errors import ClusterUnreachable, OutcomeUnknown
 from ray_multicluster_scheduler.tasks.wire.handle import CrossClusterActor
 
 #: Smaller values are part of the request; larger ones are sent alone, so that they are not copied.
@@ -171,3 +173,55 @@ def _refuse_actor(handle: Any) -> int:
         f"{handle!r} lives on the home cluster and cannot be called from another one; give both actors the "
         "same preferred_cluster, or pass results instead of the handle"
     )
+
+
+class ActorOutcomeUnknown(OutcomeUnknown, RayActorError):  # type: ignore[misc]
+    """The actor is lost, and it is unknown whether this call was executed. It was not repeated."""
+
+    def __init__(self, cluster: str, message: str) -> None:
+        OutcomeUnknown.__init__(self, cluster, message)
+        RayActorError.__init__(self, error_msg=f"cluster {cluster!r}: {message}")
+
+
+def actor_lost_error(cluster: str, reason: str, *, sent: bool) -> Exception:
+    """Return the error for a call to an actor whose cluster is lost; if `sent`, it may have been executed."""
+    if sent:
+        return ActorOutcomeUnknown(cluster, f"lost during the call, which may have been executed ({reason})")
+    error: Exception = RayActorError(
+        error_msg=f"the actor is gone with the connection to cluster {cluster!r} ({reason}); this call was "
+        "not sent. Create the actor anew with submit_actor"
+    )
+    return error
+
+
+def task_lost_error(cluster: str, reason: str, *, sent: bool) -> Exception:
+    """Return the error for a task whose cluster is lost and that must not run elsewhere."""
+    if sent:
+        return OutcomeUnknown(
+            cluster,
+            f"lost while it ran the task, which may have been executed ({reason}); "
+            "set max_retries to let it run again",
+        )
+    return ClusterUnreachable(
+        cluster,
+        f"connection lost before the task was sent, and no other cluster is large enough for it ({reason})",
+    )
+
+
+def serialize_error(error: BaseException) -> bytes:
+    """Pickle the exception of a call, with the remote traceback as text."""
+    cause = getattr(error, "cause", error) if isinstance(error, RayTaskError) else error
+    try:
+        content: bytes = cloudpickle.dumps((cause, str(error), cause is not error))
+    except (TypeError, AttributeError, pickle.PicklingError):
+        content = cloudpickle.dumps((RuntimeError(str(error)), str(error), False))
+    return content
+
+
+def deserialize_error(content: bytes) -> BaseException:
+    """Return the exception to raise at home, as native Ray would raise it."""
+    cause, text, from_user_code = pickle.loads(content)  # noqa: S301  (the hub sent it)
+    error: BaseException = cause
+    if from_user_code:
+        error = RayTaskError("remote", text, cause).as_instanceof_cause()
+    return error

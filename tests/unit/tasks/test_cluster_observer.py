@@ -9,7 +9,7 @@ from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.tasks.observer import ClusterObserver
+from ray_multicluster_scheduler.tasks.cluster_selector import ClusterObserver
 
 
 @pytest.fixture
