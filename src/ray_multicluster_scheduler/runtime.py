@@ -30,7 +30,7 @@ from ray_multicluster_scheduler.executors.registry import Executors, Registry
 from ray_multicluster_scheduler.inspection.clusters import ClusterLoop
 from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSpec
 from ray_multicluster_scheduler.packages.runtime_env import with_packed_environments
-from ray_multicluster_scheduler.packages.shared_place import open_packages
+from ray_multicluster_scheduler.packages.shared_packages import shared_packages
 from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.uploads import Uploads
 from ray_multicluster_scheduler.ports import ClusterConnection, Connections
@@ -338,7 +338,7 @@ class Scheduler:
         """Build the components of one configuration. All arguments but `raw` outlive a reload."""
         remember(raw, self.place, self._environ)
         shared = raw.settings.packages or self.place.packages
-        packages = open_packages(self.directory / "packages", shared, store)
+        packages = PackageStore(self.directory / "packages", shared=shared_packages(shared, store))
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         explainer = later(lambda: self._explainer(config, raw, store, executors.registry))

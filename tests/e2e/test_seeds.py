@@ -24,7 +24,7 @@ from tests.support.waiting import until
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.packages.own_package import without_own_package
+from ray_multicluster_scheduler.packages.to_cluster import without_own_package
 
 pytestmark = pytest.mark.ray
 

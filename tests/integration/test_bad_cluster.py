@@ -18,9 +18,9 @@ from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import store as package_store
-from ray_multicluster_scheduler.packages.own_package import without_own_package
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.to_cluster import without_own_package
 from ray_multicluster_scheduler.ray_api.http_connection import HttpClusterProbe, HttpConnection
 
 HUGE = 10**400

@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.packages.shared_packages import HALF_WRITTEN_S, SharedPackages
-from ray_multicluster_scheduler.packages.shared_place import shared_packages
+from ray_multicluster_scheduler.packages.shared_packages import (
+    HALF_WRITTEN_S,
+    SharedPackages,
+    shared_packages,
+)
 from ray_multicluster_scheduler.store import Store, open_store
 
 NAME = "_ray_pkg_0123456789abcdef.zip"
 WRITER = """
 import signal, sys
 from pathlib import Path
-from ray_multicluster_scheduler.packages.shared_place import shared_packages
+from ray_multicluster_scheduler.packages.shared_packages import shared_packages
 from ray_multicluster_scheduler.store import open_store
 
 class Slow(type(Path())):

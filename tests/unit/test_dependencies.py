@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Which extras a part may count on, longer paths first. All others have the dependencies of the core.
 EXTRAS = {
     "store/postgres/": {"postgres"},
-    "packages/fsspec_packages.py": {"packages"},
+    "packages/shared_packages.py": {"packages"},
     "server/traces.py": {"server", "traces"},
     "server/": {"server"},
     "dashboard/": {"dashboard"},

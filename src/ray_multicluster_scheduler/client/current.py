@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.config.load import ignored_settings
 from ray_multicluster_scheduler.config.store_place import store_place
 from ray_multicluster_scheduler.environment.options import SUBMISSION_ID_VAR
 from ray_multicluster_scheduler.errors import NoQueueHere, SchedulerNotStarted, StoreError
-from ray_multicluster_scheduler.packages.own_package import ROOT, others_on_path
+from ray_multicluster_scheduler.packages.to_cluster import ROOT, others_on_path
 from ray_multicluster_scheduler.version import VERSION
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from ray_multicluster_scheduler.environment.compose import compose, for_ray_clie
 from ray_multicluster_scheduler.environment.options import is_below, package_name
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError, ClusterUnreachable, InvalidRuntimeEnv
-from ray_multicluster_scheduler.packages.overlay import NODE_CODE
 from ray_multicluster_scheduler.packages.pack import too_large
 from ray_multicluster_scheduler.packages.runtime_env import WORKING_DIR_EXCLUDES, local_path, reader
+from ray_multicluster_scheduler.packages.to_cluster import NODE_CODE
 from ray_multicluster_scheduler.packages.tree import Source, list_tree
 from ray_multicluster_scheduler.tasks.wire.sessions import (
     BAD_ENVIRONMENT,

@@ -32,11 +32,15 @@ from ray_multicluster_scheduler.executors.contract import Executor
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job
-from ray_multicluster_scheduler.packages.overlay import with_overlay_code
-from ray_multicluster_scheduler.packages.own_package import OwnPackage, takes_own_package, with_own_package
 from ray_multicluster_scheduler.packages.runtime_env import package_names
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.packages.upload import Uploader
+from ray_multicluster_scheduler.packages.to_cluster import (
+    OwnPackage,
+    Uploader,
+    takes_own_package,
+    with_overlay_code,
+    with_own_package,
+)
 
 #: The cluster read the request and does not want it: it would say the same again. Any other error status may
 #: come from something in between, such as a proxy whose backend is starting.

@@ -37,7 +37,7 @@ from ray_multicluster_scheduler.text import did_you_mean
 #
 # The named environment is not changed: the packages are installed into a directory beside it, on each
 # node, and that directory goes first on `sys.path`. The code for this is sent with the job; it lives in
-# `packages/overlay`. What to send is decided here.
+# `packages/overlay` and `packages/to_cluster.py`. What to send is decided here.
 
 #: The packages to install, as JSON; read on the node.
 OVERLAY_VAR = "RAYMC_OVERLAY"

@@ -46,10 +46,9 @@ from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSpec
 from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting, StartRequest
 from ray_multicluster_scheduler.model.job import JobSpec
 from ray_multicluster_scheduler.model.resources import GIB
-from ray_multicluster_scheduler.packages.own_package import OwnPackage, with_own_package
 from ray_multicluster_scheduler.packages.runtime_env import local_path, localise
 from ray_multicluster_scheduler.packages.store import PackageStore
-from ray_multicluster_scheduler.packages.upload import Uploader
+from ray_multicluster_scheduler.packages.to_cluster import OwnPackage, Uploader, with_own_package
 from ray_multicluster_scheduler.ports import Clock, ClusterProbe
 from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection, open_connection
 from ray_multicluster_scheduler.version import VERSION

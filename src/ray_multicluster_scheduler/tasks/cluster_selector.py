@@ -40,14 +40,14 @@ from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, Pack
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
-from ray_multicluster_scheduler.packages.overlay import with_overlay_code
-from ray_multicluster_scheduler.packages.own_package import (
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.to_cluster import (
     takes_own_package,
+    with_overlay_code,
     with_own_package,
     without_own_package,
 )
-from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
-from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.ports import Clock, ClusterPackages
 from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection, open_connection
 from ray_multicluster_scheduler.ray_api.state_api import ClusterState

@@ -12,7 +12,7 @@ from tests.support.system import fake
 from tests.support.trees import make_tree
 from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.packages.own_package import without_own_package
+from ray_multicluster_scheduler.packages.to_cluster import without_own_package
 from ray_multicluster_scheduler.testing import ShellRunner
 
 # Of aiohttp, about Ray's own client.

@@ -18,9 +18,11 @@ from tests.support.builders import NOW
 from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreError
-from ray_multicluster_scheduler.packages.database_packages import DatabasePackages
-from ray_multicluster_scheduler.packages.fsspec_packages import FsspecPackages
-from ray_multicluster_scheduler.packages.shared_packages import SharedPackages
+from ray_multicluster_scheduler.packages.shared_packages import (
+    DatabasePackages,
+    FsspecPackages,
+    SharedPackages,
+)
 from ray_multicluster_scheduler.store import Store
 from ray_multicluster_scheduler.store.packages import stored_bytes
 
@@ -166,7 +168,7 @@ class TestAtAUrl(SharedPackagesContract):
 
 def test_fsspec_is_imported_only_where_it_is_used() -> None:
     code = (
-        "import sys, ray_multicluster_scheduler.packages.shared_place; "
+        "import sys, ray_multicluster_scheduler.packages.shared_packages; "
         "assert not [name for name in sys.modules if name.split('.')[0] == 'fsspec']"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ray_multicluster_scheduler.environment.options import PACKAGE_NAME, PACKAGE_VAR
-from ray_multicluster_scheduler.packages.own_package import (
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.to_cluster import (
     ROOT,
     OwnPackage,
     others_on_path,
@@ -15,7 +16,6 @@ from ray_multicluster_scheduler.packages.own_package import (
     with_own_package,
     without_own_package,
 )
-from ray_multicluster_scheduler.packages.store import PackageStore
 
 URI = "gcs://_ray_pkg_0.zip"
 #: Imports the modules named on its command line where only what `ray[default]` brings can be imported.
