@@ -15,8 +15,8 @@ from itertools import islice
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from benchmarks.naive import naive_plan
 from ray_multicluster_scheduler.core.placement.plan import placements
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
 from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from benchmarks.measure import Line, Report, Size, main
 from ray_multicluster_scheduler.core.placement.plan import placements
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Health
 from ray_multicluster_scheduler.model.decision import ClusterView, Holding, QueuedJob
 

@@ -59,7 +59,7 @@ JOB = Picture(
         Step(STATE, ENGINE, "SendAttempt", "core/supervisor.py"),
         Step(ENGINE, CLUSTER, "upload, start", "engine/send.py"),
         Step(ENGINE, STATE, "SendEnded: SUBMITTED is written", "core/lifecycle/transitions.py"),
-        Step(STATE, ENGINE, "ObserveAttempts, when it is time", "core/flow/pacing.py"),
+        Step(STATE, ENGINE, "ObserveAttempts, when it is time", "core/pacing.py"),
         Step(ENGINE, CLUSTER, "observe", "engine/cluster_io.py"),
         Step(ENGINE, STATE, "AttemptsObserved: what it means", "core/lifecycle/observe.py"),
         Step(STATE, STATE, "failed? try again, or not", "core/lifecycle/retry.py"),

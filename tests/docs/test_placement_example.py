@@ -5,8 +5,8 @@ from tests.support.builders import NOW, a_queued, a_view
 from tests.support.pages import DOCS, table
 
 from ray_multicluster_scheduler.core.placement.plan import plan
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob, Waiting
 
 PAGE = DOCS / "placement.md"

@@ -9,8 +9,8 @@ from tests.unit.test_layers import LAYERS
 
 import ray_multicluster_scheduler
 from ray_multicluster_scheduler import aio, errors
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import part_names
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.states import RAY_STATUS, TRANSITIONS
 from ray_multicluster_scheduler.service.views import JobDetail

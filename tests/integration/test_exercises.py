@@ -24,7 +24,7 @@ LISTS: dict[str, set[str]] = {
         "dashboard/catalogue/submit.yaml",
     },
     "placement_rule": {"core/placement/checks.py"},
-    "score_part": {"core/placement/scoring.py", "core/placement/plan_rules.py"},
+    "score_part": {"core/placement/scoring.py", "core/rules.py"},
     "command": {"cli/registry.py", "cli/commands/where.py"},
 }
 

@@ -9,7 +9,7 @@ from tests.support.oracle import broken_promises, overlaps, runs_of
 from tests.support.system import System, fake
 from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
+from ray_multicluster_scheduler.core.rules import ObserveRules
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
 from ray_multicluster_scheduler.testing.fake_cluster import parse_submission

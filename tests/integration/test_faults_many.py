@@ -9,7 +9,7 @@ from tests.support.oracle import broken_promises, overlaps, runs_of
 from tests.support.system import System, fake
 from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.core.flow.quarantine import QuarantineRules
+from ray_multicluster_scheduler.core.rules import QuarantineRules
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.model.job import JobEvent
 from ray_multicluster_scheduler.model.states import JobState

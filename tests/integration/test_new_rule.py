@@ -11,9 +11,9 @@ from tests.support.system import System, fake
 
 from ray_multicluster_scheduler.core.placement import checks
 from ray_multicluster_scheduler.core.placement.plan import placements
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.placement.scoring import Rule
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Cause, Refusal
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.tasks.placement import Versions, place

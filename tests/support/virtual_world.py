@@ -16,8 +16,14 @@ from tests.support.builders import NOW, a_cluster, a_snapshot, a_spec
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import Instruction
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import apply_transition, check, holds
-from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome, SendResult, waited_too_long
+from ray_multicluster_scheduler.core.lifecycle.transitions import (
+    SendOutcome,
+    SendResult,
+    apply_transition,
+    check,
+    holds,
+    waited_too_long,
+)
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.engine.leader import scheduler_rules
 from ray_multicluster_scheduler.executors.registry import Registry

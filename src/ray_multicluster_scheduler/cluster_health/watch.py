@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from ray_multicluster_scheduler.asyncio_tools import both, together, within
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.core.flow import circuit_breaker
+from ray_multicluster_scheduler.core import circuit_breaker
 from ray_multicluster_scheduler.core.live_jobs import OtherClaims
-from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S
+from ray_multicluster_scheduler.core.rules import FIRST_LOOK_S
 from ray_multicluster_scheduler.errors import ClusterError, ClusterTimeout, StoreError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Inventory, InventoryRow

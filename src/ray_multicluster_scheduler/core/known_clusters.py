@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
-from ray_multicluster_scheduler.core.flow.pacing import StartLimits
-from ray_multicluster_scheduler.core.flow.quarantine import Quarantine, QuarantineRules
 from ray_multicluster_scheduler.core.lifecycle.attempts import after_head_look, refusal_counts
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.pacing import StartLimits
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_view, env_key
+from ray_multicluster_scheduler.core.quarantine import Quarantine
+from ray_multicluster_scheduler.core.rules import QuarantineRules
 from ray_multicluster_scheduler.environment.setup_failure import MOST_REMEMBERED, failed_setup
 from ray_multicluster_scheduler.model.cluster import (
     ClusterSnapshot,

@@ -15,9 +15,9 @@ from ray_multicluster_scheduler.core.live_jobs import STARTING, LiveJobs, Pendin
 from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.placement.plan import patience_s, placements
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_name
 from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers, waits
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement
 from ray_multicluster_scheduler.model.execution import StartRequest

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved, LogRead, SendEnded, StopTaken
-from ray_multicluster_scheduler.core.flow.pacing import TokenBucket
 from ray_multicluster_scheduler.core.instructions import (
     Instruction,
     ObserveAttempts,
@@ -33,6 +32,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
     stopped,
 )
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs, PendingMoves
+from ray_multicluster_scheduler.core.pacing import TokenBucket
 from ray_multicluster_scheduler.core.placement.capacity import open_rooms
 from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs

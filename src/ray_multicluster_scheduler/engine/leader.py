@@ -17,15 +17,18 @@ from ray_multicluster_scheduler.clock import SteadyClock
 from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.events import ClusterProbed, Event
-from ray_multicluster_scheduler.core.flow.pacing import TokenBucket
-from ray_multicluster_scheduler.core.flow.quarantine import QuarantineRules
 from ray_multicluster_scheduler.core.instructions import Instruction, WakeUp
-from ray_multicluster_scheduler.core.lifecycle.attempts import PollRules
-from ray_multicluster_scheduler.core.lifecycle.observe import ObserveRules
-from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
+from ray_multicluster_scheduler.core.pacing import TokenBucket
 from ray_multicluster_scheduler.core.placement.plan import warm_up
-from ray_multicluster_scheduler.core.placement.plan_rules import ONLY_DEFAULT, PlanRules
-from ray_multicluster_scheduler.core.rules import SchedulerRules
+from ray_multicluster_scheduler.core.rules import (
+    ONLY_DEFAULT,
+    ObserveRules,
+    PlanRules,
+    PollRules,
+    QuarantineRules,
+    RetryRules,
+    SchedulerRules,
+)
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.engine.cleanup import Housekeeper, Tidier
 from ray_multicluster_scheduler.engine.cluster_io import ClusterIO

@@ -15,8 +15,8 @@ from ray_multicluster_scheduler.clock import CachedFor, jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.config.store_place import StorePlace
-from ray_multicluster_scheduler.core.flow.pacing import first_limit
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
+from ray_multicluster_scheduler.core.pacing import first_limit
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark

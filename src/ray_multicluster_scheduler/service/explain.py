@@ -14,10 +14,10 @@ from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import Fits, QueuedJobs, World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import Decided, QueueCut
-from ray_multicluster_scheduler.core.placement.plan_rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of, with_job
 from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_NAMED, in_numbers, waits
 from ray_multicluster_scheduler.core.placement.what_if import Question
+from ray_multicluster_scheduler.core.rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.environment.compose import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.environment.setup_failure import is_setting_up

@@ -24,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, apply_transition, check, holds
+from ray_multicluster_scheduler.core.lifecycle.transitions import Move, apply_transition, check, holds
 from ray_multicluster_scheduler.errors import JobNotFound, SchedulerError, StaleTransition
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, OpenJobs, Terms
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Target, Transition

@@ -19,8 +19,8 @@ from ray_multicluster_scheduler.core.placement.checks import (
     with_last_resorts,
 )
 from ray_multicluster_scheduler.core.placement.impossible import never_fits
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import Rule, best, score
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal, Score

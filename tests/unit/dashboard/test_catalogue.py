@@ -12,8 +12,7 @@ import yaml
 
 from ray_multicluster_scheduler import dashboard
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
-from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
+from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED, REQUEUED_OUTCOME
 from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.dashboard.pages.timeline_page import WINDOWS
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, catalogue, preferred

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import REQUEUED_OUTCOME
-from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED
+from ray_multicluster_scheduler.core.lifecycle.transitions import NOT_SENT, REPLACED, REQUEUED_OUTCOME
 from ray_multicluster_scheduler.dashboard.decision_view import environment_rows
 from ray_multicluster_scheduler.dashboard.job_relations import MOST_ON_A_SIDE, Relations, chart, limited
 from ray_multicluster_scheduler.dashboard.pages.job_page import actions_of, options_text

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved
-from ray_multicluster_scheduler.core.flow.pacing import look_interval_s
 from ray_multicluster_scheduler.core.lifecycle.observe import Observation, still_runs
 from ray_multicluster_scheduler.core.lifecycle.stopping import StopRequests
+from ray_multicluster_scheduler.core.pacing import look_interval_s
+from ray_multicluster_scheduler.core.rules import PollRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, Witness
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
@@ -81,14 +82,6 @@ def refusal_counts(witness: Witness | None, spec: ClusterSpec, job: Job) -> bool
 AttemptKey = tuple[str, int]
 NEVER = float("inf")
 AT_ONCE = float("-inf")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollRules:
-    """Intervals of looks at a cluster: for its jobs while there are any, else for the cluster itself."""
-
-    poll_interval_s: float
-    probe_interval_s: float
 
 
 def attempt_key(job: Job) -> AttemptKey:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ray_multicluster_scheduler.core.lifecycle.stopping import Presence, StopAction, stop_step, timed_out
+from ray_multicluster_scheduler.core.rules import ObserveRules
 from ray_multicluster_scheduler.environment.setup_failure import SETTING_UP, setup_summary
 from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.job import Job
@@ -43,17 +44,6 @@ class Observation:
     running_at: float | None = None
     #: How long ago Ray was first asked to stop it; None if it was not.
     stopping_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObserveRules:
-    """Time limits for conclusions."""
-
-    unreachable_after_s: float = 20.0
-    #: A raylet outlives its GCS by 60 s: failing over sooner could run the job twice.
-    lost_after_refused_s: float = 90.0
-    #: After this time a job that Ray cannot stop, because it never started, is given up.
-    stop_grace_s: float = 30.0
 
 
 class Act(str, Enum):

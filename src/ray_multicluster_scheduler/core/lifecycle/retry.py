@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.core.rules import RetryRules
 from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 
@@ -29,15 +30,6 @@ _NOT_BEGUN = frozenset({FailureKind.REFUSED})
 _MAX_DOUBLINGS = 16
 #: A retry after these could repeat finished work.
 _NEVER_AGAIN = frozenset({FailureKind.OUTCOME_UNKNOWN})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRules:
-    """Budget and delays of retries after infrastructure failures. The user's own budget is in the job."""
-
-    max_infra_retries: int = 3
-    delay_s: float = 2.0
-    max_delay_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

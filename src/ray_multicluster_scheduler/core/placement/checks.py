@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ray_multicluster_scheduler.core.placement.capacity import Room, limit_origin
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import Rule
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health, RayNeeds
 from ray_multicluster_scheduler.model.decision import Cause, QueuedJob, Refusal
@@ -125,7 +125,7 @@ def has_allowance(room: Room) -> Refusal | None:
 
 
 def is_not_throttled(room: Room) -> Refusal | None:
-    """A cluster on which jobs die quickly gets few or none until one succeeds: see flow/quarantine.py."""
+    """A cluster on which jobs die quickly gets few or none until one succeeds: see core/quarantine.py."""
     snapshot = room.view.snapshot
     if snapshot.throttle is None or room.placed < snapshot.throttle:
         return None

@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.core.placement.checks import (
     is_allowed,
     objection,
 )
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import Line
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, QueuedJob, Refusal

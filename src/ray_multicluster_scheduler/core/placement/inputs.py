@@ -11,7 +11,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.checks import is_allowed
-from ray_multicluster_scheduler.core.placement.plan_rules import ONLY_DEFAULT
+from ray_multicluster_scheduler.core.rules import ONLY_DEFAULT
 from ray_multicluster_scheduler.environment.compose import compose
 from ray_multicluster_scheduler.environment.options import CLUSTER_VAR
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs, ray_objection

@@ -17,8 +17,8 @@ import numpy as np
 from ray_multicluster_scheduler.core.placement import checks, scoring
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.checks import ResourceCheck
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import Part, Rule
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import QueuedJob, Refusal
 from ray_multicluster_scheduler.model.resources import TOLERANCE, Resources
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ray_multicluster_scheduler.core.flow.pacing import slow_from_s
+from ray_multicluster_scheduler.core.pacing import slow_from_s
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
 from ray_multicluster_scheduler.core.placement.checks import (
     lasting_checks,
@@ -26,11 +26,10 @@ from ray_multicluster_scheduler.core.placement.checks import (
     passing_checks,
     with_last_resorts,
 )
-from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
-from ray_multicluster_scheduler.core.placement.queue import Line, Waiter
+from ray_multicluster_scheduler.core.placement.queue import Line, Shares, Turns, Waiter
 from ray_multicluster_scheduler.core.placement.reservation import expected_rooms, has_waited_too_long, reserve
 from ray_multicluster_scheduler.core.placement.scoring import claims_differ, score
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import (
     Cause,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.core.placement.checks import GOES_BY, objection, passing_checks
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import Holding, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus, shortfall
 

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar, cast
 
 from ray_multicluster_scheduler.core.placement.capacity import Room
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob, Score
 from ray_multicluster_scheduler.model.resources import Resources
 

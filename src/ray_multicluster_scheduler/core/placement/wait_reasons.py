@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from ray_multicluster_scheduler.core.placement.plan import decisions
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import (
     DEPENDENCIES,
     GOES_BY_FIRST,

@@ -10,8 +10,8 @@ from enum import Enum
 from ray_multicluster_scheduler.core.placement.capacity import Room, share_of
 from ray_multicluster_scheduler.core.placement.checks import being_started, objection
 from ray_multicluster_scheduler.core.placement.plan import Decided, PlanningPass, QueueCut, decide
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import Line, line_key, queue_of, with_job
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, QueuedJob
 from ray_multicluster_scheduler.model.resources import GIB, TOLERANCE, Resources, plus, shortfall, show

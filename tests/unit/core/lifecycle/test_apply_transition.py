@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import Move, apply_transition
-from ray_multicluster_scheduler.core.lifecycle.transitions import move
+from ray_multicluster_scheduler.core.lifecycle.transitions import Move, apply_transition, move
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, TRANSITIONS, JobState
 

@@ -3,8 +3,9 @@
 from tests.support.builders import NOW, a_job
 
 from ray_multicluster_scheduler.core.events import AttemptsObserved
-from ray_multicluster_scheduler.core.lifecycle.attempts import ClusterAttempts, PollRules
+from ray_multicluster_scheduler.core.lifecycle.attempts import ClusterAttempts
 from ray_multicluster_scheduler.core.lifecycle.observe import Observation
+from ray_multicluster_scheduler.core.rules import PollRules
 from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.states import JobState
 

@@ -12,12 +12,12 @@ from ray_multicluster_scheduler.core.lifecycle.observe import (
     AttemptTimes,
     Conclusion,
     Observation,
-    ObserveRules,
     attempt_times,
     interpret,
     still_runs,
 )
 from ray_multicluster_scheduler.core.lifecycle.stopping import timed_out
+from ray_multicluster_scheduler.core.rules import ObserveRules
 from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.builders import a_job, a_spec
 
-from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, RetryRules, decide_retry
+from ray_multicluster_scheduler.core.lifecycle.retry import RetryDecision, decide_retry
+from ray_multicluster_scheduler.core.rules import RetryRules
 from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState

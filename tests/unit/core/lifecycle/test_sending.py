@@ -3,8 +3,8 @@
 import pytest
 from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules
 from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome, SendResult, after_send
+from ray_multicluster_scheduler.core.rules import RetryRules
 from ray_multicluster_scheduler.model.states import JobState
 
 #: The table of the docstring: result, what happened, a new attempt, sent before.

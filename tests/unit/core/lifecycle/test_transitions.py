@@ -5,17 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.lifecycle.apply_transition import apply_transition, check, holds
 from ray_multicluster_scheduler.core.lifecycle.observe import Act, Conclusion
-from ray_multicluster_scheduler.core.lifecycle.retry import RetryRules, decide_retry
+from ray_multicluster_scheduler.core.lifecycle.retry import decide_retry
 from ray_multicluster_scheduler.core.lifecycle.transitions import (
     after_failure,
+    apply_transition,
     back_to_queue,
+    check,
     ended_in_queue,
+    holds,
     placed,
     replace_silent,
     without_cluster,
 )
+from ray_multicluster_scheduler.core.rules import RetryRules
 from ray_multicluster_scheduler.model.execution import FailureKind, StartRequest
 from ray_multicluster_scheduler.model.job import Job, Target, Transition
 from ray_multicluster_scheduler.model.states import JobState, may_move

@@ -12,8 +12,8 @@ from ray_multicluster_scheduler.core.placement.capacity import open_room, open_r
 from ray_multicluster_scheduler.core.placement.checks import objection
 from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere, never_fits
 from ray_multicluster_scheduler.core.placement.plan import plan
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.environment.ray_needs import ray_needs
 from ray_multicluster_scheduler.environment.setup_failure import REMEMBERED_S, failed_setup, still_failing
 from ray_multicluster_scheduler.model.cluster import Health

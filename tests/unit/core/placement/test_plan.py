@@ -11,8 +11,8 @@ from tests.support.builders import NOW, a_queued, a_view
 from tests.support.strategies import THOROUGH
 
 from ray_multicluster_scheduler.core.placement.plan import plan
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Holding, Plan, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus

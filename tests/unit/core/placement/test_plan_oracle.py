@@ -10,8 +10,8 @@ from tests.support.builders import NOW, a_queued, a_view
 from tests.support.strategies import THOROUGH, worlds
 
 from ray_multicluster_scheduler.core.placement.plan import EXPLAINED_CLUSTERS, decisions, placements
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, Placement, QueuedJob
 
 World = tuple[list[QueuedJob], list[ClusterView]]

@@ -11,8 +11,8 @@ from tests.support.strategies import THOROUGH, worlds
 from ray_multicluster_scheduler.core.placement.capacity import driver_limit
 from ray_multicluster_scheduler.core.placement.checks import GOES_BY
 from ray_multicluster_scheduler.core.placement.plan import PlanningPass, decisions, plan
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.environment.ray_needs import ray_objection
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import Cause, ClusterView, Placement, Plan, QueuedJob, Waiting

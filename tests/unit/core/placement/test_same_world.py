@@ -11,8 +11,8 @@ from tests.support.strategies import CLUSTERS, THOROUGH, resources, worlds
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import placements, plan
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import queue_of
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import Job

@@ -8,8 +8,8 @@ from tests.support.builders import a_queued, a_view
 
 from ray_multicluster_scheduler.core.placement.capacity import open_room
 from ray_multicluster_scheduler.core.placement.inputs import env_key
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.scoring import score
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.job import JobSpec
 

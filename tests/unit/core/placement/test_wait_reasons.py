@@ -6,9 +6,9 @@ from typing import Any
 from tests.support.builders import NOW, a_queued, a_view
 
 from ray_multicluster_scheduler.cli.commands.jobs import IN_SHORT
-from ray_multicluster_scheduler.core.placement.plan_rules import PlanRules
 from ray_multicluster_scheduler.core.placement.queue import line_name, queue_of
 from ray_multicluster_scheduler.core.placement.wait_reasons import Kind, Queue, in_numbers, waits
+from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import (
     GOES_BY_FIRST,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.core.flow.circuit_breaker import (
+from ray_multicluster_scheduler.core.circuit_breaker import (
     Breaker,
     Circuit,
     Finding,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.core.flow.pacing import FIRST_LIMIT, StartLimit, after_start, first_limit
+from ray_multicluster_scheduler.core.pacing import FIRST_LIMIT, StartLimit, after_start, first_limit
 
 
 def after(limit: StartLimit, *starts_s: float) -> StartLimit:

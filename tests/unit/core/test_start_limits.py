@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.support.builders import NOW, a_job, a_view
 
-from ray_multicluster_scheduler.core.flow.pacing import StartLimits
+from ray_multicluster_scheduler.core.pacing import StartLimits
 from ray_multicluster_scheduler.model.decision import Placement
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.flow.pacing import FEW, look_interval_s
+from ray_multicluster_scheduler.core.pacing import FEW, look_interval_s
 from ray_multicluster_scheduler.model.job import Job, Target
 from ray_multicluster_scheduler.model.states import JobState
 

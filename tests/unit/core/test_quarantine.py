@@ -7,14 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.builders import NOW, a_job
 
-from ray_multicluster_scheduler.core.flow.pacing import TokenBucket
-from ray_multicluster_scheduler.core.flow.quarantine import (
-    Allowance,
-    QuarantineRules,
-    Streak,
-    after_end,
-    allowance,
-)
+from ray_multicluster_scheduler.core.pacing import TokenBucket
+from ray_multicluster_scheduler.core.quarantine import Allowance, Streak, after_end, allowance
+from ray_multicluster_scheduler.core.rules import QuarantineRules
 from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState

@@ -2,7 +2,7 @@
 
 from tests.support.builders import a_queued
 
-from ray_multicluster_scheduler.core.placement.fair_share import Shares, Turns
+from ray_multicluster_scheduler.core.placement.queue import Shares, Turns
 from ray_multicluster_scheduler.model.decision import QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ray_multicluster_scheduler.core.rules import QuarantineRules
 from ray_multicluster_scheduler.model.execution import FailureKind
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
@@ -25,19 +26,6 @@ _WEIGHTS: Mapping[FailureKind, float] = {
 }
 #: Doubling more often than this reaches every ceiling.
 _MAX_DOUBLINGS = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineRules:
-    """What is quick, how many deaths in a row are too many, and how long a black hole is left alone."""
-
-    quick_s: float = 30.0
-    #: From this weight of quick deaths in a row on, one job at a time; and from that on, only probe jobs.
-    less_from: float = 3.0
-    nothing_from: float = 6.0
-    #: Before a probe job; doubles with each one that dies.
-    pause_s: float = 60.0
-    max_pause_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
