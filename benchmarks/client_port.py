@@ -18,7 +18,7 @@ from benchmarks.bridge import echo_class, per_second, sync_ms
 from benchmarks.measure import Report, Size, in_turns, main, ratio, summary
 from benchmarks.real import NAMES, two_clusters
 from ray_multicluster_scheduler.config import load_config
-from ray_multicluster_scheduler.local.server import served
+from ray_multicluster_scheduler.local.sandbox import served
 
 ROUNDS = {Size.SMOKE: 1, Size.QUICK: 6, Size.FULL: 12}
 SYNC = {Size.SMOKE: 5, Size.QUICK: 100, Size.FULL: 300}

@@ -26,7 +26,7 @@ from benchmarks.filled import fill
 from benchmarks.measure import Line, Report, Size, in_turns, main, ratio, summary
 from benchmarks.open_pages import open_pages
 from benchmarks.talking import talking_clusters
-from ray_multicluster_scheduler.local.server import served
+from ray_multicluster_scheduler.local.sandbox import served
 from ray_multicluster_scheduler.store import open_store
 
 JOBS = {Size.SMOKE: (10, 1_000), Size.QUICK: (100, 100_000), Size.FULL: (100, 100_000)}

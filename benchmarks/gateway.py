@@ -18,7 +18,7 @@ from ray.job_submission import JobSubmissionClient
 
 from benchmarks.measure import Line, Report, Size, main, percentile, ratio, summary
 from benchmarks.real import CPUS, two_clusters
-from ray_multicluster_scheduler.local.server import served
+from ray_multicluster_scheduler.local.sandbox import served
 
 COMMAND = "sleep 600"
 CLIENTS = {Size.SMOKE: 4, Size.QUICK: 50, Size.FULL: 50}

@@ -11,9 +11,14 @@ from dataclasses import replace
 
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms, total_capacity
 from ray_multicluster_scheduler.core.placement.checks import lasting_checks, objection, with_last_resorts
-from ray_multicluster_scheduler.core.placement.plan import awaited, is_worth_a_wait, patience_s
+from ray_multicluster_scheduler.core.placement.plan import (
+    awaited,
+    expected_rooms,
+    is_worth_a_wait,
+    patience_s,
+    reserve,
+)
 from ray_multicluster_scheduler.core.placement.queue import Shares, line_key
-from ray_multicluster_scheduler.core.placement.reservation import expected_rooms, reserve
 from ray_multicluster_scheduler.core.placement.scoring import best, score
 from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob

@@ -23,7 +23,7 @@ import yaml
 from benchmarks.listeners import Heard, Listeners, Told, tail, wait
 from benchmarks.measure import Line, Report, Size, main, percentile, ratio, summary
 from benchmarks.talking import talking_clusters
-from ray_multicluster_scheduler.local.server import served
+from ray_multicluster_scheduler.local.sandbox import served
 
 WAITS = {Size.SMOKE: 20, Size.QUICK: 2_000, Size.FULL: 2_000}
 TAILS = {Size.SMOKE: 6, Size.QUICK: 300, Size.FULL: 300}

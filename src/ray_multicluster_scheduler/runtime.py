@@ -46,8 +46,12 @@ from ray_multicluster_scheduler.store import Store, open_at
 from ray_multicluster_scheduler.store.access import Access
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.inspection.clusters import ClusterLook, ClusterRecords, FreshLook
-    from ray_multicluster_scheduler.inspection.processes import ProcessLook
+    from ray_multicluster_scheduler.inspection.clusters import (
+        ClusterLook,
+        ClusterRecords,
+        FreshLook,
+        ProcessLook,
+    )
     from ray_multicluster_scheduler.service.explain import Explainer
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
@@ -394,7 +398,7 @@ class Scheduler:
         return FreshLook(config, self.begin, self.clock, origin=store.store_id, is_published=self._is_led)
 
     def _process_look(self, config: Config) -> ProcessLook:
-        from ray_multicluster_scheduler.inspection.processes import ProcessLook  # noqa: PLC0415 - see above
+        from ray_multicluster_scheduler.inspection.clusters import ProcessLook  # noqa: PLC0415 - see above
 
         return ProcessLook(config, self._environ, self.clock, self._read_records)
 

@@ -37,7 +37,7 @@ from ray_multicluster_scheduler.client.current import AnyClient
 from ray_multicluster_scheduler.config.find import CONFIG_VARIABLE, HOME_VARIABLE
 from ray_multicluster_scheduler.errors import JobsFailed
 from ray_multicluster_scheduler.local import HeadSpec, Phase, Sandbox
-from ray_multicluster_scheduler.local.server import served
+from ray_multicluster_scheduler.local.sandbox import served
 from raymc_demo import programs
 from raymc_demo.programs import BROKEN, FUND, LONG, PREDICTIONS, SHARD, SPREAD
 

@@ -19,7 +19,7 @@ from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.config.installed import check_dashboard, check_ray, check_server
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import SchedulerError
-from ray_multicluster_scheduler.local.server import served
+from ray_multicluster_scheduler.local.sandbox import served
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.service.request import JobRequest
 from raymc_demo.programs import FUND

@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.model.job import JobEvent
 from ray_multicluster_scheduler.packages.ignore import parse_patterns
 from ray_multicluster_scheduler.ray_api import http_client, http_errors, parse
 from ray_multicluster_scheduler.ray_client import messages
-from ray_multicluster_scheduler.server import authentication, body_limit, door, ray_jobs, ray_route
+from ray_multicluster_scheduler.server import authentication, door, protocol, ray_jobs, ray_route
 from ray_multicluster_scheduler.service import request as option_keys
 
 #: A whole job. What is larger is a list of jobs.
@@ -208,8 +208,8 @@ CASES: dict[str, Case] = {
         [pumped('\\"', begin=f'{COOKIE}="'), pumped(f"{COOKIE}=;"), pumped("a=b; "), pumped("=")],
         HEAD,
     ),
-    "server/body_limit.py:depth": Case(
-        of_bytes(body_limit.depth),
+    "server/protocol.py:depth": Case(
+        of_bytes(protocol.depth),
         [*JSON, pumped('\\"', begin="[" * 65 + '"'), pumped("[]"), pumped('""', begin="[" * 65)],
     ),
     "server/ray_jobs.py:request_of": Case(
@@ -232,7 +232,7 @@ NO_CASE = {
     **dict.fromkeys(
         [
             "cli/options/completion.py:_cluster_names",
-            "cli/options/request.py:json_object",
+            "cli/options/submit.py:json_object",
             "cli/options/common.py:PlainCommand.parse_args",
             "client/transport.py:checked",
             "client/server_address.py:read_login",
@@ -240,7 +240,7 @@ NO_CASE = {
             "config/find.py:server_url",
             "dashboard/words.py:catalogue",
             "local/head.py:answers",
-            "local/processes.py:parse_ps",
+            "local/head.py:parse_ps",
             "local/sandbox.py:StateDir.read",
             "local/spec.py:_token_variable",
             "packages/overlay/node/raymc_overlay.py:_installed",

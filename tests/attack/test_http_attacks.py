@@ -10,7 +10,7 @@ import socketio
 from tests.attack.victim import Victim, request
 from tests.support.waiting import PATIENCE_S
 
-from ray_multicluster_scheduler.server.body_limit import MOST_BODY_BYTES, MOST_LIST_BYTES, MOST_LOGIN_BYTES
+from ray_multicluster_scheduler.server.protocol import MOST_BODY_BYTES, MOST_LIST_BYTES, MOST_LOGIN_BYTES
 
 #: More brackets than may be nested, then a string that never ends: a pattern that looks for its end looks
 #: again from each of its quotes.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_multicluster_scheduler.local import processes
+from ray_multicluster_scheduler.local import head
 from ray_multicluster_scheduler.local.sandbox import StateDir
 from raymc_demo.show import CONDAS, STEPS
 
@@ -54,7 +54,7 @@ class Demo:
 
 def assert_nothing_is_left(demo: Demo, clusters: Path) -> None:
     assert list(demo.folder.iterdir()) == []
-    assert processes.find(str(clusters)) == []
+    assert head.find(str(clusters)) == []
     assert not clusters.exists()
 
 
@@ -62,7 +62,7 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "t")
     demo.read_until("mac: ready")
     clusters = demo.clusters()
-    assert processes.find(str(clusters)) != []
+    assert head.find(str(clusters)) != []
     assert demo.end() == 0, demo.printed
     for number, (title, _) in enumerate(STEPS, start=1):
         assert f"{number}. {title}" in demo.printed

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.test_demo import Demo, assert_nothing_is_left
 from tests.support.waiting import until
 
-from ray_multicluster_scheduler.local import processes
+from ray_multicluster_scheduler.local import head
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -37,7 +37,7 @@ def test_the_demo_of_the_dashboard_runs_jobs_until_it_is_ended(tmp_path: Path, n
     assert "<html" in answer(address, "/")
     until(lambda: any(job["state"] in {"RUNNING", "SUCCEEDED"} for job in jobs(address)))
     assert {"ann", "bob", "carol"} <= {job["user"] for job in jobs(address)}
-    assert processes.find(str(clusters)) != []
+    assert head.find(str(clusters)) != []
     demo.process.send_signal(number)
     demo.process.send_signal(number)  # an impatient user
     assert demo.end() == 128 + number, demo.printed

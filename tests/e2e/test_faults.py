@@ -23,7 +23,7 @@ from tests.support.waiting import until
 from ray_multicluster_scheduler.config import Settings, load_config
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
-from ray_multicluster_scheduler.local.processes import find
+from ray_multicluster_scheduler.local.head import find
 from ray_multicluster_scheduler.local.spec import HeadState
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState

@@ -14,7 +14,7 @@ import pytest
 from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler.errors import SandboxError
-from ray_multicluster_scheduler.local import HeadSpec, Sandbox, processes
+from ray_multicluster_scheduler.local import HeadSpec, Sandbox, head
 from ray_multicluster_scheduler.local.head import answers
 from ray_multicluster_scheduler.local.sandbox import Member, Saved, StateDir
 from ray_multicluster_scheduler.local.spec import LOOPBACK, Head, PortClaims, Ports
@@ -61,15 +61,15 @@ def test_kill_ends_marked_processes_and_their_children_in_other_sessions_and_not
     bystander = subprocess.Popen(["sleep", "1000"], cwd=tmp_path, start_new_session=True)
     marked = subprocess.Popen(
         ["sh", "-c", script],
-        env={**os.environ, processes.MARK: mark},
+        env={**os.environ, head.MARK: mark},
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
     with bystander, marked:
         assert marked.stdout is not None
         assert marked.stdout.readline() == b"started\n"
-        assert processes.kill(mark) == 3
-        assert processes.find(mark) == []
+        assert head.kill(mark) == 3
+        assert head.find(mark) == []
         assert marked.wait() == -signal.SIGKILL
         assert bystander.poll() is None
         bystander.kill()
@@ -167,7 +167,7 @@ def test_a_head_that_cannot_start_leaves_nothing_and_shows_its_last_words(tmp_pa
     assert Sandbox.find(tmp_path) is None
     scratch = StateDir(tmp_path).scratch
     assert not scratch.exists()
-    assert processes.find(str(scratch)) == []
+    assert head.find(str(scratch)) == []
 
 
 def test_a_cluster_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

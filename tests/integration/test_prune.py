@@ -12,8 +12,8 @@ from tests.support.system import System, fake
 from tests.support.waiting import eventually
 
 from ray_multicluster_scheduler.clock import SystemClock
-from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.storage import Keep
 from ray_multicluster_scheduler.service.jobs import prune_all
 from ray_multicluster_scheduler.store import Store, open_store
 

@@ -12,10 +12,9 @@ from ray_multicluster_scheduler.core.known_clusters import KnownClusters
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.lifecycle.transitions import ended_in_queue, placed
 from ray_multicluster_scheduler.core.live_jobs import STARTING, LiveJobs, PendingMoves
-from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.placement.plan import patience_s, placements
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_name
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, Line, line_name, unworkable_lines
 from ray_multicluster_scheduler.core.placement.wait_reasons import Queue, in_numbers, waits
 from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health

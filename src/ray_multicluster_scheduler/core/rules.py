@@ -20,7 +20,7 @@ class PlanRules:
     A cluster of weight 1 scores at most 1 for its fit; the bonuses are on the same scale.
     """
 
-    #: After this time a waiting job is starved: it goes first, or room is kept for it (reservation.py).
+    #: After this time a waiting job is starved: it goes first, or room is kept for it (plan.py).
     starvation_after_s: float = 3600.0
     #: Room is kept if it is expected within this fraction of the time that the job has waited.
     reserve_within: float = 0.5

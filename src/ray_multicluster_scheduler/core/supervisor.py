@@ -34,7 +34,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs, PendingMoves
 from ray_multicluster_scheduler.core.pacing import TokenBucket
 from ray_multicluster_scheduler.core.placement.capacity import open_rooms
-from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere
+from ray_multicluster_scheduler.core.placement.checks import has_failed_everywhere
 from ray_multicluster_scheduler.core.placement.inputs import QueuedJobs
 from ray_multicluster_scheduler.core.rules import SchedulerRules
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv

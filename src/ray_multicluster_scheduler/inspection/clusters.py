@@ -1,10 +1,20 @@
-"""All clusters as they are at this moment, with what our own store says of them."""
+"""All clusters as they are at this moment, with what our own store says of them and what runs inside."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
@@ -15,17 +25,21 @@ from ray_multicluster_scheduler.clock import CachedFor, jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.config.store_place import StorePlace
+from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, USER
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.pacing import first_limit
 from ray_multicluster_scheduler.core.placement.inputs import World, cluster_views
-from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.environment.redact import redact_text
+from ray_multicluster_scheduler.errors import ClusterError, StoreError
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock, ClusterConnection, Connections
+from ray_multicluster_scheduler.ray_api.http_connection import open_connection
+from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
 from ray_multicluster_scheduler.service.logs import Reach
-from ray_multicluster_scheduler.service.make_views import show_cluster
-from ray_multicluster_scheduler.service.views import ClusterView
+from ray_multicluster_scheduler.service.make_views import Secrets, show_cluster
+from ray_multicluster_scheduler.service.views import ClusterView, ProcessList, ProcessView
 from ray_multicluster_scheduler.store import Store, open_at
 
 
@@ -129,7 +143,7 @@ async def open_cluster_look(
 
 
 #: How long snapshots are reused, so that explaining many jobs in a row probes only once.
-GOOD_FOR_S = 2.0
+SNAPSHOTS_FOR_S = 2.0
 
 Snapshots = Mapping[str, ClusterSnapshot]
 
@@ -151,7 +165,7 @@ class FreshLook:
         self._reach = reach
         self._clock = clock
         self._is_published = is_published
-        self._kept = CachedFor(self._look, clock, good_for_s=GOOD_FOR_S)
+        self._kept = CachedFor(self._look, clock, good_for_s=SNAPSHOTS_FOR_S)
 
     def __call__(self) -> Snapshots | None:
         """Return current snapshots; None: those that the leader publishes are as fresh."""
@@ -263,3 +277,140 @@ class LiveConnections(Mapping[str, ClusterConnection]):
 
     def __len__(self) -> int:
         return len(self.now)
+
+
+#: How the bridge names its two ends (tasks/bridges.py and tasks/wire/connection.py).
+HUB, BRIDGE = "raymc hub ", "raymc bridge to "
+#: Ray runs a job inside such an actor.
+_SUPERVISOR = "JobSupervisor"
+
+
+def items_of(
+    cluster: str, drivers: Sequence[Driver], actors: Sequence[RemoteActor], tasks: Sequence[RemoteTask]
+) -> list[ProcessView]:
+    """Return the lines of one cluster."""
+    hubs = {actor.job_id: _user(actor) for actor in actors if actor.name.startswith(HUB)}
+    shown = [actor for actor in actors if actor.class_name != _SUPERVISOR]
+    return [
+        *(_driver(cluster, driver, hubs) for driver in drivers),
+        *(_actor(cluster, actor) for actor in shown),
+        *_tasks(cluster, tasks),
+    ]
+
+
+def _driver(cluster: str, driver: Driver, hubs: dict[str, str]) -> ProcessView:
+    if driver.is_client_session:
+        user = hubs.get(driver.job_id)
+        why = f"the bridge of {user}" if user else _of_session(driver)
+        kind, what = "session", "Ray Client helper process (specific-server)"
+    elif driver.submission_id:
+        kind, what, why = "job", driver.command, f"submitted as {driver.submission_id}"
+    else:
+        kind, what, why = "driver", driver.command, "a program connected with ray.init()"
+    return ProcessView(
+        cluster=cluster,
+        kind=kind,
+        state=driver.state,
+        what=what,
+        why=why,
+        pid=driver.pid,
+        started_at=driver.started_at,
+    )
+
+
+def _of_session(driver: Driver) -> str:
+    """Say whose session it is, if it came through a server of ours."""
+    if not (name := driver.metadata.get(JOB)):
+        return "a program connected with ray.init('ray://...')"
+    return f"{name} of {driver.metadata.get(USER, 'somebody')}"
+
+
+def _actor(cluster: str, actor: RemoteActor) -> ProcessView:
+    kind, what, why = "actor", actor.class_name, f"named {actor.name!r}" if actor.name else ""
+    if actor.name.startswith(HUB):
+        kind, what, why = "hub", "starts work here", f"for {_user(actor)}"
+    elif actor.name.startswith(BRIDGE):
+        kind, what = "bridge", f"to cluster {actor.name.removeprefix(BRIDGE).split()[0]}"
+        why = f"a driver here (Ray job {actor.job_id}) uses that cluster"
+    return ProcessView(cluster=cluster, kind=kind, state=actor.state, what=what, why=why, pid=actor.pid)
+
+
+def _user(hub: RemoteActor) -> str:
+    """Return for whom a hub is there."""
+    return hub.name.partition(" for ")[2]
+
+
+def _tasks(cluster: str, tasks: Iterable[RemoteTask]) -> list[ProcessView]:
+    """Return one line per name and state: there may be thousands."""
+    counted = Counter((task.name, task.state) for task in tasks if not task.is_actor_call)
+    return [
+        ProcessView(cluster=cluster, kind="task", state=state, what=f"{count} × {name}", why="")
+        for (name, state), count in sorted(counted.items())
+    ]
+
+
+async def processes(config: Config, environ: Mapping[str, str]) -> tuple[list[ProcessView], dict[str, str]]:
+    """Return what runs on the clusters, and for each that cannot be looked at, why."""
+    found = await asyncio.gather(*(_look_at(spec, environ) for spec in config.clusters))
+    items = [item for result in found if isinstance(result, list) for item in result]
+    problems = {
+        spec.name: result.detail
+        for spec, result in zip(config.clusters, found, strict=True)
+        if isinstance(result, ClusterError)
+    }
+    return items, problems
+
+
+async def _look_at(spec: ClusterSpec, environ: Mapping[str, str]) -> list[ProcessView] | ClusterError:
+    async with open_connection(spec, environ) as connection:
+        state = connection.state
+        try:
+            drivers, actors, tasks = await asyncio.gather(state.drivers(), state.actors(), state.tasks())
+        except ClusterError as problem:
+            return problem
+    return items_of(spec.name, drivers, actors, tasks)
+
+
+# What runs inside the clusters, for many who ask: looked at every few seconds at most, without secrets.
+
+
+#: How long an answer is reused: each look asks every cluster for its drivers, actors and tasks.
+PROCESSES_FOR_S = 3.0
+
+
+class ProcessLook:
+    """Asks all clusters what runs there, unless it has just done so."""
+
+    def __init__(
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        clock: Clock,
+        read_records: Callable[[], ClusterRecords],
+    ) -> None:
+        self._config = config
+        self._environ = environ
+        self._read_records = read_records
+        self._kept = CachedFor(self._look, clock, good_for_s=PROCESSES_FOR_S)
+
+    def __call__(self) -> ProcessList:
+        """Return what runs on the clusters; not on a thread that runs an event loop."""
+        return self._kept()
+
+    def _look(self) -> ProcessList:
+        items, problems = asyncio.run(processes(self._config, self._environ))
+        secrets = self._secrets()
+        return ProcessList(
+            items=tuple(_shown(item, secrets) for item in items),
+            problems={name: redact_text(problem, secrets) for name, problem in problems.items()},
+        )
+
+    def _secrets(self) -> frozenset[str]:
+        """Return what our jobs were sent with: a command line may show it."""
+        known = Secrets(self._config.clusters)
+        return frozenset[str]().union(*(known.of(job) for job in self._read_records().live))
+
+
+def _shown(item: ProcessView, secrets: Collection[str]) -> ProcessView:
+    texts = {"what": redact_text(item.what, secrets), "why": redact_text(item.why, secrets)}
+    return item.model_copy(update=texts)

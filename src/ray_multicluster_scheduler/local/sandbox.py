@@ -6,8 +6,10 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,8 +24,8 @@ import yaml
 from ray_multicluster_scheduler.background import ControlFiles, ask_to_end
 from ray_multicluster_scheduler.config.find import FILE_NAME, HOME_VARIABLE, SANDBOX_STATE, state_dir
 from ray_multicluster_scheduler.config.installed import check_ray
-from ray_multicluster_scheduler.errors import SandboxError
-from ray_multicluster_scheduler.local import processes
+from ray_multicluster_scheduler.errors import SandboxError, SchedulerError
+from ray_multicluster_scheduler.local import head as heads
 from ray_multicluster_scheduler.local.head import answers, last_words, launch
 from ray_multicluster_scheduler.local.spec import (
     Head,
@@ -331,7 +333,7 @@ class Sandbox:
     def kill(self, name: str) -> None:
         """End all processes of one head at once, as a power cut would."""
         with self._dir.lock():
-            processes.kill(self._member(name).head.mark)
+            heads.kill(self._member(name).head.mark)
 
     def start(self, name: str, progress: Report = _no_report) -> None:
         """Start a head again on the same ports. For Ray it is a new session, which knows no old job."""
@@ -349,7 +351,7 @@ class Sandbox:
     def pids(self, name: str) -> dict[str, list[int]]:
         """Return the living processes of a head by role: `gcs_server`, `raylet`, `dashboard`, `agent`, …"""
         by_role: dict[str, list[int]] = {}
-        for process in processes.find(self._member(name).head.mark):
+        for process in heads.find(self._member(name).head.mark):
             by_role.setdefault(process.role, []).append(process.pid)
         return by_role
 
@@ -376,7 +378,7 @@ class Sandbox:
             undo.callback(self._abandon, starts)
             for name in names:
                 if not self._can_recover(name):
-                    processes.kill(self._member(name).head.mark)
+                    heads.kill(self._member(name).head.mark)
                     claims.hold(self._member(name).head.ports)
                     starts[name] = self._launch(name)
                     progress(name, Phase.STARTING)
@@ -403,7 +405,7 @@ class Sandbox:
             for name in list(waiting):
                 if name not in second_try and name in starts and starts[name].poll():
                     second_try.add(name)  # `ray start` gives its daemons 30 s, which a busy machine may need
-                    processes.kill(self._members[name].head.mark)
+                    heads.kill(self._members[name].head.mark)
                     starts[name] = self._launch(name)
                 if self._is_ready(name, starts.get(name)):
                     progress(name, Phase.READY)
@@ -439,7 +441,7 @@ class Sandbox:
 
     def _abandon(self, starts: dict[str, subprocess.Popen[bytes]]) -> None:
         for name, start in starts.items():
-            processes.kill(self._members[name].head.mark)
+            heads.kill(self._members[name].head.mark)
             start.wait()
 
     def _save(self) -> None:
@@ -460,6 +462,43 @@ def _clear(directory: StateDir) -> int:
         configs |= {saved.config} if (saved := directory.read()) else set()
     for config in configs:
         ask_to_end(ControlFiles(state_dir(config, {HOME_VARIABLE: str(directory.home)})))
-    ended = processes.kill(str(directory.scratch))
+    ended = heads.kill(str(directory.scratch))
     directory.forget()
     return ended
+
+
+# `raymc serve` in a process of its own, for as long as it is needed.
+
+SERVER_START_S = 60.0
+SERVER_STOP_S = 30.0
+_SERVER_POLL_S = 0.1
+_ADDRESS_LINE = re.compile(r"stock Ray clients +(\S+)")
+
+
+@contextmanager
+def served(
+    config: Path, *, log: Path, store: Path | None = None, options: Sequence[str] = ()
+) -> Iterator[str]:
+    """Run a server on these clusters and any free port, and yield its address. Its output goes to `log`."""
+    command = [sys.executable, "-m", "ray_multicluster_scheduler.cli.main", "serve", "--port", "0"]
+    command += ["--config", os.fspath(config), *(["--store", os.fspath(store)] if store else []), *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output)
+    try:
+        yield _address(process, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(SERVER_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + SERVER_START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if match := _ADDRESS_LINE.search(log.read_text()):
+            return match[1]
+        time.sleep(_SERVER_POLL_S)
+    raise SchedulerError(f"the server did not start: {log.read_text().strip() or 'it said nothing'}")

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ray_multicluster_scheduler.errors import InvalidRequest, InvalidRuntimeEnv, QuotaExceeded
-from ray_multicluster_scheduler.model.package_records import Upload
+from ray_multicluster_scheduler.model.storage import Upload
 from ray_multicluster_scheduler.packages.shared_packages import NOTED_EVERY_S, is_name
 from ray_multicluster_scheduler.packages.store import PackageStore
 

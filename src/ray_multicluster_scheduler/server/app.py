@@ -17,9 +17,9 @@ from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server import docs_page, error_responses, ray_jobs, ray_route
 from ray_multicluster_scheduler.server.authentication import scheduler_of
-from ray_multicluster_scheduler.server.body_limit import BodyRefused, refuse_body
 from ray_multicluster_scheduler.server.door import add_door
 from ray_multicluster_scheduler.server.metrics import add_metrics, watching
+from ray_multicluster_scheduler.server.protocol import BodyRefused, refuse_body
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.server.v1 import clusters, events, jobs, tokens
 

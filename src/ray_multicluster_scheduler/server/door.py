@@ -34,8 +34,8 @@ from ray_multicluster_scheduler.server.authentication import (
     refused,
     shown_credential,
 )
-from ray_multicluster_scheduler.server.body_limit import limited_body
 from ray_multicluster_scheduler.server.metrics import HttpMetrics
+from ray_multicluster_scheduler.server.protocol import limited_body
 from ray_multicluster_scheduler.server.server_options import ServerOptions
 from ray_multicluster_scheduler.service.auth import Callers, RefusedLogins, Unknown
 from ray_multicluster_scheduler.service.caller import Caller, Role

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
 from ray_multicluster_scheduler.core.placement.capacity import Room, open_room
-from ray_multicluster_scheduler.core.placement.impossible import never_fits
+from ray_multicluster_scheduler.core.placement.checks import never_fits
 from ray_multicluster_scheduler.core.placement.inputs import (
     Fits,
     World,

@@ -11,10 +11,15 @@ from ray_multicluster_scheduler.clock import CachedFor
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import compose_submit
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
-from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import Fits, QueuedJobs, World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import Decided, QueueCut
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, line_name, queue_of, with_job
+from ray_multicluster_scheduler.core.placement.queue import (
+    JobQueue,
+    line_name,
+    queue_of,
+    unworkable_lines,
+    with_job,
+)
 from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_NAMED, in_numbers, waits
 from ray_multicluster_scheduler.core.placement.what_if import Question
 from ray_multicluster_scheduler.core.rules import FIRST_LOOK_S, PlanRules

@@ -16,8 +16,8 @@ from ray_multicluster_scheduler.executors.registry import Executors
 from ray_multicluster_scheduler.model.access import AuditEntry
 from ray_multicluster_scheduler.model.decision import REASONS
 from ray_multicluster_scheduler.model.job import SUBMISSION_ID, Attempt, Job, JobSpec
-from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.storage import Keep, Pruned
 from ray_multicluster_scheduler.ports import Connections
 from ray_multicluster_scheduler.service import arguments
 from ray_multicluster_scheduler.service.logs import Reach

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Table
 
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.model.retention import Space
+from ray_multicluster_scheduler.model.storage import Space
 
 #: How late a change is noticed at worst, when its notification got lost.
 FALLBACK_POLL_S = 1.0

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
 
 from ray_multicluster_scheduler.errors import StoreError
-from ray_multicluster_scheduler.model.package_records import StoredPackage, Upload
+from ray_multicluster_scheduler.model.storage import StoredPackage, Upload
 from ray_multicluster_scheduler.store.schema.tables import package_chunks, packages, uploads
 from ray_multicluster_scheduler.store.transactions import Transactions
 

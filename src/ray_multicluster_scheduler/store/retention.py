@@ -31,8 +31,8 @@ from sqlalchemy import LargeBinary as Bytes
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound
 from ray_multicluster_scheduler.model.access import AuditEntry
-from ray_multicluster_scheduler.model.retention import Keep, Pruned, Space, fair_cuts
 from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.model.storage import Keep, Pruned, Space, fair_cuts
 from ray_multicluster_scheduler.store.access import prune_audit
 from ray_multicluster_scheduler.store.backend import Database
 from ray_multicluster_scheduler.store.job_rows import has_more_members_than, replace_heads

@@ -14,11 +14,11 @@ from ray_multicluster_scheduler.core.placement.checks import (
     can_ever_hold,
     has_room,
     lasting_checks,
+    never_fits,
     objection,
     passing_checks,
     with_last_resorts,
 )
-from ray_multicluster_scheduler.core.placement.impossible import never_fits
 from ray_multicluster_scheduler.core.placement.scoring import Rule, best, score
 from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.errors import NeverFits, NoClusterAvailable

@@ -7,8 +7,8 @@ from tests.support.builders import NOW, a_snapshot
 from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.model.access import AuditEntry, Token
-from ray_multicluster_scheduler.model.package_records import Upload
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.storage import Upload
 from ray_multicluster_scheduler.store import Store
 from ray_multicluster_scheduler.store.schema.tables import metadata
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.support.builders import NOW
 
-from ray_multicluster_scheduler.model.package_records import Upload
+from ray_multicluster_scheduler.model.storage import Upload
 from ray_multicluster_scheduler.store import Store
 
 ONE = Upload(user="ann", name="one.zip", content="content-1", size=10, used_at=NOW)

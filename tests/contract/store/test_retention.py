@@ -9,8 +9,8 @@ from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound, LeaseLost
-from ray_multicluster_scheduler.model.retention import Keep, Pruned
 from ray_multicluster_scheduler.model.states import FINAL, JobState
+from ray_multicluster_scheduler.model.storage import Keep, Pruned
 from ray_multicluster_scheduler.service.jobs import prune_all
 from ray_multicluster_scheduler.store import Store
 

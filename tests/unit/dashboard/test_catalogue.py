@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.core.placement.scoring import part_names
 from ray_multicluster_scheduler.dashboard.pages.timeline_page import WINDOWS
 from ray_multicluster_scheduler.dashboard.words import LANGUAGES, catalogue, preferred
 from ray_multicluster_scheduler.environment.compose import BOTH, CLUSTER, JOB, SCHEDULER
-from ray_multicluster_scheduler.inspection import processes
+from ray_multicluster_scheduler.inspection import clusters
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import REASONS, Cause
 from ray_multicluster_scheduler.model.execution import FailureKind
@@ -80,8 +80,8 @@ def outcomes() -> set[str]:
 
 
 def kinds_of_processes() -> set[str]:
-    """What `inspection/processes.py` calls the things that it finds."""
-    source = Path(processes.__file__).read_text()
+    """What `inspection/clusters.py` calls the things that it finds."""
+    source = Path(clusters.__file__).read_text()
     return set(re.findall(r'kind(?:, what)?(?:, why)? ?= ?"(\w+)"', source))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ray_multicluster_scheduler.inspection.processes import items_of
+from ray_multicluster_scheduler.inspection.clusters import items_of
 from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
 from ray_multicluster_scheduler.service.views import ProcessView
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.config.load import parse_config
-from ray_multicluster_scheduler.inspection.clusters import GOOD_FOR_S, FreshLook
+from ray_multicluster_scheduler.inspection.clusters import SNAPSHOTS_FOR_S, FreshLook
 from ray_multicluster_scheduler.ports import Connections
 
 CONFIG = parse_config("clusters:\n  a:\n    head_address: 127.0.0.1:1\n", Path("clusters.yaml"))
@@ -33,7 +33,7 @@ def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
     look = FreshLook(CONFIG, looks.reach, clock, origin="ours", is_published=lambda: False)
     assert look() == look() == {}
     assert looks.count == 1
-    clock.advance(GOOD_FOR_S + 0.1)
+    clock.advance(SNAPSHOTS_FOR_S + 0.1)
     look()
     assert looks.count == 2
 

@@ -9,9 +9,8 @@ from tests.support.clock import ManualClock
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.load import parse_config
 from ray_multicluster_scheduler.environment.redact import REDACTED
-from ray_multicluster_scheduler.inspection import processes
-from ray_multicluster_scheduler.inspection.clusters import ClusterRecords
-from ray_multicluster_scheduler.inspection.processes import GOOD_FOR_S, ProcessLook
+from ray_multicluster_scheduler.inspection import clusters as looks
+from ray_multicluster_scheduler.inspection.clusters import PROCESSES_FOR_S, ClusterRecords, ProcessLook
 from ray_multicluster_scheduler.service.views import ProcessView
 
 SECRET = "not-for-any-screen"
@@ -35,7 +34,7 @@ class Clusters:
 @pytest.fixture
 def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
     found = Clusters()
-    monkeypatch.setattr(processes, "processes", found.processes)
+    monkeypatch.setattr(looks, "processes", found.processes)
     return found
 
 
@@ -57,6 +56,6 @@ def test_many_who_ask_cost_one_look(clusters: Clusters) -> None:
     look = ProcessLook(CONFIG, {}, clock, records)
     assert len({id(look()) for _ in range(50)}) == 1
     assert clusters.asked == 1
-    clock.advance(GOOD_FOR_S)
+    clock.advance(PROCESSES_FOR_S)
     look()
     assert clusters.asked == 2

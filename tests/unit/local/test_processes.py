@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.local.processes import Process, belonging, parse_ps
+from ray_multicluster_scheduler.local.head import Process, belonging, parse_ps
 
 HEAD = "/tmp/raymc-1/0"
 

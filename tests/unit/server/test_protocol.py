@@ -16,9 +16,9 @@ from tests.support.serving import live
 from tests.support.waiting import PATIENCE_S
 from uvicorn.protocols.utils import ClientDisconnected
 
-from ray_multicluster_scheduler.server import body_limit, protocol
-from ray_multicluster_scheduler.server.body_limit import MOST_DEPTH, depth
+from ray_multicluster_scheduler.server import protocol
 from ray_multicluster_scheduler.server.door import CLIENT_GONE, Door
+from ray_multicluster_scheduler.server.protocol import MOST_DEPTH, depth
 
 #: Far less than a test may take, and far more than an answer needs.
 SHORT_S = 3.0
@@ -27,7 +27,7 @@ SHORT_S = 3.0
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_TIMEOUT_S", SHORT_S)
-    monkeypatch.setattr(body_limit, "BODY_TIMEOUT_S", SHORT_S)
+    monkeypatch.setattr(protocol, "BODY_TIMEOUT_S", SHORT_S)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.errors import SchedulerError, StoreBusy, StoreError
 from ray_multicluster_scheduler.model.job import Job, Target
-from ray_multicluster_scheduler.model.retention import Keep
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.model.storage import Keep
 from ray_multicluster_scheduler.service.events import LOOK_AT_ALL_S, EventHub, Subscription
 from ray_multicluster_scheduler.store import Store
 

@@ -19,10 +19,9 @@ from ray_multicluster_scheduler.config import Config, Settings
 from ray_multicluster_scheduler.core import events
 from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, ReadQueue, WriteMoves
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
-from ray_multicluster_scheduler.core.placement.impossible import unworkable_lines
 from ray_multicluster_scheduler.core.placement.inputs import Fits, QueuedJobs, World, cluster_views
 from ray_multicluster_scheduler.core.placement.plan import plan
-from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of
+from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of, unworkable_lines
 from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_FRONT, in_numbers, waits
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.engine.leader import plan_rules, scheduler_rules

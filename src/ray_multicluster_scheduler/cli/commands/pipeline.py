@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.cli.console import say, stdout_console
 from ray_multicluster_scheduler.cli.follow_jobs import follow, stopping_on_interrupt, tell_end
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
 from ray_multicluster_scheduler.cli.options.completion import complete_clusters
-from ray_multicluster_scheduler.cli.options.request import json_object
+from ray_multicluster_scheduler.cli.options.submit import json_object
 from ray_multicluster_scheduler.cli.session import check_cluster, opened
 from ray_multicluster_scheduler.client.display import duration, number
 from ray_multicluster_scheduler.client.packing import handed_over

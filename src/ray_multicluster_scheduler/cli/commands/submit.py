@@ -25,15 +25,15 @@ from ray_multicluster_scheduler.cli.follow_jobs import (
 )
 from ray_multicluster_scheduler.cli.options import submit as option
 from ray_multicluster_scheduler.cli.options.common import ConfigOption
-from ray_multicluster_scheduler.cli.options.request import (
+from ray_multicluster_scheduler.cli.options.submit import (
     entrypoint_of,
     env_of,
     json_object,
     on_unreachable_of,
     resources_of,
     runtime_env_of,
+    with_job_options,
 )
-from ray_multicluster_scheduler.cli.options.submit import with_job_options
 from ray_multicluster_scheduler.cli.session import check_cluster, find_jobs, leader_name, opened
 from ray_multicluster_scheduler.config.user import this_job
 from ray_multicluster_scheduler.environment.options import with_env_vars

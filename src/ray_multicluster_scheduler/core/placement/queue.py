@@ -15,9 +15,11 @@ from hashlib import sha256
 from typing import Generic, TypeVar
 
 from ray_multicluster_scheduler.core.placement import checks, scoring
-from ray_multicluster_scheduler.core.placement.checks import Check
+from ray_multicluster_scheduler.core.placement.capacity import open_rooms
+from ray_multicluster_scheduler.core.placement.checks import Check, has_failed_everywhere
 from ray_multicluster_scheduler.core.placement.scoring import Part, job_key
-from ray_multicluster_scheduler.model.decision import QueuedJob
+from ray_multicluster_scheduler.core.rules import PlanRules
+from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources, plus
 
 # Kinds of jobs: for two jobs of one kind, every check and every score gives the same result.
@@ -215,6 +217,20 @@ def queue_of(jobs: Iterable[QueuedJob]) -> JobQueue:
 
 
 Item = TypeVar("Item")
+
+
+def unworkable_lines(
+    lines: Sequence[Line], views: Sequence[ClusterView], rules: PlanRules
+) -> list[tuple[Line, str]]:
+    """Return the lines of jobs whose environment has failed wherever it could be tried, each with the reason.
+
+    The leader ends these jobs before it plans, so nobody else may count on them either.
+    """
+    is_cluster_picky = any(view.failing or view.ray_needs for view in views)
+    asked = [line for line in lines if is_cluster_picky or line.sample.ray_needs]
+    rooms = open_rooms(views) if asked else ()
+    reasons = [(line, has_failed_everywhere(line.sample, rooms, rules)) for line in asked]
+    return [(line, reason) for line, reason in reasons if reason is not None]
 
 
 # Fair share: within a priority, the user with the smallest share goes first, with the oldest job.

@@ -50,7 +50,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, Statem
 from sqlalchemy.pool import QueuePool
 
 from ray_multicluster_scheduler.errors import InvalidRequest, StoreBusy, StoreError, StoreOutcomeUnknown
-from ray_multicluster_scheduler.model.retention import Space
+from ray_multicluster_scheduler.model.storage import Space
 from ray_multicluster_scheduler.store.schema.rows import to_json
 from ray_multicluster_scheduler.store.schema.tables import metadata
 

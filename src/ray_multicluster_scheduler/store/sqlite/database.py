@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from ray_multicluster_scheduler.errors import ForeignStore, InvalidRequest, StoreBusy, StoreError
-from ray_multicluster_scheduler.model.retention import Space
+from ray_multicluster_scheduler.model.storage import Space
 from ray_multicluster_scheduler.store.schema.prepared import Prepared
 from ray_multicluster_scheduler.store.schema.rows import to_json
 from ray_multicluster_scheduler.store.sqlite import forks

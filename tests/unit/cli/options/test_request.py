@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.cli.options.request import (
+from ray_multicluster_scheduler.cli.options.submit import (
     entrypoint_of,
     json_object,
     on_unreachable_of,

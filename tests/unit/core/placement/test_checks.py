@@ -9,8 +9,7 @@ from tests.support.builders import NOW, a_cluster, a_queued, a_view
 from tests.support.strategies import THOROUGH, resources, worlds
 
 from ray_multicluster_scheduler.core.placement.capacity import open_room, open_rooms
-from ray_multicluster_scheduler.core.placement.checks import objection
-from ray_multicluster_scheduler.core.placement.impossible import has_failed_everywhere, never_fits
+from ray_multicluster_scheduler.core.placement.checks import has_failed_everywhere, never_fits, objection
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
 from ray_multicluster_scheduler.core.rules import PlanRules

@@ -1,9 +1,32 @@
-"""Retention: how long jobs, logs and secrets are kept, and how many were removed."""
+"""What the store keeps beside jobs: packages and who uploaded them, its size, and how long anything stays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPackage:
+    """A package in the store. Its bytes are read chunk by chunk."""
+
+    id: int
+    size: int
+    #: They are numbered from 0.
+    chunks: int
+    used_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A name that a user has chosen, and the package that it refers to."""
+
+    user: str
+    name: str
+    #: The name of a package, which says what is inside.
+    content: str
+    size: int
+    used_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

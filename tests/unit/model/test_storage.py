@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_multicluster_scheduler.model.retention import fair_cuts
+from ray_multicluster_scheduler.model.storage import fair_cuts
 
 
 def test_who_holds_the_most_comes_down_to_the_level_of_the_others() -> None:
