@@ -46,14 +46,20 @@ browser:  ## install chromium from Debian's packages, where that is possible; wi
 
 NO_RAY := -m "not ray and not slow and not browser and not bench" --numprocesses $(WORKERS) --dist worksteal
 
-# A stage that fails does not keep the others from running.
+# A stage that fails does not keep the others from running. Tests on real Ray wait most of the time, so they run
+# beside the others; what they print comes at the end.
+RAY := -m "ray and not slow"
+RAY_LOG := build/ray-tests.log
+
 test: $(READY) browser  ## what CI runs: linters, types and tests, those on real Ray clusters included, but the slowest
-	@trap 'exit 130' INT; failed=; \
+	@mkdir -p build; failed=; $(PYTEST) $(RAY) >$(RAY_LOG) 2>&1 & ray=$$!; \
+	trap 'kill -INT $$ray; wait $$ray; exit 130' INT; \
 	stage() { echo "== $$1"; shift; "$$@"; }; \
 	stage "linters and types" $(MAKE) --no-print-directory check || failed="$$failed [check]"; \
 	stage "tests without Ray" $(PYTEST) $(NO_RAY) || failed="$$failed [without Ray]"; \
 	stage "tests in a browser" $(PYTEST) tests/browser -m "not slow" --numprocesses 2 --dist loadfile || failed="$$failed [browser]"; \
-	stage "tests on real Ray clusters" $(PYTEST) -m "ray and not slow" || failed="$$failed [Ray]"; \
+	wait $$ray || failed="$$failed [Ray]"; \
+	stage "tests on real Ray clusters" cat $(RAY_LOG); \
 	test -z "$$failed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 
 check: $(READY)  ## linters, types, and declared dependencies

@@ -11,23 +11,24 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ray_multicluster_scheduler.asyncio_tools import cancel_all, together
 from ray_multicluster_scheduler.background import BackgroundScheduler
 from ray_multicluster_scheduler.clock import CachedFor, StoreClock
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
 from ray_multicluster_scheduler.config.load import ConfigChange, config_change
+from ray_multicluster_scheduler.config.schema import plan_rules
 from ray_multicluster_scheduler.config.store_place import StorePlace, kept_apart, remember, store_place
 from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.environment.compose import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.executors.registry import Executors, Registry
-from ray_multicluster_scheduler.inspection.clusters import ClusterLoop
 from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSpec
 from ray_multicluster_scheduler.packages.runtime_env import with_packed_environments
 from ray_multicluster_scheduler.packages.shared_packages import shared_packages
@@ -37,7 +38,6 @@ from ray_multicluster_scheduler.ports import ClusterConnection, Connections
 from ray_multicluster_scheduler.service.auth import Authenticator, JobTokens, Tokens
 from ray_multicluster_scheduler.service.caller import Caller, audit_entry
 from ray_multicluster_scheduler.service.events import EventHub, Listener, MoveFollower
-from ray_multicluster_scheduler.service.explain import WaitNumbers
 from ray_multicluster_scheduler.service.logs import Tails
 from ray_multicluster_scheduler.service.packages import needed_packages
 from ray_multicluster_scheduler.service.service import JobService, LocalService, Parts, ServiceParts, later
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         FreshLook,
         ProcessLook,
     )
-    from ray_multicluster_scheduler.service.explain import Explainer
+    from ray_multicluster_scheduler.service.explain import Explainer, WaitNumbers
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
 
 T = TypeVar("T")
@@ -60,6 +60,96 @@ S = TypeVar("S", bound="Scheduler")
 
 #: How long it is remembered which other queues of this machine use the same clusters.
 OTHERS_GOOD_FOR_S = 5.0
+
+
+#: How long a program that ends waits for connections to close.
+CLOSE_TIMEOUT_S = 5.0
+
+Connect = Callable[[ClusterSpec, Settings], ClusterConnection]
+
+
+class ClusterLoop:
+    """Runs coroutines that talk to clusters. Thread and connections come with the first of them."""
+
+    def __init__(self, config: Config, connect: Connect) -> None:
+        self._config = config
+        self._connect = connect
+        self._connections = LiveConnections()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self, function: Callable[[Connections], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine with the connections to all clusters; also works inside a running loop."""
+        loop = self._started()  # first: the function may take a connection at once
+        return asyncio.run_coroutine_threadsafe(function(self._connections), loop)
+
+    def change(self, config: Config) -> None:
+        """Use another configuration from now on. Connections to clusters that did not change are kept."""
+        with self._lock:
+            loop, former, self._config = self._loop, self._config, config
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._change(former, config), loop).result()
+
+    def close(self) -> None:
+        """End what runs, and close the connections."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            with suppress(RuntimeError):  # the loop is closed already
+                loop.call_soon_threadsafe(loop.stop)
+            thread.join(CLOSE_TIMEOUT_S)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = loop = asyncio.new_event_loop()
+                self._connections.now = self._connected(self._config)
+                self._thread = threading.Thread(
+                    target=self._run, args=(loop,), name="raymc-clusters", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _connected(self, config: Config) -> dict[str, ClusterConnection]:
+        return {spec.name: self._connect(spec, config.settings) for spec in config.clusters}
+
+    async def _change(self, former: Config, config: Config) -> None:
+        known = self._connections.now
+        same = former.clusters if former.settings == config.settings else ()
+        fresh = {
+            spec.name: known[spec.name] if spec in same else self._connect(spec, config.settings)
+            for spec in config.clusters
+        }
+        self._connections.now = fresh
+        kept = {id(each) for each in fresh.values()}
+        await together(each.close() for each in known.values() if id(each) not in kept)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+            loop.run_until_complete(cancel_all(asyncio.all_tasks(loop)))
+            for each in self._connections.now.values():
+                loop.run_until_complete(each.close())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+class LiveConnections(Mapping[str, ClusterConnection]):
+    """The clusters of now, for what outlives a change of the configuration."""
+
+    def __init__(self) -> None:
+        self.now: Connections = {}
+
+    def __getitem__(self, name: str) -> ClusterConnection:
+        return self.now[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.now)
+
+    def __len__(self) -> int:
+        return len(self.now)
 
 
 class Scheduler:
@@ -358,9 +448,7 @@ class Scheduler:
             jobs=JobService(config, store, self.clock, hub, executors.registry, look),
             explainer=explainer,
             look=look,
-            waits=WaitNumbers(
-                explainer, self.clock, lambda: store.clusters.published_waits(now=self.clock.now()), look=look
-            ),
+            waits=later(lambda: self._wait_numbers(explainer, store, look)),
             processes=later(lambda: self._process_look(raw)),
             run_doctor=partial(self._diagnose, raw),
             uploads=Uploads(store.uploads, packages, needed=lambda: needed_packages(store)),
@@ -386,11 +474,17 @@ class Scheduler:
     # What follows imports the planner, the probes of clusters or HTTP: most commands need none of it.
 
     def _explainer(self, config: Config, raw: Config, store: Store, executors: Registry) -> Explainer:
-        from ray_multicluster_scheduler.engine.leader import plan_rules  # noqa: PLC0415 - see above
-        from ray_multicluster_scheduler.service.explain import Explainer  # noqa: PLC0415
+        from ray_multicluster_scheduler.service.explain import Explainer  # noqa: PLC0415 - see above
 
         rules = plan_rules(config.settings, executors.capabilities())
         return Explainer(config, store, self.clock, rules, loaded=raw)
+
+    def _wait_numbers(self, explainer: Explainer, store: Store, look: FreshLook) -> WaitNumbers:
+        from ray_multicluster_scheduler.service.explain import WaitNumbers  # noqa: PLC0415 - see above
+
+        return WaitNumbers(
+            explainer, self.clock, lambda: store.clusters.published_waits(now=self.clock.now()), look=look
+        )
 
     def _fresh_look(self, config: Config, store: Store) -> FreshLook:
         from ray_multicluster_scheduler.inspection.clusters import FreshLook  # noqa: PLC0415 - see above

@@ -144,13 +144,13 @@ class Explainer:
         return waits(numbers, views, now=world.now, rules=self._rules, in_use=in_use)
 
     def reasons(
-        self, jobs: Sequence[Job], waits_of: Callable[[Sequence[Job]], Sequence[Wait]]
+        self, queued: Sequence[Job], waits_of: Callable[[Sequence[Job]], Sequence[Wait]]
     ) -> dict[str, tuple[str, str]]:
-        """Return for each queued job of a list why it waits, and the same in a sentence.
+        """Return for each of these queued jobs why it waits, and the same in a sentence.
 
         `waits_of` says what those wait for that may start. A job that it does not know yet is left out.
         """
-        now, queued = self._clock.now(), [job for job in jobs if job.state is JobState.QUEUED]
+        now = self._clock.now()
         needs = self._store.jobs.get_many(list({need for job in queued for need in job.spec.depends_on}))
         told: dict[str, tuple[str, str]] = {}
         ready: list[Job] = []

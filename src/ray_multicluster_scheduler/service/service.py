@@ -46,7 +46,6 @@ from ray_multicluster_scheduler.service.events import (
     changes_async,
     event_stream,
 )
-from ray_multicluster_scheduler.service.explain import WaitNumbers
 from ray_multicluster_scheduler.service.jobs import (
     delete,
     find,
@@ -101,7 +100,7 @@ from ray_multicluster_scheduler.service.views import (
 from ray_multicluster_scheduler.store import Store
 
 if TYPE_CHECKING:
-    from ray_multicluster_scheduler.service.explain import Explainer
+    from ray_multicluster_scheduler.service.explain import Explainer, WaitNumbers
 
 
 # Jobs as callers see them: accept, stop, wait.
@@ -720,7 +719,9 @@ class LocalService:
         return warnings_of(job, self._clusters, has_executor=known)
 
     def _reasons(self, jobs: Sequence[Job]) -> dict[str, tuple[str, str]]:
-        return self._parts.explainer.reasons(jobs, self._parts.waits.of)
+        queued = [job for job in jobs if job.state is JobState.QUEUED]
+        # What explains imports the planner, which a list without queued jobs does not need.
+        return self._parts.explainer.reasons(queued, self._parts.waits.of) if queued else {}
 
     def _secrets_in_log(self, job: Job) -> frozenset[str]:
         return self._secrets.of(job, self._store.history.attempts(job.submission_id, last=MOST_ATTEMPTS))

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_the_list_says_the_first_sentence_of_each_command(name: str) -> None:
 
 
 def modules_of(*arguments: str, **environ: str) -> set[str]:
-    """Run a command in a process of its own and return the packages that it has imported."""
+    """Run a command in a process of its own and return the modules that it has imported."""
     program = f"""
 import contextlib, io, os, sys
 sys.argv = ["raymc", *{arguments!r}]
@@ -39,7 +40,7 @@ try:
 except SystemExit as ended:
     assert not ended.code, ended.code
 assert out.getvalue()
-print(*{{name.partition(".")[0] for name in sys.modules}})
+print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -55,6 +56,21 @@ def test_a_tab_waits_for_no_library_of_the_scheduler(line: str, tmp_path: Path) 
     config = str(tmp_path / "clusters.yaml")
     home = {"RAY_MULTICLUSTER_HOME": str(tmp_path), "RAY_MULTICLUSTER_CONFIG": config}
     assert modules_of(**typed, **home) & SLOW == set()
+
+
+@pytest.mark.parametrize("words", [["submit", "--no-wait", "--", "true"], ["jobs"]])
+def test_where_somebody_schedules_a_client_imports_neither_engine_nor_planner(
+    words: list[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "clusters.yaml"
+    config.write_text("clusters: {mac: {head_address: 'mac:10001'}}")
+    home = {"RAY_MULTICLUSTER_HOME": str(tmp_path), "RAY_MULTICLUSTER_CONFIG": str(config)}
+    with closing(open_store(state_dir(config, home))) as store:
+        assert store.leases.acquire("leader", ttl_s=3600, now=time.time())
+        found = modules_of(*words, RAY_MULTICLUSTER_BACKGROUND="0", **home)
+    ours = {name.removeprefix("ray_multicluster_scheduler.") for name in found}
+    assert ours & {"core.placement.plan", "core.state", "engine", "cluster_health.watch"} == set()
+    assert found & {"aiohttp", "fastapi", "numpy"} == set()
 
 
 def test_the_help_text_waits_for_nothing_that_it_does_not_show() -> None:

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from ray_multicluster_scheduler.config import Config, Settings, parse_config
-from ray_multicluster_scheduler.inspection.clusters import ClusterLoop
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.ports import ClusterConnection
+from ray_multicluster_scheduler.runtime import ClusterLoop
 
 Connections = Mapping[str, ClusterConnection]
 
