@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         ClusterRecords,
         FreshLook,
         ProcessLook,
+        Snapshots,
     )
     from ray_multicluster_scheduler.service.explain import Explainer, WaitNumbers
     from ray_multicluster_scheduler.tasks.submitter import TaskSubmitter
@@ -436,7 +437,11 @@ class Scheduler:
         config = with_packed_environments(raw, packages)
         config = replace(config, clusters=with_address(config.clusters, self.job_address))
         explainer = later(lambda: self._explainer(config, raw, store, executors.registry))
-        look = later(lambda: self._fresh_look(config, store))
+        fresh_look = later(lambda: self._fresh_look(config, store))
+
+        def look() -> Snapshots | None:  # what a leader publishes is as fresh
+            return None if self._is_led() else fresh_look()
+
         executors = Executors(store, self.clock)
         service_parts = ServiceParts(
             config=config,
@@ -479,7 +484,9 @@ class Scheduler:
         rules = plan_rules(config.settings, executors.capabilities())
         return Explainer(config, store, self.clock, rules, loaded=raw)
 
-    def _wait_numbers(self, explainer: Explainer, store: Store, look: FreshLook) -> WaitNumbers:
+    def _wait_numbers(
+        self, explainer: Explainer, store: Store, look: Callable[[], Snapshots | None]
+    ) -> WaitNumbers:
         from ray_multicluster_scheduler.service.explain import WaitNumbers  # noqa: PLC0415 - see above
 
         return WaitNumbers(
@@ -489,7 +496,7 @@ class Scheduler:
     def _fresh_look(self, config: Config, store: Store) -> FreshLook:
         from ray_multicluster_scheduler.inspection.clusters import FreshLook  # noqa: PLC0415 - see above
 
-        return FreshLook(config, self.begin, self.clock, origin=store.store_id, is_published=self._is_led)
+        return FreshLook(config, self.begin, self.clock, origin=store.store_id)
 
     def _process_look(self, config: Config) -> ProcessLook:
         from ray_multicluster_scheduler.inspection.clusters import ProcessLook  # noqa: PLC0415 - see above

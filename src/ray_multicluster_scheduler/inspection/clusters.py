@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 
 from ray_multicluster_scheduler.clock import CachedFor, jitter
+from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.store_place import StorePlace
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, USER
@@ -142,28 +143,17 @@ Snapshots = Mapping[str, ClusterSnapshot]
 
 
 class FreshLook:
-    """Probes all clusters on demand, unless it has just done so or a leader publishes snapshots."""
+    """Probes all clusters on demand, unless it has just done so."""
 
-    def __init__(
-        self,
-        config: Config,
-        reach: Reach,
-        clock: Clock,
-        *,
-        origin: str,
-        is_published: Callable[[], bool],
-    ) -> None:
+    def __init__(self, config: Config, reach: Reach, clock: Clock, *, origin: str) -> None:
         self._origin = origin
         self._config = config
         self._reach = reach
         self._clock = clock
-        self._is_published = is_published
         self._kept = CachedFor(self._look, clock, good_for_s=SNAPSHOTS_FOR_S)
 
-    def __call__(self) -> Snapshots | None:
-        """Return current snapshots; None: those that the leader publishes are as fresh."""
-        if self._is_published():
-            return None
+    def __call__(self) -> Snapshots:
+        """Return current snapshots."""
         return self._kept()
 
     def _look(self) -> Snapshots:
@@ -171,9 +161,6 @@ class FreshLook:
         return snapshots
 
     async def _probe(self, connections: Connections) -> Snapshots:
-        # Who submits where somebody schedules does not look.
-        from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch  # noqa: PLC0415
-
         settings = self._config.settings
         watch = ClusterWatch(
             connections, clock=self._clock, settings=settings, jitter=jitter, origin=self._origin

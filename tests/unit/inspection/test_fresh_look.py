@@ -30,15 +30,9 @@ class Looks:
 
 def test_questions_one_after_the_other_share_a_look_while_it_is_fresh() -> None:
     looks, clock = Looks(), ManualClock()
-    look = FreshLook(CONFIG, looks.reach, clock, origin="ours", is_published=lambda: False)
+    look = FreshLook(CONFIG, looks.reach, clock, origin="ours")
     assert look() == look() == {}
     assert looks.count == 1
     clock.advance(SNAPSHOTS_FOR_S + 0.1)
     look()
     assert looks.count == 2
-
-
-def test_where_somebody_leads_nobody_else_looks() -> None:
-    looks = Looks()
-    assert FreshLook(CONFIG, looks.reach, ManualClock(), origin="ours", is_published=lambda: True)() is None
-    assert looks.count == 0
