@@ -16,7 +16,6 @@ from ray_multicluster_scheduler.engine.engine import EngineThread
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
 from ray_multicluster_scheduler.executors.contract import ExecutorKind
 from ray_multicluster_scheduler.executors.registry import Executors, Registry
-from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, RemoteVersion, Usage
 from ray_multicluster_scheduler.model.execution import (
     DEFAULT_EXECUTOR,
@@ -24,6 +23,7 @@ from ray_multicluster_scheduler.model.execution import (
     AttemptStatus,
     Inventory,
     InventoryRow,
+    SessionDriver,
     Sighting,
     StartRequest,
 )

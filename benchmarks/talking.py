@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, contextmanager
 from multiprocessing.connection import Connection
 
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.runners import TERMINATED, RunRequest
+from ray_multicluster_scheduler.testing.fake_cluster import TERMINATED, RunRequest
 
 LINES = ("0123456789" * 10 + "\n") * 10
 #: Between two looks of a real cluster for new lines, and so between two pieces of one log.

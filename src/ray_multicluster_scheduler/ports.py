@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Node, RemoteVersion, Usage
-from ray_multicluster_scheduler.model.execution import Inventory, InventoryRow
+from ray_multicluster_scheduler.model.execution import Inventory, InventoryRow, SessionDriver
 
 #: A smaller difference means that the clock was read a little later, not that it was set.
 CLOCK_STEP_S = 1.0

@@ -21,11 +21,10 @@ from ray_multicluster_scheduler.asyncio_tools import cancel_all, together
 from ray_multicluster_scheduler.background import BackgroundScheduler
 from ray_multicluster_scheduler.clock import CachedFor, StoreClock
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
-from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down
+from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down, this_user
 from ray_multicluster_scheduler.config.load import ConfigChange, config_change
 from ray_multicluster_scheduler.config.schema import plan_rules
 from ray_multicluster_scheduler.config.store_place import StorePlace, kept_apart, remember, store_place
-from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.environment.compose import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
 from ray_multicluster_scheduler.executors.registry import Executors, Registry

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.config.installed import check_dashboard, check_ray, check_server
-from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.errors import SchedulerError
 from ray_multicluster_scheduler.local.sandbox import served
 from ray_multicluster_scheduler.model.states import FINAL, JobState

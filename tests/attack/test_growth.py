@@ -21,7 +21,7 @@ from ray_multicluster_scheduler.environment.paths import map_paths, relative_scr
 from ray_multicluster_scheduler.environment.setup_failure import fails_again, setup_error
 from ray_multicluster_scheduler.model.execution import InventoryRow
 from ray_multicluster_scheduler.model.job import JobEvent
-from ray_multicluster_scheduler.packages.ignore import parse_patterns
+from ray_multicluster_scheduler.packages.tree import parse_patterns
 from ray_multicluster_scheduler.ray_api import http_client, http_errors, parse
 from ray_multicluster_scheduler.ray_client import messages
 from ray_multicluster_scheduler.server import authentication, door, protocol, ray_jobs, ray_route
@@ -163,7 +163,7 @@ CASES: dict[str, Case] = {
     "environment/setup_failure.py:fails_again": Case(
         fails_again, [pumped("conda environment '' "), pumped("500 "), pumped("No such file ")], MESSAGE
     ),
-    "packages/ignore.py:_parse": Case(
+    "packages/tree.py:_parse": Case(
         lambda text: parse_patterns([text]),
         [pumped(text, end=end) for text in (" ", "\\", "[", "**/") for end in ("", "x")],
         2**14,

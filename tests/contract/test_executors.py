@@ -14,8 +14,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, ORIGI
 from ray_multicluster_scheduler.engine.context import StoreThread
 from ray_multicluster_scheduler.executors.contract import ExecutorKind, Site
 from ray_multicluster_scheduler.executors.registry import BUILT_IN, RAY_JOBS, RAY_SESSION
-from ray_multicluster_scheduler.model.client_session import SessionDriver, session_id
-from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.execution import SessionDriver, StartRequest, session_id
 from ray_multicluster_scheduler.store import Store, open_memory_store
 from ray_multicluster_scheduler.testing import EXECUTOR_CHECKS, ExecutorScene
 

@@ -14,7 +14,8 @@ from tests.support.trees import a_store, make_tree
 from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.local import Head
 from ray_multicluster_scheduler.model.execution import AttemptStatus, StartRequest
-from ray_multicluster_scheduler.packages import Uploader, localise, package_names
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
+from ray_multicluster_scheduler.packages.to_cluster import Uploader
 from ray_multicluster_scheduler.ray_api import HttpConnection
 
 pytestmark = pytest.mark.ray

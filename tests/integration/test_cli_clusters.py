@@ -15,8 +15,8 @@ from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
+from ray_multicluster_scheduler.testing.fake_cluster import ScriptedRunner
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
-from ray_multicluster_scheduler.testing.runners import ScriptedRunner
 
 #: Nothing listens on the discard port.
 REFUSED = a_cluster("refused", dashboard="http://127.0.0.1:9", head_address="127.0.0.1:9")

@@ -9,7 +9,7 @@ from tests.support.system import fake
 from tests.support.waiting import PATIENCE_S
 
 from ray_multicluster_scheduler import __version__
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.service.request import JobRequest
 from ray_multicluster_scheduler.testing import ShellRunner
 

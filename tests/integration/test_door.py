@@ -9,7 +9,7 @@ import pytest
 from tests.support.door import CLUSTERS, HERS, Door, door, routes
 from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.server.authentication import COOKIE, INVALID, MISSING
 from ray_multicluster_scheduler.server.door import LISTS
 from ray_multicluster_scheduler.server.server_options import ServerOptions

@@ -11,7 +11,7 @@ from ray_multicluster_scheduler.client.waiting import how_it_failed
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.runners import RunRequest, ScriptedRun, ScriptedRunner
+from ray_multicluster_scheduler.testing.fake_cluster import RunRequest, ScriptedRun, ScriptedRunner
 
 TRACEBACK = "Failed to set up runtime environment.\nTraceback (most recent call last):\n" + "".join(
     f'  File "/opt/ray/part_{number}.py", line {number}, in create\n    await task\n' for number in range(100)

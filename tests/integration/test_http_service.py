@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE_S, eventually
 
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.errors import (
     DuplicateSubmission,
     JobNotFound,

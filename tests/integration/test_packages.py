@@ -16,7 +16,9 @@ from ray_multicluster_scheduler.errors import ClusterRefused, PackageProblem
 from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.packages import PackageStore, Uploader, localise, package_names
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
+from ray_multicluster_scheduler.packages.to_cluster import Uploader
 from ray_multicluster_scheduler.ray_api import HttpConnection
 from ray_multicluster_scheduler.testing import FakeRay
 

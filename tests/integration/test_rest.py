@@ -15,7 +15,7 @@ from tests.support.serving import live
 from tests.support.system import System, fake
 from tests.support.waiting import eventually
 
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.errors import JobNotFound, error_from, error_json
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app

@@ -14,8 +14,8 @@ from tests.support.waiting import eventually
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.config.schema import QuotaEntry
-from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import Forbidden, TooManyRequests
 from ray_multicluster_scheduler.model.decision import DEPENDENCIES, Cause

@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.server.app import create_app
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.runners import TERMINATED, RunRequest
+from ray_multicluster_scheduler.testing.fake_cluster import TERMINATED, RunRequest
 
 TAIL = "GET /api/jobs/{id}/logs/tail"
 MANY = 50

@@ -11,7 +11,7 @@ from tests.support.system import FAST
 import ray_multicluster_scheduler as raymc
 from ray_multicluster_scheduler import aio
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.runners import ShellRunner
+from ray_multicluster_scheduler.testing.fake_cluster import ShellRunner
 
 KEPT_BYTES = 400
 LOGS = "GET /api/jobs/{id}/logs"

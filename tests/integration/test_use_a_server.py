@@ -31,7 +31,7 @@ from ray_multicluster_scheduler.errors import (
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.query import JobQuery
 from ray_multicluster_scheduler.service.request import JobRequest
-from ray_multicluster_scheduler.testing.runners import ShellRunner
+from ray_multicluster_scheduler.testing.fake_cluster import ShellRunner
 
 ME = "me"
 

@@ -19,8 +19,8 @@ from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.ray_api import http_client
 from ray_multicluster_scheduler.ray_api.http_connection import open_connection
+from ray_multicluster_scheduler.testing.fake_cluster import ScriptedRunner
 from ray_multicluster_scheduler.testing.fake_ray import FakeRay
-from ray_multicluster_scheduler.testing.runners import ScriptedRunner
 
 #: Long enough that a busy machine never makes a good cluster look bad.
 PATIENT_S = PATIENCE_S

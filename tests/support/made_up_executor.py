@@ -17,7 +17,7 @@ from ray_multicluster_scheduler.model.execution import (
     Sighting,
     StartRequest,
 )
-from ray_multicluster_scheduler.testing.runners import Run, RunRequest, ScriptedRunner
+from ray_multicluster_scheduler.testing.fake_cluster import Run, RunRequest, ScriptedRunner
 
 
 @dataclass

@@ -12,7 +12,7 @@ from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import FINAL, LIVE, JobState, may_move
 from ray_multicluster_scheduler.store import Store
 from ray_multicluster_scheduler.testing import FakeRay
-from ray_multicluster_scheduler.testing.runners import KILLED
+from ray_multicluster_scheduler.testing.fake_cluster import KILLED
 
 #: Attempts that are over without anything having been executed.
 NEVER_RAN = {"NOT_SENT", "NOT_STARTED", "REFUSED"}

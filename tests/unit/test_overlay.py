@@ -22,8 +22,8 @@ from ray_multicluster_scheduler.environment.compose import (
     remove_overlay,
 )
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
-from ray_multicluster_scheduler.packages import PackageStore
 from ray_multicluster_scheduler.packages.runtime_env import package_names
+from ray_multicluster_scheduler.packages.store import PackageStore
 from ray_multicluster_scheduler.packages.to_cluster import NODE_CODE, with_overlay_code
 
 CONDA = {"conda": "ml-env", "env_vars": {"A": "1"}}

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.server_address import named_server, server_at, server_in
     from ray_multicluster_scheduler.client.waiting import LAST_LOG_LINES, how_it_failed
     from ray_multicluster_scheduler.config import find_config, load_config
-    from ray_multicluster_scheduler.config.find import state_dir
-    from ray_multicluster_scheduler.config.user import this_user
+    from ray_multicluster_scheduler.config.find import state_dir, this_user
     from ray_multicluster_scheduler.maintenance import back_up, examine, move, restore
     from ray_multicluster_scheduler.runtime import Scheduler
     from ray_multicluster_scheduler.scheduler_process.process import run_in_foreground
@@ -99,7 +98,7 @@ _HOMES = {
     "server_in": "client.server_address",
     "start_scheduler": "background",
     "state_dir": "config.find",
-    "this_user": "config.user",
+    "this_user": "config.find",
 }
 
 

@@ -14,7 +14,7 @@ from ray_multicluster_scheduler.client.current import keep_scheduled, working_sc
 from ray_multicluster_scheduler.client.job import Job, Jobs, state_of
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
-from ray_multicluster_scheduler.config.user import this_job, this_user
+from ray_multicluster_scheduler.config.find import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
 from ray_multicluster_scheduler.model.job_options import OnUnreachable

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ray_multicluster_scheduler.client.http import HttpService
 from ray_multicluster_scheduler.client.server_address import ServerAddress
-from ray_multicluster_scheduler.config.find import find_config, home_dir
-from ray_multicluster_scheduler.config.user import USER_VARIABLE
+from ray_multicluster_scheduler.config.find import USER_VARIABLE, find_config, home_dir
 from ray_multicluster_scheduler.errors import StoreError
 from ray_multicluster_scheduler.service.api import Service
 from ray_multicluster_scheduler.service.views import ClusterView

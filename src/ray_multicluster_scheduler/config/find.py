@@ -1,7 +1,9 @@
-"""Where to look for the configuration, and where the product keeps its own files."""
+"""What this process was started with: where its configuration is and its own files go, its user, its job."""
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -115,3 +117,18 @@ def server_url(value: str) -> str:
         raise ValueError(f"expected a URL such as http://127.0.0.1:8700, found {value[:200]!r}")
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{url.path.rstrip('/')}"
+
+
+USER_VARIABLE = "RAY_MULTICLUSTER_USER"
+
+
+def this_user() -> str:
+    """Return the user that this process submits jobs for: `RAY_MULTICLUSTER_USER` or the system user."""
+    return os.environ.get(USER_VARIABLE) or getpass.getuser()
+
+
+def this_job() -> str | None:
+    """Return the submission id of the job that this process is the program of; None if it is not one."""
+    from ray_multicluster_scheduler.environment.options import SUBMISSION_ID_VAR  # noqa: PLC0415 - completion
+
+    return os.environ.get(SUBMISSION_ID_VAR) or None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ray_multicluster_scheduler.core.pacing import TokenBucket
 from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR, ORDINARY, Capabilities
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.core.pacing import TokenBucket
 
 #: A new leader waits this long for the first probe of each cluster, and then continues without it.
 FIRST_LOOK_S = 2.0

@@ -13,14 +13,15 @@ from ray_multicluster_scheduler.asyncio_tools import together
 from ray_multicluster_scheduler.core.lifecycle.attempt_request import JOB, ORIGIN
 from ray_multicluster_scheduler.errors import RemoteJobNotFound
 from ray_multicluster_scheduler.executors.contract import Site
-from ray_multicluster_scheduler.model.client_session import Session, attempt_of
 from ray_multicluster_scheduler.model.execution import (
     AttemptStatus,
     FailureKind,
     Inventory,
     InventoryRow,
+    Session,
     Sighting,
     StartRequest,
+    attempt_of,
 )
 
 #: A server says more often than this that the program of a session is still there.

@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ray_multicluster_scheduler.clock import CachedFor, jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
@@ -29,12 +30,13 @@ from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpe
 from ray_multicluster_scheduler.model.execution import AttemptStatus
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock, Connections
-from ray_multicluster_scheduler.ray_api.http_connection import open_connection
-from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
 from ray_multicluster_scheduler.service.logs import Reach
 from ray_multicluster_scheduler.service.make_views import Secrets, show_cluster
 from ray_multicluster_scheduler.service.views import ClusterView, ProcessList, ProcessView
 from ray_multicluster_scheduler.store import Store, open_at
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.ray_api.http_connection import Driver, RemoteActor, RemoteTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +255,8 @@ async def processes(config: Config, environ: Mapping[str, str]) -> tuple[list[Pr
 
 
 async def _look_at(spec: ClusterSpec, environ: Mapping[str, str]) -> list[ProcessView] | ClusterError:
+    from ray_multicluster_scheduler.ray_api.http_connection import open_connection  # noqa: PLC0415 - slow
+
     async with open_connection(spec, environ) as connection:
         state = connection.state
         try:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO
 
 from ray_multicluster_scheduler.errors import StoreBusy, StoreError
-from ray_multicluster_scheduler.packages.ignore import RAYIGNORE
 from ray_multicluster_scheduler.packages.pack import (
     MAX_BYTES,
     Packed,
@@ -33,7 +32,7 @@ from ray_multicluster_scheduler.packages.pack import (
     packed_as,
 )
 from ray_multicluster_scheduler.packages.shared_packages import SharedPackages, is_name
-from ray_multicluster_scheduler.packages.tree import Source, list_tree
+from ray_multicluster_scheduler.packages.tree import RAYIGNORE, Source, list_tree
 
 log = logging.getLogger(__name__)
 

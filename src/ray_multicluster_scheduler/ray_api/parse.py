@@ -18,9 +18,14 @@ from itertools import islice
 from typing import Any
 
 from ray_multicluster_scheduler.environment.setup_failure import fails_again, setup_error
-from ray_multicluster_scheduler.model.client_session import SessionDriver
 from ray_multicluster_scheduler.model.cluster import Node, RemoteVersion, Usage
-from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, InventoryRow, Sighting
+from ray_multicluster_scheduler.model.execution import (
+    AttemptStatus,
+    FailureKind,
+    InventoryRow,
+    SessionDriver,
+    Sighting,
+)
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer
 from ray_multicluster_scheduler.text import BYTES

@@ -24,7 +24,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import (
 )
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, SchedulerError
-from ray_multicluster_scheduler.model.client_session import session_id
+from ray_multicluster_scheduler.model.execution import session_id
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.ray_client import messages

@@ -11,7 +11,7 @@ from typing import Any
 
 from ray_multicluster_scheduler.asyncio_tools import Background
 from ray_multicluster_scheduler.errors import SchedulerError, StoreError, WaitTimeout
-from ray_multicluster_scheduler.model.client_session import SessionClient
+from ray_multicluster_scheduler.model.execution import SessionClient
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.ray_client.connected_client import ConnectedClient

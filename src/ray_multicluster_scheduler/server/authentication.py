@@ -1,4 +1,4 @@
-"""What callers show to be known, which paths need no token, and what the others say without one.
+"""Who asks, and what a route gets of that: which paths need no token, what the others say without one.
 
 Tokens come in the headers that Ray's own clients send, with Ray's order and Ray's words.
 """
@@ -6,8 +6,9 @@ Tokens come in the headers that Ray's own clients send, with Ray's order and Ray
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import cast
+from typing import TypeVar, cast
 
+from anyio import to_thread
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Scope
@@ -120,3 +121,11 @@ def allowed(role: Role) -> Callable[[HTTPConnection], Awaitable[LocalService]]:
 
     service.role = role  # type: ignore[attr-defined]  # the test of all routes reads it
     return service
+
+
+T = TypeVar("T")
+
+
+async def in_cluster_thread(connection: HTTPConnection, call: Callable[[], T]) -> T:
+    """Make a blocking call that talks to clusters: a slow one must not take the threads of the others."""
+    return await to_thread.run_sync(call, limiter=connection.app.state.cluster_threads)

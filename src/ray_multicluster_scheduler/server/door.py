@@ -24,8 +24,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.config.schema import ServerSettings
-from ray_multicluster_scheduler.config.user import this_user
 from ray_multicluster_scheduler.runtime import Scheduler
 from ray_multicluster_scheduler.server.authentication import (
     PUBLIC,

@@ -29,8 +29,7 @@ from ray_multicluster_scheduler.errors import DuplicateSubmission, InvalidReques
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.pack import MAX_BYTES
 from ray_multicluster_scheduler.packages.uploads import check_name
-from ray_multicluster_scheduler.server.authentication import allowed, caller_of, service_of
-from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
+from ray_multicluster_scheduler.server.authentication import allowed, caller_of, in_cluster_thread, service_of
 from ray_multicluster_scheduler.server.protocol import BODY_TIMEOUT_S
 from ray_multicluster_scheduler.server.ray_route import RayJSON, RayRoutes, is_browser, refusal, refusal_of
 from ray_multicluster_scheduler.service.caller import Role

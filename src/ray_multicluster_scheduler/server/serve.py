@@ -29,8 +29,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from ray_multicluster_scheduler.background import command, is_holder
 from ray_multicluster_scheduler.config import Config
-from ray_multicluster_scheduler.config.find import state_dir
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.find import state_dir, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.log_format import logging_to_stderr
 from ray_multicluster_scheduler.ray_client.proxy import RayClientProxy

@@ -20,8 +20,7 @@ from ray_multicluster_scheduler.core.placement.queue import (
     unworkable_lines,
     with_job,
 )
-from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_NAMED, in_numbers, waits
-from ray_multicluster_scheduler.core.placement.what_if import Question
+from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_NAMED, Question, in_numbers, waits
 from ray_multicluster_scheduler.core.rules import FIRST_LOOK_S, PlanRules
 from ray_multicluster_scheduler.environment.compose import origins
 from ray_multicluster_scheduler.environment.redact import redact_env, redact_text, secrets_of

@@ -12,11 +12,10 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.placement.capacity import driver_limit
 from ray_multicluster_scheduler.environment.compose import origins
 from ray_multicluster_scheduler.environment.redact import REDACTED, redact_env, redact_text, secrets_of
-from ray_multicluster_scheduler.model.client_session import Session
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import Cause, Placement, Waiting
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
-from ray_multicluster_scheduler.model.execution import ORDINARY, Capabilities
+from ray_multicluster_scheduler.model.execution import ORDINARY, Capabilities, Session
 from ray_multicluster_scheduler.model.job import Attempt, AttemptSpan, Job, JobEvent, Target, left_alone
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.states import RAY_STATUS

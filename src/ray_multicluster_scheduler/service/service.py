@@ -25,8 +25,8 @@ from ray_multicluster_scheduler.errors import (
 from ray_multicluster_scheduler.executors.contract import Capabilities
 from ray_multicluster_scheduler.executors.registry import RAY_SESSION, Executors, Registry
 from ray_multicluster_scheduler.model.access import Terms, named_ids
-from ray_multicluster_scheduler.model.client_session import SessionClient
 from ray_multicluster_scheduler.model.cluster import TRIAL_S, ClusterSnapshot
+from ray_multicluster_scheduler.model.execution import SessionClient
 from ray_multicluster_scheduler.model.job import Job, JobEvent, JobSpec, Lease
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages.runtime_env import package_names

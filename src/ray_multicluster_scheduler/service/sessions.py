@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ray_multicluster_scheduler.model.client_session import Session, SessionDriver
+from ray_multicluster_scheduler.model.execution import Session, SessionDriver
 from ray_multicluster_scheduler.model.job import Job
 from ray_multicluster_scheduler.ports import Clock, ClusterProbe
 from ray_multicluster_scheduler.service.logs import Reach

@@ -27,7 +27,7 @@ from ray_multicluster_scheduler.model.access import (
     over_quota,
     quota_of,
 )
-from ray_multicluster_scheduler.model.client_session import Session
+from ray_multicluster_scheduler.model.execution import Session
 from ray_multicluster_scheduler.model.job import Job, JobEvent, JobSpec
 from ray_multicluster_scheduler.model.resources import plus
 from ray_multicluster_scheduler.model.states import FINAL, JobState

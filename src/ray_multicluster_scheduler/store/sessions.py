@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from ray_multicluster_scheduler.model.client_session import Session
+from ray_multicluster_scheduler.model.execution import Session
 from ray_multicluster_scheduler.store.schema.prepared import ForIds
 from ray_multicluster_scheduler.store.schema.tables import jobs, sessions
 from ray_multicluster_scheduler.store.transactions import Transactions

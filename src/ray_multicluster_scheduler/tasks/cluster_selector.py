@@ -49,8 +49,7 @@ from ray_multicluster_scheduler.packages.to_cluster import (
     without_own_package,
 )
 from ray_multicluster_scheduler.ports import Clock, ClusterPackages
-from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection, open_connection
-from ray_multicluster_scheduler.ray_api.state_api import ClusterState
+from ray_multicluster_scheduler.ray_api.http_connection import ClusterState, HttpConnection, open_connection
 from ray_multicluster_scheduler.tasks import home as homes
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.bridges import Bridges, OpenBridge, token_of

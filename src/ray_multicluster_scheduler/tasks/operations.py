@@ -11,7 +11,7 @@ from weakref import ref as weak
 
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, WaitTimeout
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state_api import Holder
+from ray_multicluster_scheduler.ray_api.http_connection import Holder
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.bridges import OpenBridge
 from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector

@@ -23,7 +23,7 @@ from ray_multicluster_scheduler.config.store_place import store_place
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest
 from ray_multicluster_scheduler.model.resources import Resources, show
 from ray_multicluster_scheduler.ports import Clock
-from ray_multicluster_scheduler.ray_api.state_api import Holder
+from ray_multicluster_scheduler.ray_api.http_connection import Holder
 from ray_multicluster_scheduler.tasks import lazy_import
 from ray_multicluster_scheduler.tasks.bridges import OpenBridge
 from ray_multicluster_scheduler.tasks.callables import (

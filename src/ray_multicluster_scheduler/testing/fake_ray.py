@@ -25,11 +25,12 @@ from ray_multicluster_scheduler.testing.fake_cluster import (
     FakeCluster,
     FakeJob,
     Refused,
+    Runner,
     RunRecord,
+    ShellRunner,
     parse_submission,
     traceback_of,
 )
-from ray_multicluster_scheduler.testing.runners import Runner, ShellRunner
 
 # The JSON and the text that Ray's dashboard would send about a fake cluster.
 

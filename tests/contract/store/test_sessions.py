@@ -6,7 +6,7 @@ from tests.support.builders import NOW, a_spec
 from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.executors.registry import RAY_SESSION
-from ray_multicluster_scheduler.model.client_session import Session
+from ray_multicluster_scheduler.model.execution import Session
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import Store
 

@@ -20,8 +20,7 @@ from ray_multicluster_scheduler.executors.ray_session import (
     SessionExecutor,
 )
 from ray_multicluster_scheduler.executors.registry import RAY_SESSION
-from ray_multicluster_scheduler.model.client_session import SessionDriver
-from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind
+from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, SessionDriver
 from ray_multicluster_scheduler.store import Store, open_memory_store
 
 ID = "session-0123456789abcdef"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ray_multicluster_scheduler.inspection.clusters import items_of
-from ray_multicluster_scheduler.ray_api.state_api import Driver, RemoteActor, RemoteTask
+from ray_multicluster_scheduler.ray_api.http_connection import Driver, RemoteActor, RemoteTask
 from ray_multicluster_scheduler.service.views import ProcessView
 
 SERVER = "python -m ray.util.client.server --address=h:6379 --port=23001 --mode=specific-server"

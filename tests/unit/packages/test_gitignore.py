@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.packages.ignore import parse_patterns, verdict
+from ray_multicluster_scheduler.packages.tree import parse_patterns, verdict
 
 
 @pytest.mark.parametrize(

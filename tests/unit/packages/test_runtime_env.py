@@ -7,8 +7,7 @@ import pytest
 from tests.support.trees import a_store, make_tree, names_in
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv, PackageProblem
-from ray_multicluster_scheduler.packages import localise, package_names
-from ray_multicluster_scheduler.packages.runtime_env import read_yaml
+from ray_multicluster_scheduler.packages.runtime_env import localise, package_names, read_yaml
 
 
 def test_a_working_dir_becomes_a_package_and_excludes_has_done_its_work(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.clock import ManualClock
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable
-from ray_multicluster_scheduler.ray_api.state_api import Holder
+from ray_multicluster_scheduler.ray_api.http_connection import Holder
 from ray_multicluster_scheduler.tasks.operations import ActorRecord, TaskRecord
 from ray_multicluster_scheduler.tasks.placement import Decision
 from ray_multicluster_scheduler.tasks.submitter import EVERY_S, QUIET_S, WaitWarnings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ray_multicluster_scheduler.testing.runners import KILLED, TERMINATED, RunRequest, ScriptedRunner
+from ray_multicluster_scheduler.testing.fake_cluster import KILLED, TERMINATED, RunRequest, ScriptedRunner
 
 
 async def play(entrypoint: str) -> tuple[int, str]:

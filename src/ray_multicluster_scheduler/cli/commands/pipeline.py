@@ -20,7 +20,7 @@ from ray_multicluster_scheduler.cli.options.submit import json_object
 from ray_multicluster_scheduler.cli.session import check_cluster, opened
 from ray_multicluster_scheduler.client.display import duration, number
 from ray_multicluster_scheduler.client.packing import handed_over
-from ray_multicluster_scheduler.config.user import this_user
+from ray_multicluster_scheduler.config.find import this_user
 from ray_multicluster_scheduler.errors import InvalidRequest, PipelineFailed
 from ray_multicluster_scheduler.service.request import JobRequest
 from raymc_pipeline import PACKAGES, REPORT_LINE, check_extra
@@ -131,15 +131,15 @@ def _check_first(
     on_cluster: bool,
 ) -> None:
     """Refuse what can be known to be wrong before anything is started."""
-    from raymc_pipeline import preflight  # noqa: PLC0415 - needs the extra
+    from raymc_pipeline import run  # noqa: PLC0415 - needs the extra
 
-    preflight.check_address(address)
+    run.check_address(address)
     option = "--ray-runtime-env-json"
-    preflight.check_environment(option, json_object(option, environment))
+    run.check_environment(option, json_object(option, environment))
     if report is not None:
-        preflight.check_writable("--report", report, is_file=True)
+        run.check_writable("--report", report, is_file=True)
     if not on_cluster and not (address or "").startswith("ray://"):  # else the files are over there
-        preflight.check_here(plan, one_file=engine == "pandas")
+        run.check_here(plan, one_file=engine == "pandas")
 
 
 def _run_here(plan: Plan, target: tuple[str | None, str | None, str | None] | None, repeats: int) -> Report:

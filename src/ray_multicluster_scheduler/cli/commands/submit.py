@@ -35,7 +35,7 @@ from ray_multicluster_scheduler.cli.options.submit import (
     with_job_options,
 )
 from ray_multicluster_scheduler.cli.session import check_cluster, find_jobs, leader_name, opened
-from ray_multicluster_scheduler.config.user import this_job
+from ray_multicluster_scheduler.config.find import this_job
 from ray_multicluster_scheduler.environment.options import with_env_vars
 from ray_multicluster_scheduler.errors import InvalidEntrypoint, InvalidRequest, SchedulerNotStarted
 from ray_multicluster_scheduler.service.request import array_of, parse_array

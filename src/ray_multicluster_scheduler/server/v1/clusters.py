@@ -10,8 +10,12 @@ from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.config.load import ConfigChange
 from ray_multicluster_scheduler.model.job import Lease
-from ray_multicluster_scheduler.server.authentication import allowed, caller_of, scheduler_of
-from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
+from ray_multicluster_scheduler.server.authentication import (
+    allowed,
+    caller_of,
+    in_cluster_thread,
+    scheduler_of,
+)
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.service import LocalService

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import HTTPConnection
 
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.server.authentication import allowed, caller_of
-from ray_multicluster_scheduler.server.cluster_threads import in_cluster_thread
+from ray_multicluster_scheduler.server.authentication import allowed, caller_of, in_cluster_thread
 from ray_multicluster_scheduler.server.v1 import bodies
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.query import (

@@ -146,7 +146,7 @@ UNWATCHED_S = 60.0
 MAX_KILLED = 10_000
 
 #: Whether a task may run at home after its cluster was lost: never, only if it was not sent, always.
-FALLBACKS = NEVER, IF_UNSENT, ALWAYS = "never", "if unsent", "always"
+NEVER, IF_UNSENT, ALWAYS = "never", "if unsent", "always"
 
 
 class Bridge:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import cloudpickle
@@ -22,6 +22,9 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable, OutcomeUnknown
 from ray_multicluster_scheduler.tasks.wire.handle import CrossClusterActor
+
+if TYPE_CHECKING:
+    from ray_multicluster_scheduler.tasks.wire.connection import HubConnection
 
 #: Smaller values are part of the request; larger ones are sent alone, so that they are not copied.
 INLINE_BYTES = 2**20
@@ -75,16 +78,6 @@ def deserialize(payload: Payload, replacements: Sequence[Any] = ()) -> Any:
     return _Unpickler(payload, replacements).load()
 
 
-class RemoteObjects(Protocol):
-    """Moves values to the object store of the other cluster and back: the bridge's connection."""
-
-    async def put(self, value: Any) -> Any:
-        """Put a value on the other cluster and return its ref."""
-
-    async def fetch(self, remote_ref: Any) -> Any:
-        """Return the value of a ref of the other cluster."""
-
-
 class _LargeArgument:
     """Wraps an argument that is so large that it is sent alone."""
 
@@ -99,7 +92,7 @@ class ValueTransfer:
     value is put on the other cluster. The same holds for results.
     """
 
-    def __init__(self, connection: RemoteObjects, bridge_id: str) -> None:
+    def __init__(self, connection: HubConnection, bridge_id: str) -> None:
         self._connection = connection
         self._bridge_id = bridge_id
 

@@ -8,7 +8,7 @@ from tests.support.strategies import THOROUGH, worlds
 
 from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import queue_of
-from ray_multicluster_scheduler.core.placement.what_if import Remedy, Suggestion, suggestions
+from ray_multicluster_scheduler.core.placement.wait_reasons import Remedy, Suggestion, suggestions
 from ray_multicluster_scheduler.core.rules import PlanRules
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
