@@ -82,14 +82,13 @@ def _content(result: object) -> bytes:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest(
                 f"this result, of type {type(result).__name__}, cannot be written as JSON ({error}), and "
-                "nothing is pickled: make numbers, texts, lists and dicts of it (`.tolist()`, `.to_dict()`), or "
-                "bytes"
+                "nothing is pickled: make numbers, texts, lists and dicts of it (`.tolist()`), or bytes"
             ) from error
         size = len(content)
     if size > MAX_RESULT_BYTES:
         raise InvalidRequest(
-            f"this result has {size:,} bytes, and {MAX_RESULT_BYTES:,} at most are kept: write it to a storage "
-            'that both sides reach, and leave its URL: set_result(url="s3://…")'
+            f"this result has {size:,} bytes, and {MAX_RESULT_BYTES:,} at most are kept: write it to a "
+            'storage that both sides reach, and leave its URL: set_result(url="s3://…")'
         )
     return content
 

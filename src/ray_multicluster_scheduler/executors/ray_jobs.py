@@ -213,10 +213,8 @@ class _ResultFiles:
         """Ask for a file that is not there: the answer says where it was looked for."""
         try:
             with translated(self._http.spec):
-                words = (await self._http.call("GET", _file_path(node_id, _RESULT))).decode(
-                    "utf-8", "replace"
-                )
-            marks_blocks = True
+                answer = await self._http.call("GET", _file_path(node_id, _RESULT))
+            words, marks_blocks = answer.decode("utf-8", "replace"), True
         except ClusterRefused as error:
             words, marks_blocks = error.body, False
         told = _NOT_THERE.search(words)
