@@ -225,7 +225,7 @@ class Routes:
 
     async def _list_logs(self, request: web.Request) -> web.Response:
         path = self._cluster.log_file(request.query["node_id"], request.query["glob"])
-        return _data({"internal": [path.name]} if path.is_file() else {})
+        return _data({"result": {"internal": [path.name]} if path.is_file() else {}})
 
     async def _log_file(self, request: web.Request) -> web.Response:
         path = self._cluster.log_file(request.query["node_id"], request.query["filename"])
