@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         tail_job_logs,
         undrain,
     )
+    from ray_multicluster_scheduler.client.result import set_result
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tasks import (
         cancel_task,
@@ -82,6 +83,7 @@ __all__ = [
     "list_jobs",
     "plan_job",
     "retry_job",
+    "set_result",
     "stop_job",
     "submit_actor",
     "submit_actor_async",
@@ -111,6 +113,7 @@ _ELSEWHERE = {
     "jobs": "client.job",
     "kill_actor": "client.tasks",
     "list_actors": "client.tasks",
+    "set_result": "client.result",
     "submit_actor": "client.tasks",
     "submit_actor_async": "client.tasks",
     "submit_task": "client.tasks",

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mappi
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ray_multicluster_scheduler.client import current, job_functions, scope, tasks, waiting
+from ray_multicluster_scheduler.client import current, job_functions, result, scope, tasks, waiting
 from ray_multicluster_scheduler.client import job as blocking
 from ray_multicluster_scheduler.errors import WaitTimeout
 
@@ -110,6 +110,11 @@ class Job(str):
         """Wait until it has succeeded, and return it; no thread waits."""
         await waiting.wait_for_all_jobs_async([self], timeout=timeout)
         return self
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Wait until it has succeeded, and return the result that it has left; no thread waits."""
+        await self.wait(timeout)
+        return await self._ask(lambda job: job.result())
 
     def __await__(self) -> Generator[Any, None, Job]:
         """Wait like `wait`."""
@@ -244,6 +249,7 @@ async def init_ray(
     return await asyncio.to_thread(init_ray.init_ray, address, runtime_env_json, namespace)
 
 
+set_result = _in_thread(result.set_result)
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
 
 

@@ -13,6 +13,7 @@
     │   ├── DependencyProblem
     │   └── PackageProblem
     ├── JobNotFound           (LookupError)
+    ├── NoResult              (LookupError)   a job has left no result, or not yet
     ├── JobsFailed            (RuntimeError)  raised by waiting
     ├── WaitTimeout           (TimeoutError)  raised by waiting
     ├── NoClusterAvailable    (RuntimeError)  no cluster can take this work now
@@ -138,6 +139,14 @@ class JobNotFound(SchedulerError, LookupError):
                 f"{several} jobs begin with {submission_id!r}; write more of the id. `raymc jobs` lists them"
             )
         super().__init__(told)
+        self.submission_id = submission_id
+
+
+class NoResult(SchedulerError, LookupError):
+    """A job has left no result, has not ended, or its result cannot be had; the message says which."""
+
+    def __init__(self, submission_id: str, why: str) -> None:
+        super().__init__(f"there is no result of job {submission_id!r}: {why}")
         self.submission_id = submission_id
 
 

@@ -86,6 +86,15 @@ def test_a_job_runs_on_the_oldest_ray_and_one_on_the_newest(raymc: Raymc) -> Non
         )
 
 
+def test_a_job_on_the_oldest_ray_leaves_a_result(raymc: Raymc, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000  # Ray 2.9 marks each block of a file
+    (tmp_path / "content").write_bytes(content)
+    command = f"cp {tmp_path}/content $RAY_MULTICLUSTER_RESULT"
+    raymc("submit", "--cluster", "old", "--submission-id", "leaves", "--", command)
+    raymc("result", "leaves", "-o", str(tmp_path / "result"))
+    assert (tmp_path / "result").read_bytes() == content
+
+
 def test_tasks_and_actors_run_between_two_clusters_of_the_oldest_ray(
     raymc: Raymc, old_python: Path, environ: dict[str, str]
 ) -> None:

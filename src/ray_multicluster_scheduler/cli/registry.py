@@ -172,6 +172,11 @@ class Commands(LazyGroup):
             panel=_JOBS,
             about="Write the log of a job to stdout; of several, one after the other.",
         ),
+        "result": Entry(
+            where="job:result",
+            panel=_JOBS,
+            about="Write the result that a job has left to stdout or to a file.",
+        ),
         "events": Entry(
             where="job:events",
             panel=_JOBS,

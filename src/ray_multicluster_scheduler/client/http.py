@@ -68,6 +68,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     ProcessList,
     PruneView,
+    ResultView,
     SessionView,
     TimelineView,
     WaitView,
@@ -384,6 +385,10 @@ class HttpService:
     def log(self, submission_id: str, attempt: int | None = None) -> str | None:
         """Return the log of an attempt (the last one by default), from its cluster while it runs."""
         return self._ask(_log, get(f"{_job(submission_id)}/logs", attempt=attempt))
+
+    def result(self, submission_id: str) -> ResultView:
+        """Return what a job that has ended has left as its result; `NoResult` says why there is none."""
+        return self._ask(ResultView.model_validate, get(f"{_job(submission_id)}/result"))
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""

@@ -20,6 +20,7 @@ import yaml
 
 from ray_multicluster_scheduler.client import waiting
 from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
+from ray_multicluster_scheduler.client.result import value_of
 from ray_multicluster_scheduler.client.scope import remembered
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.states import JobState
@@ -123,6 +124,16 @@ class Job(str):
         """
         waiting.wait_for_all_jobs([self], timeout=timeout)
         return self
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until it has succeeded, and return the result that it has left: see `set_result`.
+
+        JSON comes back as objects, everything else as bytes. What it has left as a URL is fetched from there
+        (with fsspec). Raises what `wait` raises, and `NoResult` if it has left none.
+        """
+        self.wait(timeout)
+        service, job = self._asked()
+        return value_of(service.result(job.submission_id))
 
     def __await__(self) -> Generator[Any, None, Job]:
         """Wait like `wait`, without a thread."""

@@ -10,6 +10,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Witness
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.result import LeftResult
 
 # -- from the store: what others wrote
 
@@ -137,6 +138,7 @@ class LogRead:
 
     asked: ReadLog
     text: str | None
+    result: LeftResult | None = None
 
 
 # -- time

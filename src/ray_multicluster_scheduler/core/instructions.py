@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ray_multicluster_scheduler.model.decision import Placement
 from ray_multicluster_scheduler.model.execution import StartRequest
 from ray_multicluster_scheduler.model.job import Job, Transition
+from ray_multicluster_scheduler.model.result import LeftResult
 
 # -- to the store
 
@@ -31,6 +32,8 @@ class WriteMoves:
     known: Mapping[str, Job] = field(default_factory=dict)
     #: The log of the attempt that has ended with these moves.
     log: str | None = None
+    #: The result that it left, if the job has ended with it.
+    result: LeftResult | None = None
     #: What they come from, such as "place" or "seen".
     occasion: str
 
@@ -81,7 +84,10 @@ class StopAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog:
-    """Read the log of an attempt that has ended, before its end is written. Answered by `LogRead`."""
+    """Read the log of an attempt that has ended, before its end is written. Answered by `LogRead`.
+
+    And the result that it left, if its job ends with it.
+    """
 
     job: Job
     moves: Sequence[Transition]

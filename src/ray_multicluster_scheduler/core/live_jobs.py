@@ -15,6 +15,7 @@ from ray_multicluster_scheduler.model.decision import Holding
 from ray_multicluster_scheduler.model.execution import InventoryRow
 from ray_multicluster_scheduler.model.job import Job, Transition
 from ray_multicluster_scheduler.model.resources import Resources
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 
 # Sums of claims: of our own jobs, kept while they come and go, and of the jobs of other schedulers.
@@ -245,6 +246,7 @@ class PendingMoves:
         *,
         occasion: str,
         log: str | None = None,
+        result: LeftResult | None = None,
         known: Mapping[str, Job] = MappingProxyType({}),
     ) -> WriteMoves:
         """Return the instruction to write these moves. `known`: jobs of the queue as they were just read."""
@@ -252,7 +254,7 @@ class PendingMoves:
         self.busy |= ids
         jobs = {each: job for each in ids if (job := self._live.get(each) or known.get(each)) is not None}
         clean = [self._clean(move, jobs.get(move.submission_id)) for move in moves]
-        return WriteMoves(moves=clean, known=jobs, log=log, occasion=occasion)
+        return WriteMoves(moves=clean, known=jobs, log=log, result=result, occasion=occasion)
 
     def without_secrets(self, text: str, job: Job) -> str:
         """Return a text without what is secret in the environment that a job was sent with."""

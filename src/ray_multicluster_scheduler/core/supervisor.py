@@ -296,8 +296,9 @@ class Supervisor:
         return [ReadLog(job=job, moves=moves)]
 
     def log_read(self, event: LogRead) -> list[Instruction]:
-        """Write the end of an attempt, with its log."""
-        return [self._pending.write(event.asked.moves, occasion=SEEN, log=event.text)]
+        """Write the end of an attempt, with its log and its result."""
+        moves = event.asked.moves
+        return [self._pending.write(moves, occasion=SEEN, log=event.text, result=event.result)]
 
     # -- stops
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from ray_multicluster_scheduler.asyncio_tools import both
 from ray_multicluster_scheduler.cluster_health.diagnosis import PortState
 from ray_multicluster_scheduler.cluster_health.tcp_port import head_state, port_state
 from ray_multicluster_scheduler.cluster_health.watch import Isolation
@@ -44,6 +45,8 @@ from ray_multicluster_scheduler.executors.contract import Executor
 from ray_multicluster_scheduler.model.cluster import ClusterSpec, Health, Witness
 from ray_multicluster_scheduler.model.execution import Sighting
 from ray_multicluster_scheduler.model.job import Job
+from ray_multicluster_scheduler.model.result import LeftResult
+from ray_multicluster_scheduler.model.states import FINAL
 from ray_multicluster_scheduler.text import visible
 
 log = logging.getLogger(__name__)
@@ -97,10 +100,12 @@ class ClusterIO:
         await self._tell(self._look_at_head(), ())
 
     async def read_log(self, wanted: ReadLog) -> None:
-        """Read the end of a log."""
+        """Read the end of a log, and the result if this is the end of the job."""
+        ends_job = any(move.new in FINAL for move in wanted.moves)
 
         async def read() -> LogRead:
-            return LogRead(asked=wanted, text=await self._log(wanted.job))
+            text, result = await both(self._log(wanted.job), self._result(wanted.job, wanted=ends_job))
+            return LogRead(asked=wanted, text=text, result=result)
 
         await self._tell(read(), [wanted.job])
 
@@ -224,4 +229,21 @@ class ClusterIO:
                         log.warning("log of %s not kept: %s", job.submission_id, visible(str(error)))
                         return None
                 await asyncio.sleep(READ_AGAIN_S)
+        return None
+
+    async def _result(self, job: Job, *, wanted: bool) -> LeftResult | None:
+        """Return what a job left as its result; what went wrong, if it cannot be had: the job still ends."""
+        assert job.remote_id is not None
+        if not wanted or not self._context.executors.can(job.spec.executor).leaves_result:
+            return None
+        executor = self._executor(job.spec.executor)
+        for tries in range(1, LOG_TRIES + 1):
+            try:
+                async with self._log_slots:
+                    return await executor.result(job.remote_id)
+            except ClusterError as error:
+                if tries == LOG_TRIES or not isinstance(error, (ClusterTimeout, ClusterBadAnswer)):
+                    log.warning("result of %s not kept: %s", job.submission_id, visible(str(error)))
+                    return LeftResult(problem=f"it could not be read when the job ended: {error}")
+            await asyncio.sleep(READ_AGAIN_S)
         return None

@@ -15,7 +15,7 @@ from ray_multicluster_scheduler.core.lifecycle.attempt_request import is_ours
 from ray_multicluster_scheduler.core.lifecycle.transitions import SendOutcome, SendResult, move
 from ray_multicluster_scheduler.core.supervisor import NOTE
 from ray_multicluster_scheduler.engine.context import EngineContext
-from ray_multicluster_scheduler.environment.compose import has_overlay, with_token
+from ray_multicluster_scheduler.environment.compose import has_overlay, with_result_place, with_token
 from ray_multicluster_scheduler.environment.setup_failure import SETTING_UP, setup_summary
 from ray_multicluster_scheduler.errors import (
     ClusterBadAnswer,
@@ -101,10 +101,11 @@ class Sender:
             return there
         try:
             request, own_package = await self._packed(job, wanted.request)
+            result_place = await self._result_place(job)
         except (ClusterTimeout, ClusterBadAnswer) as error:
             if not wanted.is_new:
                 raise
-            # Packages only, so nothing was started.
+            # Packages and questions only, so nothing was started.
             raise ClusterUnreachable(self._spec.name, error.detail) from error
         if not wanted.is_new or request is not wanted.request:
             await self._write_down(job, request)
@@ -112,7 +113,7 @@ class Sender:
             return SendOutcome(result=SendResult.NOT_WANTED)
         self._context.crash_point("send:before-post")
         try:
-            await self._executor(job).start(self._completed(job, request, own_package))
+            await self._executor(job).start(self._completed(job, request, own_package, result_place))
         except RemoteJobExists:
             there = await self._look_up(job)
             if there is None:
@@ -121,15 +122,28 @@ class Sender:
         self._context.crash_point("send:after-post")
         return self._accepted(f"cluster {self._spec.name!r} accepted it{_and_sets_up(request)}")
 
-    def _completed(self, job: Job, request: StartRequest, own_package: str | None) -> StartRequest:
-        """Return the request with the job's token and this package: added last, and written down nowhere.
+    def _completed(
+        self, job: Job, request: StartRequest, own_package: str | None, result_place: str | None
+    ) -> StartRequest:
+        """Return the request with the job's token, its result's place and this package.
 
-        The token is a secret, and the package is no part of the environment that anybody asked for.
+        They are added last, and written down nowhere: the token is a secret, and the others are no part of
+        the environment that anybody asked for.
         """
         env = with_token(request.runtime_env, self._spec, self._context.job_token(job))
         if own_package is not None:
             env = with_own_package(env, f"gcs://{own_package}")
+        if result_place is not None:
+            env = with_result_place(env, result_place)
         return replace(request, runtime_env=env)
+
+    async def _result_place(self, job: Job) -> str | None:
+        """Return the path of the file in which the program may leave a result, if there can be one."""
+        if not self._context.executors.can(job.spec.executor).leaves_result:
+            return None
+        assert job.remote_id is not None
+        session_name = self._context.watch.snapshot(self._spec.name).session_name
+        return await self._executor(job).result_place(job.remote_id, session_name=session_name)
 
     async def _packed(self, job: Job, request: StartRequest) -> tuple[StartRequest, str | None]:
         """Return the request with the code of its overlay, and the name of this package if that goes along.

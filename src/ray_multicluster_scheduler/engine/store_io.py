@@ -215,6 +215,11 @@ class MoveWriter:
                 for wanted in batch
                 if wanted.log is not None
             ],
+            results=[
+                (wanted.moves[0].submission_id, wanted.moves[0].attempt, wanted.result)
+                for wanted in batch
+                if wanted.result is not None
+            ],
             known={job_id: job for wanted in batch for job_id, job in wanted.known.items()},
         )
         if any(wanted.occasion == PLACE for wanted in batch):

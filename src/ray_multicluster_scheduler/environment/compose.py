@@ -31,6 +31,7 @@ from ray_multicluster_scheduler.environment.options import (
 )
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
+from ray_multicluster_scheduler.model.result import RESULT_VAR
 from ray_multicluster_scheduler.text import did_you_mean
 
 # pip packages on top of a named conda environment, a combination that Ray itself refuses.
@@ -356,6 +357,11 @@ def with_token(runtime_env: Mapping[str, Any], target: ClusterSpec, token: str) 
     ):
         return runtime_env
     return {**runtime_env, "env_vars": {**env_vars, TOKEN_VAR: token}}
+
+
+def with_result_place(runtime_env: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return the environment of a job with the path of the file in which it may leave a result."""
+    return {**runtime_env, "env_vars": {**runtime_env.get("env_vars", {}), RESULT_VAR: place}}
 
 
 def _with_address(spec: ClusterSpec, address: str) -> ClusterSpec:

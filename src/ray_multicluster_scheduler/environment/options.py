@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ray_multicluster_scheduler.errors import InvalidRuntimeEnv
+from ray_multicluster_scheduler.model.result import RESULT_VAR
 from ray_multicluster_scheduler.text import did_you_mean
 
 # Lists of pip requirements: the package that an item names, and merging two lists.
@@ -103,7 +104,9 @@ TOKEN_FILE_VAR = "RAY_MULTICLUSTER_TOKEN_FILE"  # noqa: S105 - the name of a var
 PACKAGE_VAR = "RAY_MULTICLUSTER_PACKAGE"
 #: The name by which programs import this package, and an older one of the same name.
 PACKAGE_NAME = "ray_multicluster_scheduler"
-RESERVED = frozenset({CLUSTER_VAR, OLDER_CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR, PACKAGE_VAR})
+RESERVED = frozenset(
+    {CLUSTER_VAR, OLDER_CLUSTER_VAR, SUBMISSION_ID_VAR, ATTEMPT_VAR, PACKAGE_VAR, RESULT_VAR}
+)
 
 _NAME = re.compile(r"[^\s=\0]+")
 

@@ -13,6 +13,7 @@ from ray_multicluster_scheduler.model.execution import (
     Sighting,
     StartRequest,
 )
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.ports import Clock, ClusterConnection
 
 if TYPE_CHECKING:
@@ -64,6 +65,19 @@ class Executor(Protocol):
         """Return the log so far, at most its `last_bytes`; a note says what is missing (`model/job.py`).
 
         If reading breaks off, the part that was read is returned, with a note as well.
+        """
+
+    async def result_place(self, remote_id: str, *, session_name: str | None) -> str | None:
+        """Return the path of the file in which an attempt may leave its result, as its program sees it.
+
+        None: its cluster has no such place. `session_name` is that of the head, as far as it is known: the
+        place may be another one in the next session. Only called with `leaves_result`, before the start.
+        """
+
+    async def result(self, remote_id: str) -> LeftResult | None:
+        """Return what an attempt that has ended left at `result_place`, or None.
+
+        Of what is larger than `MAX_FILE_BYTES`, only that is said. Only called with `leaves_result`.
         """
 
     def follow_log(self, remote_id: str) -> AsyncIterator[str]:

@@ -1,11 +1,17 @@
-"""Runs attempts as jobs of Ray's Jobs API over HTTP. Its version 4 is the same in Ray 2.9 and 2.60."""
+"""Runs attempts as jobs of Ray's Jobs API over HTTP. Its version 4 is the same in Ray 2.9 and 2.60.
+
+A job leaves its result in a file among the logs of its node, which the dashboard shows (`_ResultFiles`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 
@@ -22,10 +28,14 @@ from ray_multicluster_scheduler.model.execution import (
     Sighting,
     StartRequest,
 )
+from ray_multicluster_scheduler.model.result import MAX_FILE_BYTES, TOO_LARGE, LeftResult
 from ray_multicluster_scheduler.ray_api import parse
 from ray_multicluster_scheduler.ray_api.http_client import JOBS_PATH, LogEnd, body_chunks, connect_s
 from ray_multicluster_scheduler.ray_api.http_connection import HttpConnection
 from ray_multicluster_scheduler.ray_api.http_errors import MalformedAnswer, translated
+from ray_multicluster_scheduler.text import visible
+
+log = logging.getLogger(__name__)
 
 #: Up to SINGLE_READS + listed / LISTED_PER_READ jobs are read one by one: beyond that a single list call is
 #: cheaper for the cluster, although Ray lists every job that it remembers.
@@ -52,6 +62,7 @@ class RayJobsExecutor:
     def __init__(self, connection: HttpConnection) -> None:
         self._http = connection.http
         self._probe = connection.probe
+        self._files = _ResultFiles(connection)
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
         #: Length of the job list when it was last read; None if unknown, or if it cannot be read.
         self._remembered: int | None = None
@@ -129,6 +140,16 @@ class RayJobsExecutor:
                 return end.text(complete=False)
             return end.text()
 
+    async def result_place(self, remote_id: str, *, session_name: str | None) -> str | None:
+        """See `Executor`."""
+        place = await self._files.place(session_name)
+        return None if place is None else f"{place.directory}/{_result_name(remote_id)}"
+
+    async def result(self, remote_id: str) -> LeftResult | None:
+        """See `Executor`."""
+        node_id = (await self.get(remote_id)).node_id
+        return None if node_id is None else await self._files.read(node_id, _result_name(remote_id))
+
     async def follow_log(self, remote_id: str) -> AsyncGenerator[str, None]:
         """See `Executor`."""
         path = f"{_job_path(remote_id)}/logs/tail"
@@ -150,6 +171,102 @@ class RayJobsExecutor:
                         yield message.data
                 if socket.close_code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE:
                     raise socket.exception() or aiohttp.ServerDisconnectedError()
+
+
+# The files in which jobs leave their results: in the directory of logs of the node that the driver is on.
+#
+# Ray's dashboard lists and shows what is there, of every node, through its own port. No other place of a node
+# can be read so.
+
+_RESULT = "raymc-result"
+_NOT_THERE = re.compile(rf"A file is not found at: (?P<directory>.+)/{_RESULT}$")
+#: Ray 2.9 puts a byte before each block of a file: 1, or 0 and then an error instead of the block.
+_BLOCK_BYTES = 2**16
+_ROOM = MAX_FILE_BYTES + MAX_FILE_BYTES // _BLOCK_BYTES + 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where the logs of a session are, and how its dashboard shows them."""
+
+    session_name: str | None
+    directory: str
+    marks_blocks: bool
+
+
+class _ResultFiles:
+    """The result files of one cluster."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._http = connection.http
+        self._probe = connection.probe
+        self._known: _Place | None = None
+
+    async def place(self, session_name: str | None) -> _Place | None:
+        """Return where they are in this session of the head."""
+        if session_name is None or self._known is None or self._known.session_name != session_name:
+            heads = [node.node_id for node in await self._probe.nodes() if node.is_head and node.alive]
+            self._known = await self._find(heads[0], session_name) if heads else None
+        return self._known
+
+    async def _find(self, node_id: str, session_name: str | None) -> _Place | None:
+        """Ask for a file that is not there: the answer says where it was looked for."""
+        try:
+            with translated(self._http.spec):
+                answer = await self._http.call("GET", _file_path(node_id, _RESULT))
+            words, marks_blocks = answer.decode("utf-8", "replace"), True
+        except ClusterRefused as error:
+            words, marks_blocks = error.body, False
+        told = _NOT_THERE.search(words)
+        if told is None:
+            log.warning(
+                "cluster %r does not tell where its logs are: its jobs can leave no result (%s)",
+                self._http.spec.name,
+                visible(words[:200]),
+            )
+            return None
+        return _Place(session_name=session_name, directory=told["directory"], marks_blocks=marks_blocks)
+
+    async def read(self, node_id: str, name: str) -> LeftResult | None:
+        """Return a file of a node; None: it is not there."""
+        with translated(self._http.spec):
+            query = urlencode({"node_id": node_id, "glob": name})
+            listed = parse.json_object(await self._http.call("GET", f"/api/v0/logs?{query}"))
+            if name not in _names(listed):
+                return None
+            place = self._known or await self._find(node_id, None)
+            content = bytearray()
+            async with self._http.answer("GET", _file_path(node_id, name)) as response:
+                async for chunk in body_chunks(response, MAX_STREAM_BYTES):
+                    content += chunk
+                    if len(content) > _ROOM:
+                        return TOO_LARGE
+            if place is not None and place.marks_blocks:
+                content = _without_marks(content)
+        return TOO_LARGE if len(content) > MAX_FILE_BYTES else LeftResult(content=bytes(content))
+
+
+def _result_name(remote_id: str) -> str:
+    return f"{_RESULT}-{remote_id}"
+
+
+def _file_path(node_id: str, name: str) -> str:
+    return f"/api/v0/logs/file?{urlencode({'node_id': node_id, 'filename': name, 'lines': -1})}"
+
+
+def _names(listed: Mapping[str, Any]) -> list[str]:
+    match listed:
+        case {"data": {"result": dict() as by_component}}:
+            return [name for names in by_component.values() for name in names]
+    raise MalformedAnswer("its list of logs is no mapping")
+
+
+def _without_marks(content: bytearray) -> bytearray:
+    blocks = [content[at : at + 1 + _BLOCK_BYTES] for at in range(0, len(content), 1 + _BLOCK_BYTES)]
+    for block in blocks:
+        if block[:1] != b"1":
+            raise MalformedAnswer("it broke off a file with an error")
+    return bytearray().join(block[1:] for block in blocks)
 
 
 def _job_path(remote_id: str) -> str:

@@ -23,6 +23,7 @@ from ray_multicluster_scheduler.model.execution import (
     StartRequest,
     attempt_of,
 )
+from ray_multicluster_scheduler.model.result import LeftResult
 
 #: A server says more often than this that the program of a session is still there.
 ABSENT_AFTER_S = 30.0
@@ -117,6 +118,14 @@ class SessionExecutor:
     async def log(self, remote_id: str, *, last_bytes: int = 0) -> str:  # noqa: ARG002
         """Return nothing: its program writes where it runs."""
         return ""
+
+    async def result_place(self, remote_id: str, *, session_name: str | None) -> str | None:  # noqa: ARG002
+        """Return nothing: no process of ours begins its program."""
+        return None
+
+    async def result(self, remote_id: str) -> LeftResult | None:  # noqa: ARG002
+        """Return nothing: its program keeps what it computes."""
+        return None
 
     async def follow_log(self, remote_id: str) -> AsyncIterator[str]:  # noqa: ARG002
         """Yield nothing: its program writes where it runs."""

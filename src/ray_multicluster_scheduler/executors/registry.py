@@ -14,7 +14,6 @@ from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.executors.contract import ENTRY_POINTS, Executor, ExecutorKind, Site
 from ray_multicluster_scheduler.model.execution import (
     DEFAULT_EXECUTOR,
-    ORDINARY,
     UNKNOWN_EXECUTOR,
     Capabilities,
     not_here,
@@ -42,7 +41,7 @@ def _ray_session(site: Site) -> Executor:
 
 
 #: Jobs of Ray's own Jobs API.
-RAY_JOBS = ExecutorKind(name=DEFAULT_EXECUTOR, can=ORDINARY, open=_ray_jobs)
+RAY_JOBS = ExecutorKind(name=DEFAULT_EXECUTOR, can=Capabilities(leaves_result=True), open=_ray_jobs)
 #: Sessions: a program outside of the clusters is connected to one of them with Ray Client.
 RAY_SESSION = ExecutorKind(
     name="ray-client",

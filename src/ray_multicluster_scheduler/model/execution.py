@@ -47,6 +47,8 @@ class Capabilities:
     needs_driver_slot: bool = True
     #: The program of an attempt gets this package, where its cluster says so (`ship_package`).
     carries_package: bool = True
+    #: An attempt can leave a result: `Executor.result_place` and `Executor.result` are asked for it.
+    leaves_result: bool = False
     #: That an attempt ends quickly says something about its cluster.
     quick_ends_count: bool = True
     #: A program outside of the clusters begins the work. So nobody can submit a job to this executor.

@@ -38,6 +38,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.NotAuthenticated: 401,
     errors.Forbidden: 403,
     errors.JobNotFound: 404,
+    errors.NoResult: 404,
     errors.JobsFailed: 409,
     errors.WaitTimeout: 408,
     errors.NoClusterAvailable: 503,

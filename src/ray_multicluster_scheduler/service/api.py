@@ -28,6 +28,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     ProcessList,
     PruneView,
+    ResultView,
     SessionView,
     TimelineView,
     WaitView,
@@ -105,6 +106,9 @@ class Service(Protocol):
 
         None: there is none. Raises a `ClusterError` when its cluster cannot be asked now.
         """
+
+    def result(self, submission_id: str) -> ResultView:
+        """Return what a job that has ended has left as its result; `NoResult` says why there is none."""
 
     def tail(self, submission_id: str) -> Iterator[str]:
         """Yield the log as it grows, over all attempts, until the job has ended."""

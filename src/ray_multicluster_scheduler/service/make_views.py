@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import starmap
@@ -12,12 +13,14 @@ from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.core.placement.capacity import driver_limit
 from ray_multicluster_scheduler.environment.compose import origins
 from ray_multicluster_scheduler.environment.redact import REDACTED, redact_env, redact_text, secrets_of
+from ray_multicluster_scheduler.errors import NoResult
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
 from ray_multicluster_scheduler.model.decision import Cause, Placement, Waiting
 from ray_multicluster_scheduler.model.decision import ClusterView as PlannedCluster
 from ray_multicluster_scheduler.model.execution import ORDINARY, Capabilities, Session
 from ray_multicluster_scheduler.model.job import Attempt, AttemptSpan, Job, JobEvent, Target, left_alone
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
+from ray_multicluster_scheduler.model.result import RESULT_VAR, LeftResult, ResultKind, read_result
 from ray_multicluster_scheduler.model.states import RAY_STATUS
 from ray_multicluster_scheduler.service.views import (
     AttemptView,
@@ -27,6 +30,7 @@ from ray_multicluster_scheduler.service.views import (
     JobDetail,
     JobView,
     PendingView,
+    ResultView,
     SessionView,
     SpanView,
 )
@@ -82,6 +86,37 @@ def show_detail(
     shown = show_attempts(job, attempts, secrets, cluster_envs=cluster_envs)
     logs = None if log is None else redact_text(log, secrets)
     return JobDetail(**fields, warnings=tuple(warnings), attempts=shown, logs=logs)
+
+
+def show_result(
+    job: Job, left: tuple[int, LeftResult] | None, secrets: Collection[str], *, can: Capabilities
+) -> ResultView:
+    """Show what a job has left; `NoResult` says why there is nothing."""
+    if not job.final:
+        raise NoResult(
+            job.submission_id, f"it has not ended (it is {job.state.value}); `raymc wait` waits for it"
+        )
+    if left is None and not can.leaves_result:
+        raise NoResult(
+            job.submission_id,
+            f"its executor {job.spec.executor!r} runs no program on a cluster that could leave one",
+        )
+    if left is None:
+        raise NoResult(
+            job.submission_id,
+            f"its last attempt left none in the file that {RESULT_VAR} names (in Python: `set_result`)",
+        )
+    attempt, file = left
+    if file.problem is not None:
+        raise NoResult(job.submission_id, redact_text(file.problem, secrets))
+    result = read_result(file.content)
+    return ResultView(
+        submission_id=job.submission_id,
+        attempt=attempt,
+        kind=result.kind,
+        value=b64encode(result.value).decode() if result.kind is ResultKind.BYTES else result.value,
+        size_bytes=result.size_bytes,
+    )
 
 
 def warnings_of(job: Job, clusters: Collection[str], *, has_executor: bool) -> tuple[str, ...]:

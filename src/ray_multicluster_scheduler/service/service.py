@@ -66,6 +66,7 @@ from ray_multicluster_scheduler.service.make_views import (
     show_detail,
     show_event,
     show_job,
+    show_result,
     show_session,
     warnings_of,
 )
@@ -93,6 +94,7 @@ from ray_multicluster_scheduler.service.views import (
     PlanView,
     ProcessList,
     PruneView,
+    ResultView,
     SessionView,
     TimelineView,
     WaitView,
@@ -487,6 +489,12 @@ class LocalService:
         is_last = attempt is None or attempt == job.attempt
         log = self._log(job) if is_last else self._store.history.load_log(submission_id, attempt)
         return None if log is None else redact_text(log, self._secrets_in_log(job))
+
+    def result(self, submission_id: str) -> ResultView:
+        """Return what a job has left as its result; `NoResult` says why there is none."""
+        job = self._get(submission_id)
+        left = self._store.history.load_result(job.submission_id) if job.final else None
+        return show_result(job, left, self._secrets_in_log(job), can=self._can(job))
 
     def news(self, after: int, *, timeout_s: float) -> int:
         """Wait, at most this long, until something happens after an event; return the newest event's id."""

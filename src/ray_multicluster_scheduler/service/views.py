@@ -17,6 +17,7 @@ from ray_multicluster_scheduler.model.cluster import Health, Node
 from ray_multicluster_scheduler.model.decision import Refusal, Score
 from ray_multicluster_scheduler.model.job import own_name
 from ray_multicluster_scheduler.model.job_options import JobOptions
+from ray_multicluster_scheduler.model.result import ResultKind
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: Of a job in JSON, in this order; then what was asked for, and the rest.
@@ -138,6 +139,18 @@ class JobDetail(JobView):
     attempts: tuple[AttemptView, ...]
     #: The log so far of the last attempt; None: nothing can be had now.
     logs: str | None
+
+
+class ResultView(View):
+    """What the last attempt of a job has left as its result."""
+
+    submission_id: str
+    attempt: int
+    kind: ResultKind
+    #: The JSON itself; bytes in base64; or the URL of what is too large to be kept here.
+    value: Any
+    #: Of what was left: of a URL, its own length.
+    size_bytes: int
 
 
 class JobPage(View):

@@ -24,11 +24,12 @@ from sqlalchemy import (
 )
 
 from ray_multicluster_scheduler.model.job import Attempt, AttemptSpan, JobEvent, PastMove
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import LIVE, JobState
 from ray_multicluster_scheduler.store.job_rows import WRITE_EVENTS, get_job, require_jobs
 from ray_multicluster_scheduler.store.schema.prepared import Fixed, ForIds, Prepared
 from ray_multicluster_scheduler.store.schema.rows import attempt_from, claim_from, event_from, event_row, note
-from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs, logs
+from ray_multicluster_scheduler.store.schema.tables import attempts, events, jobs, logs, results
 from ray_multicluster_scheduler.store.transactions import Transactions
 from ray_multicluster_scheduler.text import storable
 
@@ -84,6 +85,8 @@ _FORGET_LOG = Prepared(
     delete(logs).where(logs.c.submission_id == bindparam("of_job"), logs.c.attempt == bindparam("of_attempt"))
 )
 _KEEP_LOG = Prepared(insert(logs))
+_FORGET_RESULT = Prepared(delete(results).where(results.c.submission_id == bindparam("of_job")))
+_KEEP_RESULT = Prepared(insert(results))
 _KEPT_ENDS = ForIds(
     lambda ids: (
         select(attempts.c.remote_id)
@@ -114,7 +117,7 @@ _SPANS = select(
 
 
 class History:
-    """Events, attempts and logs. They are written with the moves of jobs, in the same transaction."""
+    """Events, attempts, logs and results, which are written in the same transaction as moves of jobs."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -236,6 +239,14 @@ class History:
         with self._transactions.read() as tx:
             return tx.scalar(select(logs.c.text).where(*of_attempt))
 
+    def load_result(self, submission_id: str) -> tuple[int, LeftResult] | None:
+        """Return what the last attempt of a job left as its result, with the attempt's number; or None."""
+        last = select(jobs.c.attempt).where(jobs.c.submission_id == submission_id).scalar_subquery()
+        of_last = (results.c.submission_id == submission_id, results.c.attempt == last)
+        with self._transactions.read() as tx:
+            row = tx.execute(select(results).where(*of_last)).first()
+        return None if row is None else (row.attempt, LeftResult(content=row.content, problem=row.problem))
+
     def kept_ends(self, remote_ids: Sequence[str]) -> frozenset[str]:
         """Return those of these attempts, by remote id, whose end and log are stored here."""
         job_ids = {remote_id.rpartition("--r")[0] or remote_id for remote_id in remote_ids} | set(remote_ids)
@@ -250,6 +261,22 @@ def save_logs(tx: Connection, texts: Sequence[tuple[str, int, str]]) -> None:
     _KEEP_LOG.run(
         tx, [{"submission_id": job, "attempt": number, "text": storable(text)} for job, number, text in texts]
     )
+
+
+def save_results(tx: Connection, found: Sequence[tuple[str, int, LeftResult]]) -> None:
+    """Keep the results of jobs. One that was kept before, perhaps of an earlier attempt, is replaced."""
+    require_jobs(tx, sorted({submission_id for submission_id, _, _ in found}))
+    _FORGET_RESULT.run(tx, [{"of_job": job} for job, _, _ in found])
+    rows = [
+        {
+            "submission_id": job,
+            "attempt": number,
+            "content": left.content,
+            "problem": None if left.problem is None else storable(left.problem),
+        }
+        for job, number, left in found
+    ]
+    _KEEP_RESULT.run(tx, rows)
 
 
 def _last_event(tx: Connection) -> int:

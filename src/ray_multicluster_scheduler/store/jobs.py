@@ -28,10 +28,11 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import Move, apply_tr
 from ray_multicluster_scheduler.errors import JobNotFound, SchedulerError, StaleTransition
 from ray_multicluster_scheduler.model.access import FREELY, AuditEntry, OpenJobs, Terms
 from ray_multicluster_scheduler.model.job import Job, JobSpec, Target, Transition
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import accept
 from ray_multicluster_scheduler.store.group_commit import GroupCommit
-from ray_multicluster_scheduler.store.history import save_logs
+from ray_multicluster_scheduler.store.history import save_logs, save_results
 from ray_multicluster_scheduler.store.job_rows import (
     EXISTING_IDS,
     JOB_COLUMNS,
@@ -265,6 +266,7 @@ class Jobs:
         epoch: int,
         now: float,
         logs: Sequence[tuple[str, int, str]] = (),
+        results: Sequence[tuple[str, int, LeftResult]] = (),
         known: Mapping[str, Job] = MappingProxyType({}),
     ) -> tuple[Job, ...]:
         """Apply all transitions that still hold, in one transaction with their events; return the jobs.
@@ -272,13 +274,14 @@ class Jobs:
         Each comes once, as it is after its last move. A job that was changed meanwhile by another caller is
         left alone and missing in the result. A transition that the state table forbids is a bug and raises
         ValueError before anything is written. The (bounded) `logs` of attempts, as (submission_id, attempt,
-        text), are stored with it and replace former ones. `known` are jobs as the leader of this epoch last
-        read or wrote them: those that have not changed since are not read again.
+        text), are stored with it and replace former ones, and so are `results`. `known` are jobs as the
+        leader of this epoch last read or wrote them: those that have not changed since are not read again.
         """
         for transition in transitions:
             check(transition)
         with self._transactions.write(epoch=epoch) as tx:
             save_logs(tx, logs)
+            save_results(tx, results)
             return _apply(tx, [_storable(transition) for transition in transitions], now=now, known=known)
 
     def _add_calls(self, calls: Sequence[accept.Call]) -> Sequence[tuple[Job, ...] | SchedulerError]:

@@ -44,6 +44,7 @@ from ray_multicluster_scheduler.store.schema.tables import (
     events,
     jobs,
     logs,
+    results,
     sessions,
     tags,
     upkeep,
@@ -64,7 +65,9 @@ _AUDIT_PER_JOB = 10
 _MOST_MEMBERS = 100
 _DELETE_LOGS = _delete_from(logs)
 #: In this order: rows that refer to a job are deleted before the job.
-_DELETES = tuple(_delete_from(table) for table in (events, tags, attempts, sessions, dependencies, jobs))
+_DELETES = tuple(
+    _delete_from(table) for table in (events, tags, attempts, results, sessions, dependencies, jobs)
+)
 _IS_FINAL = jobs.c.state.in_(sorted(state.value for state in FINAL))
 _IS_NEEDED = exists().where(dependencies.c.needs == jobs.c.submission_id)
 _STANDS_FOR_FEW = has_more_members_than(_MOST_MEMBERS).is_(None)
@@ -95,7 +98,7 @@ class Retention:
         self._database = database
 
     def delete(self, submission_ids: Sequence[str], *, audit: AuditEntry | None = None) -> None:
-        """Remove ended jobs with their attempts, events and logs, all or none; their ids can be used again.
+        """Remove ended jobs with all that is kept of them, all or none; their ids can be used again.
 
         `JobNotFound` for an unknown id, `InvalidRequest` for a job that has not ended, `DependencyProblem`
         for one that open jobs wait for. The oldest of those listed under such a job takes its place.
@@ -336,6 +339,12 @@ _LOG_BYTES = func.coalesce(
 _ROW_BYTES = (
     _SMALL_ROWS_BYTES
     + _length(jobs.c.spec)
+    + func.coalesce(
+        select(_length(results.c.content))
+        .where(results.c.submission_id == jobs.c.submission_id)
+        .scalar_subquery(),
+        0,
+    )
     + func.coalesce(
         select(func.sum(_ATTEMPT_BYTES))
         .where(attempts.c.submission_id == jobs.c.submission_id)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from ray_multicluster_scheduler.errors import ClusterRefused, RemoteJobExists, RemoteJobNotFound
 from ray_multicluster_scheduler.executors.contract import Capabilities, Executor
 from ray_multicluster_scheduler.model.execution import AttemptStatus, Sighting, StartRequest
+from ray_multicluster_scheduler.model.result import TOO_LARGE, LeftResult
 
 #: Between two looks at an attempt, and how long it may take to end.
 LOOK_S = 0.02
@@ -111,6 +112,25 @@ async def a_log_is_kept_or_empty(scene: ExecutorScene) -> None:
     assert (PRINTS in log) == scene.can.keeps_log
 
 
+async def a_result_is_what_an_attempt_left(scene: ExecutorScene) -> None:
+    """`leaves_result` says whether there is a place for one; the bytes come back as they were left."""
+    if not scene.can.leaves_result:
+        return
+    left = {
+        f"sub_{uuid.uuid4().hex}": command
+        for command in ("printf 'a\\000\\377\\n' > {}", "true", "head -c 2000000 /dev/zero > {}")
+    }
+    for remote_id, command in left.items():
+        place = await scene.executor.result_place(remote_id, session_name=None)
+        assert place is not None
+        await scene.executor.start(StartRequest(remote_id=remote_id, entrypoint=command.format(place)))
+    found = []
+    for remote_id in left:
+        await scene.seen(remote_id, AttemptStatus.SUCCEEDED)
+        found.append(await scene.executor.result(remote_id))
+    assert found == [LeftResult(content=b"a\0\xff\n"), None, TOO_LARGE]
+
+
 async def an_attempt_that_has_ended_is_deleted(scene: ExecutorScene) -> None:
     """`deletable` says whether that is needed; one that runs is never deleted."""
     if not scene.can.deletable:
@@ -145,6 +165,7 @@ EXECUTOR_CHECKS: tuple[Callable[[ExecutorScene], Awaitable[None]], ...] = (
     an_id_is_started_once,
     an_attempt_is_stopped,
     a_log_is_kept_or_empty,
+    a_result_is_what_an_attempt_left,
     an_attempt_that_has_ended_is_deleted,
     an_inventory_has_what_was_wanted,
 )

@@ -12,13 +12,16 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import signal
 import tempfile
 import time
+import weakref
 import zipfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ray_multicluster_scheduler.model.execution import AttemptStatus
@@ -349,9 +352,13 @@ class FakeCluster:
     start_failure_words: str = ASKED_FOR
     session_name: str = field(init=False)
     node_id: str = field(init=False)
+    #: Where its node keeps logs, and jobs their results.
+    logs_dir: Path = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.logs_dir = Path(tempfile.mkdtemp(prefix="fake-ray-logs-"))
+        weakref.finalize(self, shutil.rmtree, self.logs_dir, ignore_errors=True)
         self._begin_session()
 
     def _begin_session(self) -> None:
@@ -410,6 +417,12 @@ class FakeCluster:
         job = self.job(submission_id)
         self._need_agent()
         return job.log + (job.run.log() if job.run is not None else "")
+
+    def log_file(self, node_id: str, name: str) -> Path:
+        """Return the path of a file among the logs of a node, whether it is there or not."""
+        if node_id != self.node_id or not self.raylet_alive:
+            raise Refused(500, f"Given node id {node_id} is not available.")
+        return self.logs_dir / name
 
     def _need_agent(self) -> None:
         if not self.raylet_alive:

@@ -149,6 +149,8 @@ def _amount(name: str, amount: float) -> str:
 
 #: Ray looks for new log lines once a second; tests have less time.
 TAIL_POLL_S = 0.02
+#: Ray 2.9 puts a 1 before each block of a log file that it sends, or a 0 before an error.
+LOG_BLOCK_BYTES = 2**16
 #: Ray refuses larger bodies with 413.
 MAX_BODY_BYTES = 100 * 2**20
 
@@ -173,6 +175,8 @@ class Routes:
             web.get("/api/v0/nodes", self._nodes),
             web.get("/api/v0/actors", self._nothing),
             web.get("/api/v0/tasks", self._nothing),
+            web.get("/api/v0/logs", self._list_logs),
+            web.get("/api/v0/logs/file", self._log_file),
             web.get("/api/cluster_status", self._status),
             web.post("/api/jobs/", self._submit),
             web.get("/api/jobs/", self._list),
@@ -214,6 +218,23 @@ class Routes:
 
     async def _nothing(self, _: web.Request) -> web.Response:
         return _data(listing([]))
+
+    async def _list_logs(self, request: web.Request) -> web.Response:
+        path = self._cluster.log_file(request.query["node_id"], request.query["glob"])
+        return _data({"result": {"internal": [path.name]} if path.is_file() else {}})
+
+    async def _log_file(self, request: web.Request) -> web.Response:
+        path = self._cluster.log_file(request.query["node_id"], request.query["filename"])
+        is_there, words = path.is_file(), f"A file is not found at: {path}"
+        if not self._dashboard.ray_version.startswith("2.9."):
+            if not is_there:
+                raise Refused(500, words)
+            return web.Response(body=path.read_bytes())
+        if not is_there:
+            return web.Response(text=f"0Closing HTTP stream due to internal server error.\n{words}")
+        content = path.read_bytes()
+        starts = range(0, len(content), LOG_BLOCK_BYTES)
+        return web.Response(body=b"".join(b"1" + content[at : at + LOG_BLOCK_BYTES] for at in starts))
 
     async def _status(self, request: web.Request) -> web.Response:
         if request.query.get("format") == "1":

@@ -7,6 +7,7 @@ from tests.support.builders import NOW, a_snapshot
 from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.model.access import AuditEntry, Token
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.model.storage import Upload
 from ray_multicluster_scheduler.store import Store
@@ -30,6 +31,7 @@ def fill(store: Store) -> Leader:
         epoch=leader.lease.epoch,
         now=NOW,
         logs=[("is-SUBMITTED", 1, "line\n" * 10)],
+        results=[("is-SUBMITTED", 1, LeftResult(content=b"\x00\xff", problem="half of it"))],
     )
     leader.add("newest", JobState.FAILED)
     store.retention.delete(["newest"])  # its number must not be given again

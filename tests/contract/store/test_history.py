@@ -6,6 +6,7 @@ from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.errors import JobNotFound
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, DrainMark, Node, Witness
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import Store
 
@@ -127,6 +128,30 @@ def test_there_is_no_log_of_an_unknown_job(store: Store, leader: Leader) -> None
     assert store.history.load_log("nobody") is None
     with pytest.raises(JobNotFound):
         store.jobs.apply([], logs=[("nobody", 1, "text")], epoch=leader.lease.epoch, now=NOW)
+
+
+def test_the_result_is_written_with_the_end_and_is_that_of_the_last_attempt(
+    store: Store, leader: Leader
+) -> None:
+    leader.add("job", S.RUNNING)
+    first, last = LeftResult(content=b"\x00\xff first"), LeftResult(content=b"", problem="too large")
+    epoch = leader.lease.epoch
+    store.jobs.apply([], results=[("job", 1, first)], epoch=epoch, now=NOW)
+    assert store.history.load_result("job") == (1, first)
+
+    leader.move("job", S.QUEUED, S.PLACED, S.RUNNING)
+    assert store.history.load_result("job") is None  # the second attempt has left none yet
+    end = leader.wanted(store.jobs.get("job"), S.SUCCEEDED)
+    store.jobs.apply([end], results=[("job", 2, last)], epoch=epoch, now=NOW)
+    assert store.history.load_result("job") == (2, last)
+
+
+def test_there_is_no_result_of_an_unknown_job(store: Store, leader: Leader) -> None:
+    assert store.history.load_result("nobody") is None
+    with pytest.raises(JobNotFound):
+        store.jobs.apply(
+            [], results=[("nobody", 1, LeftResult(content=b"1"))], epoch=leader.lease.epoch, now=NOW
+        )
 
 
 def test_drain_marks_are_kept_by_cluster_and_an_unmark_is_a_mark_too(store: Store) -> None:

@@ -10,6 +10,7 @@ from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.errors import LeaseLost
 from ray_multicluster_scheduler.model.job import Lease
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.store import Store
 
@@ -126,6 +127,9 @@ FENCED: dict[str, Write] = {
         "again", 1, outcome="SUPERSEDED", reason="", epoch=epoch, now=NOW
     ),
     "logs": lambda store, epoch: store.jobs.apply([], logs=[("job", 1, "text")], epoch=epoch, now=NOW),
+    "results": lambda store, epoch: store.jobs.apply(
+        [], results=[("job", 1, LeftResult(content=b"1"))], epoch=epoch, now=NOW
+    ),
     "save_snapshots": lambda store, epoch: store.clusters.save_snapshots([a_snapshot("a")], epoch=epoch),
 }
 

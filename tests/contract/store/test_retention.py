@@ -9,6 +9,7 @@ from tests.support.leader import Leader
 
 from ray_multicluster_scheduler.environment.redact import REDACTED
 from ray_multicluster_scheduler.errors import DependencyProblem, InvalidRequest, JobNotFound, LeaseLost
+from ray_multicluster_scheduler.model.result import LeftResult
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 from ray_multicluster_scheduler.model.storage import Keep, Pruned
 from ray_multicluster_scheduler.service.jobs import prune_all
@@ -68,6 +69,26 @@ def test_what_is_noticed_late_is_not_passed_over(leader: Leader, late: float) ->
     assert (pruned.secrets, pruned.logs) == (1, 1)
     assert "s3cret" not in str(store.jobs.get("late").spec)
     assert prune_all(store, rules, now=NOW) == Pruned()
+
+
+@pytest.mark.parametrize("rule", [{"jobs_s": 2.5 * DAY}, {"size_bytes": 2**20 + 2**19}])
+def test_a_result_stays_as_long_as_its_job_and_counts_for_the_size(
+    leader: Leader, rule: dict[str, float], request: pytest.FixtureRequest
+) -> None:
+    if request.node.callspec.params["store"] == "postgres" and "size_bytes" in rule:
+        return  # the server does not tell how much of its files is in use
+    store = leader.store
+    for name, days_ago in (("old", 3.0), ("young", 2.0)):
+        ended(leader, name, days_ago=days_ago)
+        large = LeftResult(content=b"x" * 2**20)
+        store.jobs.apply([], epoch=leader.lease.epoch, now=NOW, results=[(name, 1, large)])
+
+    assert prune_all(store, keep(logs_s=DAY), now=NOW) == Pruned(logs=2)
+    assert store.history.load_result("old") == (1, large)
+
+    assert prune_all(store, keep(**rule), now=NOW).jobs == 1
+    assert store.history.load_result("old") is None
+    assert store.history.load_result("young") == (1, large)
 
 
 def test_jobs_that_ended_long_ago_go_with_all_that_is_about_them(leader: Leader) -> None:

@@ -22,6 +22,7 @@ EXAMPLES = [
     errors.QuotaExceeded("no"),
     errors.TooManyRequests("later"),
     errors.JobNotFound("tran", nearest="train"),
+    errors.NoResult("train", "it left none"),
     errors.NotAuthenticated("who are you?"),
     errors.Forbidden("no"),
     errors.JobsFailed("one failed", ["a", "b"]),

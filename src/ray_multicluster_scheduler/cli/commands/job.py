@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,16 +29,18 @@ from ray_multicluster_scheduler.cli.follow_jobs import (
 from ray_multicluster_scheduler.cli.options.common import ConfigOption, JobsArgument, JsonOption
 from ray_multicluster_scheduler.cli.session import find_jobs, opened, stale_note
 from ray_multicluster_scheduler.client.display import NONE, Times, state_text
+from ray_multicluster_scheduler.client.result import bytes_of, fetch
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
 from ray_multicluster_scheduler.model.resources import show
+from ray_multicluster_scheduler.model.result import ResultKind
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.jobs import RETRY_OF
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.current import Client
     from ray_multicluster_scheduler.model.job import JobEvent
-    from ray_multicluster_scheduler.service.views import AttemptView, JobDetail, JobView, View
+    from ray_multicluster_scheduler.service.views import AttemptView, JobDetail, JobView, ResultView, View
 
 
 # How one job looks: its facts, its attempts and its events.
@@ -219,6 +223,55 @@ def _write_all(rows: Sequence[object]) -> None:
 def _footer(console: Console, scheduler: Client, jobs: Sequence[JobView]) -> None:
     if (note := stale_note(scheduler, jobs)) is not None:
         console.print(note)
+
+
+def result(
+    words: JobsArgument,
+    *,
+    config: ConfigOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write it to this file; what a URL names is fetched."
+        ),
+    ] = None,
+) -> None:
+    """Write the result that a job has left to stdout or to a file.
+
+    JSON is indented, bytes are written as they are, and of a large result there is its URL. A job leaves it
+    in the file that RAY_MULTICLUSTER_RESULT names, or with `set_result`; however the job ended, what its last
+    attempt has left is shown.
+    """
+    with opened(config) as scheduler:
+        jobs = find_jobs(scheduler, words, None)
+        if len(jobs) > 1:
+            raise InvalidRequest(f"these are {len(jobs)} jobs, and one result is written: name one of them")
+        found = scheduler.service.result(jobs[0].submission_id)
+        if output is not None:
+            _write_file(output, fetch(found) if found.kind is ResultKind.URL else _content(found))
+        elif found.kind is ResultKind.JSON:
+            write_json(found.value)
+        elif found.kind is ResultKind.URL:
+            write_line(found.value)
+        elif sys.stdout.isatty():
+            raise InvalidRequest(f"these are {found.size_bytes:,} bytes: write them to a file with -o FILE")
+        else:
+            sys.stdout.buffer.write(bytes_of(found))
+            sys.stdout.buffer.flush()
+
+
+def _content(found: ResultView) -> bytes:
+    if found.kind is ResultKind.BYTES:
+        return bytes_of(found)
+    return f"{json.dumps(found.value, indent=2, ensure_ascii=False)}\n".encode("utf-8", "replace")
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror or error}") from error
+    say(f"{len(content):,} bytes are in {path}.")
 
 
 #: Each log that is followed holds a connection to its cluster.

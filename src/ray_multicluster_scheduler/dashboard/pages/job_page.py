@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
+from ray_multicluster_scheduler.client.result import bytes_of
 from ray_multicluster_scheduler.dashboard.addresses import cluster_address, job_address
 from ray_multicluster_scheduler.dashboard.chips import Lasting, StateChip, When, resources_text
 from ray_multicluster_scheduler.dashboard.decision_view import (
@@ -25,13 +27,15 @@ from ray_multicluster_scheduler.dashboard.job_relations import JobGraph, read_re
 from ray_multicluster_scheduler.dashboard.page import Page
 from ray_multicluster_scheduler.dashboard.pages.jobs_page import RETRIED, title_of
 from ray_multicluster_scheduler.dashboard.tables import PlainTable, Row
+from ray_multicluster_scheduler.errors import NoResult
 from ray_multicluster_scheduler.model.job import JobEvent
 from ray_multicluster_scheduler.model.job_options import JOB_OPTIONS
+from ray_multicluster_scheduler.model.result import ResultKind
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.caller import Role
 from ray_multicluster_scheduler.service.query import EVENTS, JobQuery
 from ray_multicluster_scheduler.service.service import LocalService
-from ray_multicluster_scheduler.service.views import AttemptView, Explanation, JobView
+from ray_multicluster_scheduler.service.views import AttemptView, Explanation, JobView, ResultView
 
 # On which clusters a job was tried, and the environment that it got there.
 
@@ -478,6 +482,52 @@ class LogView(ui.element, component="log_view.js", esm={"raymc-log-text": "log_t
         return ""
 
 
+# What a job has left as its result.
+
+
+#: Of a longer text, the beginning is shown; all of it can be downloaded.
+RESULT_CHARS = 20_000
+
+
+class JobResult(ui.element):
+    """The JSON or the URL as a text, of bytes their number, and all of it as a file."""
+
+    def __init__(self, page: Page, submission_id: str) -> None:
+        super().__init__("div")
+        self.classes("stack")
+        self._page = page
+        self._name = submission_id
+        self._content, self._ending = b"", ""
+        with self:
+            self._beginning = CopyBlock(page, page.t("job.result"), wrap=True)
+            self._about = ui.label().classes("quiet")
+            self._download = ui.button(page.t("job.result_download"), icon="download", color=None)
+            self._download.props("outline no-caps dense data-test=job-result-download")
+            self._download.on_click(self._send)
+
+    def show(self, found: ResultView) -> None:
+        """Show a result."""
+        if found.kind is ResultKind.BYTES:
+            text, self._ending, self._content = "", "bin", bytes_of(found)
+        else:
+            is_url = found.kind is ResultKind.URL
+            text = found.value if is_url else json.dumps(found.value, indent=2, ensure_ascii=False)
+            self._ending, self._content = "txt" if is_url else "json", text.encode("utf-8", "replace")
+        self._beginning.show(text[:RESULT_CHARS])
+        self._beginning.set_visibility(bool(text))
+        self._about.set_text(self._page.t("job.result_size", size=f"{found.size_bytes:,}"))
+
+    def _send(self) -> None:
+        ui.download.content(self._content, f"{self._name}.{self._ending}")
+
+
+def _read_result(service: LocalService, submission_id: str) -> ResultView | None:
+    try:
+        return service.result(submission_id)
+    except NoResult:
+        return None
+
+
 #: The least time between two looks at the whole queue, and at other jobs.
 LOOK_S = 5.0
 
@@ -519,6 +569,9 @@ class _Job:
                 self._log = LogView(page, submission_id) if job.has_log else None
                 if not job.has_log:
                     ui.label(page.t("log.no_keeper")).classes("quiet")
+            with ui.card().props("data-test=job-result") as self._result_card:
+                heading(page.t("job.result"))
+                self._result = JobResult(page, submission_id)
             with ui.card().props("data-test=job-facts"):
                 self._facts = JobFacts(page)
             with ui.card() as self._relations:
@@ -530,6 +583,7 @@ class _Job:
                 self._why = JobWhy(page)
         self._relations.set_visibility(False)
         self._decision.set_visibility(False)
+        self._result_card.set_visibility(False)
 
     def _build_head(self) -> None:
         page = self._page
@@ -573,6 +627,7 @@ class _Job:
             name = self._id
             self._attempts = await self._page.read(("attempts", name), lambda service: service.attempts(name))
             self._show(job)
+            await self._show_result(job)
             await self._events.refresh(said=job.message)
         if changed or time.monotonic() - self._looked_at >= LOOK_S:
             await self._look(job, changed=changed)
@@ -592,6 +647,16 @@ class _Job:
         self._environment.show(job, self._attempts)
         if self._log is not None:
             self._log.show(job, self._attempts)
+
+    async def _show_result(self, job: JobView) -> None:
+        name = self._id
+        found = None
+        if job.final:
+            key = ("result", name, job.attempt)
+            found = await self._page.read(key, lambda service: _read_result(service, name))
+        self._result_card.set_visibility(found is not None)
+        if found is not None:
+            self._result.show(found)
 
     async def _look(self, job: JobView, *, changed: bool) -> None:
         """Read what depends on other jobs: seldom, because it is more than one row."""

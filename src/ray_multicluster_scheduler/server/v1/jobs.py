@@ -30,6 +30,7 @@ from ray_multicluster_scheduler.service.views import (
     JobView,
     PlanView,
     PruneView,
+    ResultView,
     TimelineView,
 )
 
@@ -253,6 +254,12 @@ async def logs(
     """Return the log of an attempt, from its cluster while it runs."""
     found = await in_cluster_thread(connection, partial(service.log, submission_id, attempt))
     return bodies.Log(logs=found)
+
+
+@job_router.get("/result", summary="The result of a job")
+def result(service: Reading, submission_id: str) -> ResultView:
+    """Return what the last attempt of a job that has ended has left; 404 says why there is nothing."""
+    return service.result(submission_id)
 
 
 @job_router.get("/explain", summary="Why a job is where it is")

@@ -245,6 +245,16 @@ logs = Table(
     Column("text", Text, nullable=False),
 )
 
+#: What jobs have left as their results: of a job the last one, with the attempt that left it.
+results = Table(
+    "results",
+    metadata,
+    _job_id(primary_key=True),
+    Column("attempt", Number, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("problem", Text),
+)
+
 #: Beside the job of a session: what the servers that it is connected through know.
 sessions = Table(
     "sessions",
