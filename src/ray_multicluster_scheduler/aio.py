@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ray_multicluster_scheduler.client import current, job_functions, scope, tasks, waiting
 from ray_multicluster_scheduler.client import job as blocking
+from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ RESULT_NAP_S = 5.0
 def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the async twin of a blocking function: it leaves the event loop free."""
 
+    @ends_at_the_caller
     @functools.wraps(function)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> T:
         scope.is_coroutine_of_its_own()
@@ -37,6 +39,7 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return twin
 
 
+@each_ends_at_the_caller
 class Job(str):
     """The id of a job, and the job, for asyncio: as `ray_multicluster_scheduler.Job`, but to be awaited.
 
@@ -131,6 +134,7 @@ class Job(str):
         """Tell in a line where it is."""
         return await self._ask(lambda job: job.summary())
 
+    @ends_at_the_caller
     async def _ask(self, question: Callable[[blocking.Job], T]) -> T:
         return await _in_thread(question)(blocking.Job(self))
 
@@ -138,6 +142,7 @@ class Job(str):
 blocking.written_as_text(Job)
 
 
+@each_ends_at_the_caller
 class Jobs(list[Job]):
     """Several jobs for asyncio, as `ray_multicluster_scheduler.Jobs`; `await jobs` waits for all."""
 
@@ -181,31 +186,37 @@ class Jobs(list[Job]):
         """Tell how many are in which state."""
         return await self._ask(lambda jobs: jobs.summary())
 
+    @ends_at_the_caller
     async def _ask(self, question: Callable[[blocking.Jobs], T]) -> T:
         return await _in_thread(question)(blocking.Jobs(map(blocking.Job, self)))
 
 
+@ends_at_the_caller
 @functools.wraps(job_functions.submit_job)
 async def submit_job(*args: Any, **kwargs: Any) -> Job:
     """Accept a job; see `ray_multicluster_scheduler.submit_job`."""
     return Job(await _in_thread(job_functions.submit_job)(*args, **kwargs))
 
 
+@ends_at_the_caller
 async def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
     """Accept many jobs in one transaction; see `ray_multicluster_scheduler.submit_jobs`."""
     return Jobs(map(Job, await _in_thread(job_functions.submit_jobs)(jobs)))
 
 
+@ends_at_the_caller
 async def retry_job(submission_id: str) -> Job:
     """Run a job again; see `ray_multicluster_scheduler.retry_job`."""
     return Job(await _in_thread(job_functions.retry_job)(submission_id))
 
 
+@ends_at_the_caller
 async def job(submission_id: str) -> Job:
     """Return the job with this id or name; see `ray_multicluster_scheduler.job`."""
     return Job(await _in_thread(blocking.job)(submission_id))
 
 
+@ends_at_the_caller
 @functools.wraps(blocking.jobs)
 async def jobs(**filters: Any) -> Jobs:
     """Return jobs that match every given filter; see `ray_multicluster_scheduler.jobs`."""
@@ -235,6 +246,7 @@ list_actors = _in_thread(tasks.list_actors)
 explain_task = _in_thread(tasks.explain_task)
 
 
+@ends_at_the_caller
 async def init_ray(
     address: str | None = None, runtime_env_json: str | None = None, namespace: str | None = None
 ) -> Connection:
@@ -247,12 +259,14 @@ async def init_ray(
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
 
 
+@ends_at_the_caller
 async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
     """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
     async for piece in job_functions.tail_job_logs_async(submission_id):
         yield piece
 
 
+@ends_at_the_caller
 async def get_task_result(task_id: str, timeout: float | None = None) -> Any:
     """Wait for a task and return its result; see `ray_multicluster_scheduler.get_task_result`."""
     ends_at = math.inf if timeout is None else time.monotonic() + timeout

@@ -21,6 +21,7 @@ import yaml
 from ray_multicluster_scheduler.client import waiting
 from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
 from ray_multicluster_scheduler.client.scope import remembered
+from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.arguments import amount
@@ -42,6 +43,7 @@ UNKNOWN = "UNKNOWN"
 SHOW_EVERY_S = 1.0
 
 
+@each_ends_at_the_caller
 class Job(str):
     """The id of a job, and the job.
 
@@ -176,6 +178,7 @@ class Job(str):
         return service, one_job(service, str(self))
 
 
+@each_ends_at_the_caller
 class Jobs(list[Job]):
     """Several jobs: an array, or what `jobs()` has found. A question about all is asked at once."""
 
@@ -307,11 +310,13 @@ async def ended(submission_ids: Sequence[str], timeout: float | None) -> AsyncIt
                 yield each
 
 
+@ends_at_the_caller
 def job(submission_id: str) -> Job:
     """Return the job with this id, or the newest with this `job_id`; raises `JobNotFound`."""
     return Job(one_job(working_scheduler().service, submission_id).submission_id)
 
 
+@ends_at_the_caller
 def jobs(
     *,
     state: str | JobState | Iterable[str] | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import sys
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from ray_multicluster_scheduler.client.current import keep_scheduled, working_sc
 from ray_multicluster_scheduler.client.job import Job, Jobs, state_of
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller, stacklevel_of_the_caller
 from ray_multicluster_scheduler.config.user import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
@@ -25,6 +25,7 @@ from ray_multicluster_scheduler.service.request import JobRequest
 log = logging.getLogger(__name__)
 
 
+@ends_at_the_caller
 def submit_job(
     entrypoint: str,
     runtime_env: dict[str, Any] | None = None,
@@ -100,6 +101,7 @@ def submit_job(
     return submit_jobs([arguments])[0]
 
 
+@ends_at_the_caller
 def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
     given = list(jobs)
@@ -116,10 +118,11 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
         ids += [job.submission_id for job in accepted]
     keep_scheduled(scheduler, at_once=True)
     for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
-        warnings.warn(sentence, stacklevel=_stacklevel_of_the_caller())
+        warnings.warn(sentence, stacklevel=stacklevel_of_the_caller())
     return Jobs(map(Job, ids))
 
 
+@ends_at_the_caller
 def retry_job(submission_id: str) -> Job:
     """Run a job again that has failed or was stopped, as a new job with the same options; return its id.
 
@@ -132,6 +135,7 @@ def retry_job(submission_id: str) -> Job:
     return _job(submission_id).retry()
 
 
+@ends_at_the_caller
 def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
     """Return PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN for an id that nobody knows.
 
@@ -141,6 +145,7 @@ def get_job_status(submission_id: str, cluster_name: str | None = None) -> str: 
     return _job(submission_id).status
 
 
+@ends_at_the_caller
 def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[str, Any]:  # noqa: ARG001
     """Return all that is known of a job: status, cluster, attempts, times, reason, environment, `logs`.
 
@@ -149,6 +154,7 @@ def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[st
     return _job(submission_id).info()
 
 
+@ends_at_the_caller
 def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # noqa: ARG001
     """Stop a job, waiting or running, and wait until it has ended; True when it was stopped.
 
@@ -157,6 +163,7 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     return _job(submission_id).stop()
 
 
+@ends_at_the_caller
 def delete_job(submission_id: str) -> None:
     """Forget a job that has ended, with its log, here and on its clusters; its submission id is free again.
 
@@ -168,6 +175,7 @@ def delete_job(submission_id: str) -> None:
     service.delete([one_job(service, submission_id).submission_id])
 
 
+@ends_at_the_caller
 def list_jobs(
     *,
     states: Sequence[str] | None = None,
@@ -193,6 +201,7 @@ def list_jobs(
     return [job.model_dump(mode="json") for job in found]
 
 
+@ends_at_the_caller
 def explain(submission_id: str) -> dict[str, Any]:
     """Return why a job is where it is: per cluster score parts or refusal, its place, what would help.
 
@@ -203,6 +212,7 @@ def explain(submission_id: str) -> dict[str, Any]:
     return service.explain(job.submission_id).model_dump(mode="json")
 
 
+@ends_at_the_caller
 def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
     """Return what `submit_job` with these arguments would do now: a dry run. Raises what that would raise."""
     scheduler = working_scheduler()
@@ -211,11 +221,13 @@ def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
         return scheduler.service.plan(request).model_dump(mode="json")
 
 
+@ends_at_the_caller
 def drain(cluster: str, reason: str = "") -> None:
     """Send no new jobs to a cluster; what runs there may end."""
     _set_drained(cluster, reason, drained=True)
 
 
+@ends_at_the_caller
 def undrain(cluster: str, reason: str = "") -> None:
     """Let a cluster have new jobs again."""
     _set_drained(cluster, reason, drained=False)
@@ -232,15 +244,6 @@ def _request(arguments: Mapping[str, Any]) -> JobRequest:
     return JobRequest(**{"user": this_user(), "parent": this_job(), **given})
 
 
-def _stacklevel_of_the_caller() -> int:
-    """Return the level, for a warning where this is called, of the first line that is not ours."""
-    ours = __name__.partition(".")[0] + "."
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(ours):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 def _job(submission_id: str) -> Job:
     return Job(text("submission_id", submission_id, empty=True))
 
@@ -248,6 +251,7 @@ def _job(submission_id: str) -> Job:
 # A job's log as it grows.
 
 
+@ends_at_the_caller
 def tail_job_logs(submission_id: str) -> Iterator[str]:
     """Yield the log of a job in pieces as it grows; ends only when the job has ended.
 
@@ -259,6 +263,7 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
     return service.tail(job.submission_id)
 
 
+@ends_at_the_caller
 async def tail_job_logs_async(submission_id: str) -> AsyncIterator[str]:
     """Like the blocking version, for asyncio: no thread waits."""
     service = (await asyncio.to_thread(working_scheduler)).service

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.scope import stopped_at_interrupt
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
 from ray_multicluster_scheduler.errors import InvalidRequest, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.api import Service
@@ -102,6 +103,7 @@ SHORTEST_INTERVAL_S = 0.1
 NAMED = 3
 
 
+@ends_at_the_caller
 def wait_for_all_jobs(
     submission_ids: Iterable[str],
     check_interval: float = 5,
@@ -138,6 +140,7 @@ def wait_for_all_jobs(
     return True
 
 
+@ends_at_the_caller
 async def wait_for_all_jobs_async(
     submission_ids: Iterable[str],
     check_interval: float = 5,
