@@ -6,12 +6,13 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ray_multicluster_scheduler.client import current, job_functions, scope, tasks, waiting
 from ray_multicluster_scheduler.client import job as blocking
+from ray_multicluster_scheduler.client.job_info import JobInfo as JobInfo  # noqa: PLC0414 - the same here
 from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import WaitTimeout
 
@@ -91,7 +92,7 @@ class Job(str):
         """When it ended."""
         return self._ask(lambda job: job.ended_at)
 
-    async def info(self) -> dict[str, Any]:
+    async def info(self) -> JobInfo:
         """Return all that is known of it."""
         return await self._ask(lambda job: job.info())
 
@@ -199,7 +200,7 @@ async def submit_job(*args: Any, **kwargs: Any) -> Job:
 
 
 @ends_at_the_caller
-async def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
+async def submit_jobs(jobs: Iterable[Mapping[str, Any]]) -> Jobs:
     """Accept many jobs in one transaction; see `ray_multicluster_scheduler.submit_jobs`."""
     return Jobs(map(Job, await _in_thread(job_functions.submit_jobs)(jobs)))
 
@@ -225,8 +226,10 @@ async def jobs(**filters: Any) -> Jobs:
 
 initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
 get_job_status = _in_thread(job_functions.get_job_status)
+get_job_logs = _in_thread(job_functions.get_job_logs)
 get_job_info = _in_thread(job_functions.get_job_info)
 stop_job = _in_thread(job_functions.stop_job)
+list_clusters = _in_thread(job_functions.list_clusters)
 list_jobs = _in_thread(job_functions.list_jobs)
 wait_for_all_jobs = waiting.wait_for_all_jobs_async
 explain = _in_thread(job_functions.explain)

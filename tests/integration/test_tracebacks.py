@@ -1,4 +1,4 @@
-"""A user's mistake ends in the user's own line, however it is called; the whole traceback is there if wanted."""
+"""A user's mistake ends in the user's own line; the whole traceback is there if it is wanted."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "an empty command": lambda: raymc.submit_job(""),
     "no mapping": lambda: raymc.submit_jobs(["echo 1"]),  # type: ignore[list-item]
     "no such argument": lambda: raymc.submit_job("echo", priorty=1),  # type: ignore[call-arg]
-    "a missing argument": lambda: raymc.submit_job(),  # type: ignore[call-arg]
+    "a missing argument": raymc.submit_job,
     "nobody's id": lambda: raymc.get_job_info("nobody"),
     "nobody's log": lambda: raymc.tail_job_logs("nobody"),
     "a property": lambda: Job("nobody").state,

@@ -6,11 +6,13 @@ import asyncio
 import inspect
 import logging
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
-from ray_multicluster_scheduler.client.job import Job, Jobs, state_of
+from ray_multicluster_scheduler.client.current import get_unified_scheduler, keep_scheduled, working_scheduler
+from ray_multicluster_scheduler.client.job import Job, Jobs, state_of, time_of
+from ray_multicluster_scheduler.client.job_info import JobInfo
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
 from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller, stacklevel_of_the_caller
@@ -18,9 +20,11 @@ from ray_multicluster_scheduler.config.user import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
-from ray_multicluster_scheduler.service.arguments import shown, text, words
+from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.arguments import shown, words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.text import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +106,13 @@ def submit_job(
 
 
 @ends_at_the_caller
-def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
+def submit_jobs(jobs: Iterable[Mapping[str, Any]]) -> Jobs:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
+    if isinstance(jobs, (str, bytes, Mapping)) or not isinstance(jobs, Iterable):
+        raise InvalidRequest(
+            "jobs must be a list of mappings, each of submit_job's arguments, such as "
+            f"[{{'entrypoint': 'echo 1'}}], not {shown(jobs)}; submit_job takes a single command"
+        )
     given = list(jobs)
     if unlike := [each for each in given if not isinstance(each, Mapping)]:
         raise InvalidRequest(
@@ -146,10 +155,11 @@ def get_job_status(submission_id: str, cluster_name: str | None = None) -> str: 
 
 
 @ends_at_the_caller
-def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[str, Any]:  # noqa: ARG001
+def get_job_info(submission_id: str, cluster_name: str | None = None) -> JobInfo:  # noqa: ARG001
     """Return all that is known of a job: status, cluster, attempts, times, reason, environment, `logs`.
 
-    Raises `JobNotFound`. Secrets in the environment are hidden.
+    It is a dict whose keys are attributes too, and prints the most important of it. Secrets in the
+    environment are hidden. Raises `JobNotFound`.
     """
     return _job(submission_id).info()
 
@@ -186,8 +196,13 @@ def list_jobs(
     limit: int | None = 100,
     job_id: str | None = None,
     parent: str | None = None,
+    since: datetime | timedelta | str | float | None = None,
+    text: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
+    """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md.
+
+    `since` and `text` are those of `jobs`, which returns the same as objects.
+    """
     query = JobQuery(
         states=None if states is None else tuple(state_of(word) for word in words("states", states)),
         user=user,
@@ -196,6 +211,8 @@ def list_jobs(
         group=group,
         tag=tag,
         parent=parent,
+        since=time_of(since),
+        text=text,
     )
     found = all_jobs(working_scheduler().service, query, limit=limit)
     return [job.model_dump(mode="json") for job in found]
@@ -239,16 +256,32 @@ def _set_drained(cluster: str, reason: str, *, drained: bool) -> None:
 
 def _request(arguments: Mapping[str, Any]) -> JobRequest:
     given = {name: value for name, value in arguments.items() if value is not None}
-    if unknown := given.keys() - inspect.signature(submit_job).parameters.keys():
-        raise InvalidRequest(f"submit_job has no argument {sorted(unknown)[0]!r}")
+    known = inspect.signature(submit_job).parameters
+    if unknown := sorted(map(str, given.keys() - known.keys())):
+        raise InvalidRequest(f"submit_job has no argument {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
     return JobRequest(**{"user": this_user(), "parent": this_job(), **given})
 
 
 def _job(submission_id: str) -> Job:
-    return Job(text("submission_id", submission_id, empty=True))
+    return Job(arguments.text("submission_id", submission_id, empty=True))
 
 
-# A job's log as it grows.
+@ends_at_the_caller
+def list_clusters() -> list[str]:
+    """Return the names of the configured clusters."""
+    return get_unified_scheduler().list_clusters()
+
+
+# The log of a job.
+
+
+@ends_at_the_caller
+def get_job_logs(submission_id: str, tail: int | None = None) -> str:
+    """Return the log of a job so far, or its last `tail` lines; empty where there is none.
+
+    Raises `JobNotFound`.
+    """
+    return _job(submission_id).logs(tail)
 
 
 @ends_at_the_caller

@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import aclosing
 from types import FrameType, TracebackType
 from typing import Any, TypeVar, cast
@@ -21,6 +21,7 @@ _OURS = __name__.partition(".")[0]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
+T = TypeVar("T")
 
 
 def ends_at_the_caller(function: F) -> F:
@@ -76,7 +77,7 @@ def stacklevel_of_the_caller() -> int:
     return level
 
 
-def _iterated(items: Generator[Any, Any, Any]) -> Iterator[Any]:
+def _iterated(items: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
     with _CUT:
         return (yield from items)
 

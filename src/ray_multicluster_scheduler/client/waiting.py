@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.scope import stopped_at_interrupt
@@ -20,9 +21,13 @@ from ray_multicluster_scheduler.service.arguments import amount, words
 from ray_multicluster_scheduler.service.views import JobView
 from ray_multicluster_scheduler.text import visible
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 log = logging.getLogger(__name__)
 
-# What a waiting person sees: one bar on a terminal, one log line from time to time elsewhere.
+# What a waiting person sees: a table in a notebook, one bar on a terminal, elsewhere a line of the log from
+# time to time.
 
 
 class Stated(Protocol):
@@ -47,6 +52,9 @@ class Show(Protocol):
 @contextmanager
 def progress_display(total: int) -> Iterator[Show]:
     """Yield a function that shows how far the jobs are."""
+    if (shell := notebook()) is not None:
+        yield _NotebookTable(shell)
+        return
     if not sys.stderr.isatty():
         yield LogLines()
         return
@@ -75,6 +83,41 @@ def progress_display(total: int) -> Iterator[Show]:
             completed=sum(job.final for job in jobs.values()),
             description=escape(summary(jobs, why)),
         )
+
+
+def notebook() -> Any:
+    """Return the shell of the notebook that this program is run by; None: it is run by none."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell if hasattr(shell, "kernel") else None
+
+
+def table_of(jobs: Mapping[str, Any]) -> RenderableType:
+    """Return the jobs as a table of this moment."""
+    from ray_multicluster_scheduler.client.display import jobs_table  # noqa: PLC0415 - costs time to import
+
+    return jobs_table(list(jobs.values()), time.time())
+
+
+class _NotebookTable:
+    """A table below the cell, changed in place."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._begun = False
+        self._id = f"raymc-{id(self)}"
+
+    def __call__(self, jobs: Mapping[str, Stated], why: str = "") -> None:
+        """Show these jobs."""
+        del why
+        from ray_multicluster_scheduler.client.display import as_html, as_text  # noqa: PLC0415 - see `table_of`
+
+        table = table_of(jobs)
+        self._shell.display_pub.publish(
+            {"text/html": as_html(table), "text/plain": as_text(table)},
+            transient={"display_id": self._id},
+            update=self._begun,
+        )
+        self._begun = True
 
 
 class LogLines:
@@ -115,7 +158,8 @@ def wait_for_all_jobs(
 
     Args:
         submission_ids: The ids, in any iterable. It reacts at once to each end, whatever `check_interval` is.
-        check_interval: Paces the progress that is shown: a bar on a terminal, elsewhere log lines at INFO.
+        check_interval: Paces the progress that is shown: a bar on a terminal, a table in a notebook, else log
+            lines at INFO.
         timeout: Wait for this many seconds at most.
         fail_fast: False waits until all have ended before it raises.
 

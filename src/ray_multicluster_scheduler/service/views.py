@@ -20,7 +20,21 @@ from ray_multicluster_scheduler.model.job_options import JobOptions
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: Of a job in JSON, in this order; then what was asked for, and the rest.
-_FIRST = ("submission_id", "job_id", "state", "status", "cluster", "message", "user", "entrypoint")
+_FIRST = (
+    "submission_id",
+    "number",
+    "state",
+    "status",
+    "job_id",
+    "cluster",
+    "accepted_at",
+    "started_at",
+    "ended_at",
+    "message",
+    "exit_code",
+    "user",
+    "entrypoint",
+)
 
 
 class View(BaseModel):
