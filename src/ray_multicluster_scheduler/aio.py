@@ -6,7 +6,7 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -53,7 +53,7 @@ class Job(str):
         return str, (str(self),)
 
     @property
-    def status(self) -> Coroutine[Any, Any, str]:
+    def status(self) -> Coroutine[Any, Any, blocking.JobStatus]:
         """See `ray_multicluster_scheduler.Job.status`, as for all below."""
         return self._ask(lambda job: job.status)
 
@@ -192,38 +192,33 @@ class Jobs(list[Job]):
         return await _in_thread(question)(blocking.Jobs(map(blocking.Job, self)))
 
 
-@ends_at_the_caller
-@functools.wraps(job_functions.submit_job)
-async def submit_job(*args: Any, **kwargs: Any) -> Job:
-    """Accept a job; see `ray_multicluster_scheduler.submit_job`."""
-    return Job(await _in_thread(job_functions.submit_job)(*args, **kwargs))
+def _job_of(function: Callable[P, blocking.Job]) -> Callable[P, Coroutine[Any, Any, Job]]:
+    """Return the async twin of a function that returns a job."""
+
+    @ends_at_the_caller
+    @functools.wraps(function)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(await _in_thread(function)(*args, **kwargs))
+
+    return twin
 
 
-@ends_at_the_caller
-async def submit_jobs(jobs: Iterable[Mapping[str, Any]]) -> Jobs:
-    """Accept many jobs in one transaction; see `ray_multicluster_scheduler.submit_jobs`."""
-    return Jobs(map(Job, await _in_thread(job_functions.submit_jobs)(jobs)))
+def _jobs_of(function: Callable[P, blocking.Jobs]) -> Callable[P, Coroutine[Any, Any, Jobs]]:
+    """Return the async twin of a function that returns several jobs."""
+
+    @ends_at_the_caller
+    @functools.wraps(function)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> Jobs:
+        return Jobs(map(Job, await _in_thread(function)(*args, **kwargs)))
+
+    return twin
 
 
-@ends_at_the_caller
-async def retry_job(submission_id: str) -> Job:
-    """Run a job again; see `ray_multicluster_scheduler.retry_job`."""
-    return Job(await _in_thread(job_functions.retry_job)(submission_id))
-
-
-@ends_at_the_caller
-async def job(submission_id: str) -> Job:
-    """Return the job with this id or name; see `ray_multicluster_scheduler.job`."""
-    return Job(await _in_thread(blocking.job)(submission_id))
-
-
-@ends_at_the_caller
-@functools.wraps(blocking.jobs)
-async def jobs(**filters: Any) -> Jobs:
-    """Return jobs that match every given filter; see `ray_multicluster_scheduler.jobs`."""
-    return Jobs(map(Job, await _in_thread(blocking.jobs)(**filters)))
-
-
+submit_job = _job_of(job_functions.submit_job)
+submit_jobs = _jobs_of(job_functions.submit_jobs)
+retry_job = _job_of(job_functions.retry_job)
+job = _job_of(blocking.job)
+jobs = _jobs_of(blocking.jobs)
 initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
 get_job_status = _in_thread(job_functions.get_job_status)
 get_job_logs = _in_thread(job_functions.get_job_logs)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import yaml
 
@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 
 #: How long `stop` waits for the job to have ended.
 STOP_TIMEOUT_S = 30.0
-UNKNOWN = "UNKNOWN"
+#: Ray's words for the states of a job, and what is said of one that nobody knows.
+JobStatus: TypeAlias = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "UNKNOWN"]
 #: While somebody waits for jobs, durations are shown anew this often.
 SHOW_EVERY_S = 1.0
 
@@ -59,12 +60,12 @@ class Job(str):
         return str, (str(self),)
 
     @property
-    def status(self) -> str:
+    def status(self) -> JobStatus:
         """PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN: what `get_job_status` says."""
         try:
-            return self._view().status
+            return cast(JobStatus, self._view().status)
         except JobNotFound:
-            return UNKNOWN
+            return "UNKNOWN"
 
     @property
     def state(self) -> JobState:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler, keep_scheduled, working_scheduler
-from ray_multicluster_scheduler.client.job import Job, Jobs, state_of, time_of
+from ray_multicluster_scheduler.client.job import Job, Jobs, JobStatus, state_of, time_of
 from ray_multicluster_scheduler.client.job_info import JobInfo
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
@@ -145,7 +145,7 @@ def retry_job(submission_id: str) -> Job:
 
 
 @ends_at_the_caller
-def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
+def get_job_status(submission_id: str, cluster_name: str | None = None) -> JobStatus:  # noqa: ARG001
     """Return PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN for an id that nobody knows.
 
     A `job_id` is an id too, here and below: it means the newest job that has it. The id alone is enough:

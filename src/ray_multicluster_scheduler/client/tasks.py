@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
 from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
 from ray_multicluster_scheduler.tasks.submitter import TaskRequest
 
+if TYPE_CHECKING:
+    from ray import ObjectRef
 
+T = TypeVar("T")
+
+
+@overload
+def submit_task(
+    func: Callable[..., T],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    *,
+    num_returns: None = None,
+    max_retries: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> tuple[str, ObjectRef[T]]: ...
+@overload
+def submit_task(
+    func: Any,  # with `@ray.remote`, or with several results
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    *,
+    num_returns: int | None = None,
+    max_retries: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> tuple[str, Any]: ...
 @ends_at_the_caller
 def submit_task(
     func: Callable[..., Any],

@@ -1,0 +1,84 @@
+"""The programs of examples/, as they are, on real clusters, one after the other."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.pages import ROOT
+
+from ray_multicluster_scheduler.local import Sandbox
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+
+EXAMPLES = ROOT / "examples"
+#: More would be a program, and no example.
+MOST_LINES = 60
+
+
+def environment_of(sandbox: Sandbox, folder: Path) -> dict[str, str]:
+    """What a user of these clusters has in the environment, with files in `folder`."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "LANG": "C.UTF-8",
+        "RAY_MULTICLUSTER_HOME": str(sandbox.config_path.parents[1]),
+    }
+
+
+def run(name: str, sandbox: Sandbox, folder: Path) -> str:
+    """Run an example and return what it has printed."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name],
+        env=environment_of(sandbox, folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_hello(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("hello.py", sandbox, tmp_path)
+    assert re.search(r"^hello from (centos|mac)$", printed, re.MULTILINE)
+    assert re.search(r"^sub_\w+ SUCCEEDED on (centos|mac) after ", printed, re.MULTILINE)
+    assert "\nPlaced on " in printed
+
+
+def test_sweep(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("sweep.py", sandbox, tmp_path)
+    assert printed.count(" SUCCEEDED on ") == 6
+    assert printed.endswith("the best rate is 0.4, with a loss of 3.15e-14\n")
+
+
+def test_nightly_chain_runs_once_each_night(sandbox: Sandbox, tmp_path: Path) -> None:
+    first, second = (run("nightly_chain.py", sandbox, tmp_path) for _ in range(2))
+    ended = [re.findall(r"^(sub_\w+) SUCCEEDED on ", printed, re.MULTILINE) for printed in (first, second)]
+    assert len(set(ended[0])) == 3
+    assert ended[0] == ended[1]
+    assert "the sum is 338350\n" in first
+
+
+def test_old_beside_new(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("old_beside_new.py", sandbox, tmp_path)
+    told = re.findall(r"^(centos|mac): SUCCEEDED, Python [\d.]+ and Ray [\d.]+$", printed, re.MULTILINE)
+    assert sorted(told) == ["centos", "mac"]
+
+
+@pytest.mark.slow
+def test_stock_ray(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("stock_ray.py", sandbox, tmp_path)
+    assert printed.startswith("SUCCEEDED\n")
+    assert re.search(r"^hello from (centos|mac)$", printed, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_pipeline(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("pipeline.py", sandbox, tmp_path)
+    assert printed.endswith("age: 200 values, mean 0.000\nincome: 200 values, mean 0.000\n")
