@@ -334,7 +334,7 @@ NOTEBOOK_WIDTH = 110
 
 def as_text(part: RenderableType, *, width: int = NOTEBOOK_WIDTH) -> str:
     """Return what a console of this width would show, without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_jupyter=False)
     with console.capture() as capture:
         console.print(part)
     return "\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n"))
