@@ -86,6 +86,15 @@ def test_a_job_runs_on_the_oldest_ray_and_one_on_the_newest(raymc: Raymc) -> Non
         )
 
 
+def test_the_example_runs_on_clusters_of_both(raymc: Raymc, environ: dict[str, str]) -> None:
+    import ray
+
+    assert raymc("clusters")  # the fixture has started them
+    told = run(environ, sys.executable, ROOT / "examples" / "old_beside_new.py").splitlines()
+    versions = {line.partition(":")[0]: line.rpartition(" ")[2] for line in told}
+    assert versions == {"old": OLDEST, "older": OLDEST, "new": ray.__version__}
+
+
 def test_tasks_and_actors_run_between_two_clusters_of_the_oldest_ray(
     raymc: Raymc, old_python: Path, environ: dict[str, str]
 ) -> None:
