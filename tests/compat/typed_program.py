@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+import ray
 from typing_extensions import assert_type
 
 from ray_multicluster_scheduler import (
@@ -50,13 +51,14 @@ def of_several() -> None:
         assert_type(ended, Job)
 
 
-def of_a_task() -> int:
+def of_a_task() -> None:
     def add(a: int, b: int) -> int:
         return a + b
 
-    task_id, _ref = submit_task(add, (1, 2))
+    task_id, ref = submit_task(add, (1, 2))
     assert_type(task_id, str)
-    return add(1, 2)
+    # mypy does not look into Ray here; pyright must find this mistake.
+    _text: str = ray.get(ref)  # pyright: ignore[reportAssignmentType]
 
 
 async def of_asyncio() -> None:

@@ -24,17 +24,17 @@ class JobInfo(dict[str, Any]):
 
     # The fields of `JobDetail`, as they are in JSON.
     submission_id: str
+    job_id: str
     state: str
     status: str
-    job_id: str
     cluster: str | None
+    message: str
+    user: str
+    entrypoint: str
     accepted_at: float
     started_at: float | None
     ended_at: float | None
-    message: str
     exit_code: int | None
-    user: str
-    entrypoint: str
     tags: list[str]
     preferred_cluster: str | None
     only_cluster: str | None

@@ -21,19 +21,8 @@ from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: Of a job in JSON, in this order; then what was asked for, and the rest.
 _FIRST = (
-    "submission_id",
-    "number",
-    "state",
-    "status",
-    "job_id",
-    "cluster",
-    "accepted_at",
-    "started_at",
-    "ended_at",
-    "message",
-    "exit_code",
-    "user",
-    "entrypoint",
+    *("submission_id", "number", "job_id", "state", "status", "cluster", "message", "user", "entrypoint"),
+    *("accepted_at", "started_at", "ended_at", "exit_code"),
 )
 
 
