@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,15 +45,29 @@ def run(name: str, sandbox: Sandbox, folder: Path) -> str:
     return done.stdout
 
 
-def test_hello(sandbox: Sandbox, tmp_path: Path) -> None:
-    printed = run("hello.py", sandbox, tmp_path)
+@pytest.fixture(scope="module")
+def printed_by(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the quick examples print, which run at the same time."""
+    names = ("hello.py", "sweep.py", "old_beside_new.py")
+    folder = tmp_path_factory.mktemp("examples")
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(lambda name: run(name, sandbox, folder), names), strict=True))
+
+
+@pytest.mark.parametrize("program", sorted(EXAMPLES.glob("*.py")), ids=lambda path: str(path.name))
+def test_an_example_is_short(program: Path) -> None:
+    assert len(program.read_text().splitlines()) < MOST_LINES
+
+
+def test_hello(printed_by: dict[str, str]) -> None:
+    printed = printed_by["hello.py"]
     assert re.search(r"^hello from (centos|mac)$", printed, re.MULTILINE)
     assert re.search(r"^sub_\w+ SUCCEEDED on (centos|mac) after ", printed, re.MULTILINE)
     assert "\nPlaced on " in printed
 
 
-def test_sweep(sandbox: Sandbox, tmp_path: Path) -> None:
-    printed = run("sweep.py", sandbox, tmp_path)
+def test_sweep(printed_by: dict[str, str]) -> None:
+    printed = printed_by["sweep.py"]
     assert printed.count(" SUCCEEDED on ") == 6
     assert printed.endswith("the best rate is 0.4, with a loss of 3.15e-14\n")
 
@@ -65,9 +80,12 @@ def test_nightly_chain_runs_once_each_night(sandbox: Sandbox, tmp_path: Path) ->
     assert "the sum is 338350\n" in first
 
 
-def test_old_beside_new(sandbox: Sandbox, tmp_path: Path) -> None:
-    printed = run("old_beside_new.py", sandbox, tmp_path)
-    told = re.findall(r"^(centos|mac): SUCCEEDED, Python [\d.]+ and Ray [\d.]+$", printed, re.MULTILINE)
+def test_old_beside_new(printed_by: dict[str, str]) -> None:
+    told = re.findall(
+        r"^(centos|mac): SUCCEEDED, Python [\d.]+ and Ray [\d.]+$",
+        printed_by["old_beside_new.py"],
+        re.MULTILINE,
+    )
     assert sorted(told) == ["centos", "mac"]
 
 
