@@ -46,10 +46,14 @@ def run(name: str, sandbox: Sandbox, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def printed_by(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("examples")
+
+
+@pytest.fixture(scope="module")
+def printed_by(sandbox: Sandbox, folder: Path) -> dict[str, str]:
     """What the quick examples print, which run at the same time."""
-    names = ("hello.py", "sweep.py", "old_beside_new.py")
-    folder = tmp_path_factory.mktemp("examples")
+    names = ("hello.py", "sweep.py", "nightly_chain.py", "old_beside_new.py")
     with ThreadPoolExecutor() as pool:
         return dict(zip(names, pool.map(lambda name: run(name, sandbox, folder), names), strict=True))
 
@@ -72,8 +76,10 @@ def test_sweep(printed_by: dict[str, str]) -> None:
     assert printed.endswith("the best rate is 0.4, with a loss of 3.15e-14\n")
 
 
-def test_nightly_chain_runs_once_each_night(sandbox: Sandbox, tmp_path: Path) -> None:
-    first, second = (run("nightly_chain.py", sandbox, tmp_path) for _ in range(2))
+def test_nightly_chain_runs_once_each_night(
+    printed_by: dict[str, str], sandbox: Sandbox, folder: Path
+) -> None:
+    first, second = printed_by["nightly_chain.py"], run("nightly_chain.py", sandbox, folder)
     ended = [re.findall(r"^(sub_\w+) SUCCEEDED on ", printed, re.MULTILINE) for printed in (first, second)]
     assert len(set(ended[0])) == 3
     assert ended[0] == ended[1]

@@ -155,6 +155,7 @@ async def test_several_are_counted_waited_for_and_told_as_they_end() -> None:
     )
     assert isinstance(jobs, Jobs)
     assert all(isinstance(job, Job) for job in jobs)
+    assert yaml.safe_load(yaml.safe_dump(jobs)) == jobs
 
     def look() -> None:
         assert set(jobs.as_completed()) == set(jobs)

@@ -94,6 +94,15 @@ async def test_so_it_does_where_it_is_awaited(what: str) -> None:
     assert len(frames_of_ours(told.value)) <= OURS_AT_MOST
 
 
+async def test_what_the_user_hands_over_is_the_users_own_line_too() -> None:
+    def of_the_user() -> Any:
+        yield {"entrypoint": "echo", "depends_on": [raymc.job("nobody")]}
+
+    error = await asyncio.to_thread(caught, lambda: raymc.submit_jobs(of_the_user()))
+    told = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert told[-1 - OURS_AT_MOST] == "of_the_user"
+
+
 async def test_it_is_whole_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRACEBACK_VARIABLE, "full")
     error = await asyncio.to_thread(caught, MISTAKES["nobody's id"])

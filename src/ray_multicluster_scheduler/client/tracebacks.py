@@ -17,7 +17,8 @@ from typing import Any, TypeVar, cast
 from ray_multicluster_scheduler.errors import USERS_TO_MEND
 
 TRACEBACK_VARIABLE = "RAY_MULTICLUSTER_TRACEBACK"
-_OURS = __name__.partition(".")[0]
+#: This package, and the ways in which its coroutines wait for its threads.
+_OURS = {__name__.partition(".")[0], "asyncio", "concurrent"}
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -99,11 +100,25 @@ class _Cut:
         is_call = isinstance(error, TypeError) and traceback.tb_next is None
         if not (is_call or isinstance(error, USERS_TO_MEND)):
             return
-        traceback.tb_next = error.__traceback__ = None
+        traceback.tb_next = error.__traceback__ = _of_the_caller(traceback)
         _cut_reasons(error)
 
 
 _CUT = _Cut()
+
+
+def _of_the_caller(traceback: TracebackType) -> TracebackType | None:
+    """Return the part behind our frames if the caller's own code ends it, such as a generator of jobs."""
+    behind = last = _behind_ours(traceback)
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return None if last is None or _is_ours(last.tb_frame) else behind
+
+
+def _behind_ours(traceback: TracebackType | None) -> TracebackType | None:
+    while traceback is not None and _is_ours(traceback.tb_frame):
+        traceback = traceback.tb_next
+    return traceback
 
 
 def _cut_reasons(error: BaseException) -> None:
@@ -112,10 +127,7 @@ def _cut_reasons(error: BaseException) -> None:
     reason = _reason(error)
     while reason is not None and reason not in seen:
         seen.add(reason)
-        left = reason.__traceback__
-        while left is not None and _is_ours(left.tb_frame):
-            left = left.tb_next
-        reason.__traceback__ = left
+        reason.__traceback__ = _behind_ours(reason.__traceback__)
         reason = _reason(reason)
 
 
@@ -124,4 +136,4 @@ def _reason(error: BaseException) -> BaseException | None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == _OURS
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _OURS
