@@ -66,6 +66,8 @@ check: $(READY)  ## linters, types, and declared dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples/*.py tests/compat/typed_program.py
+	$(BIN)/basedpyright
 	$(PYTEST) --quiet tests/unit/test_dependencies.py
 
 unit: $(READY)  ## the tests of single modules, which need nothing but Python

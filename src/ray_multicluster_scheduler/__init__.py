@@ -29,7 +29,9 @@ if TYPE_CHECKING:
         drain,
         explain,
         get_job_info,
+        get_job_logs,
         get_job_status,
+        list_clusters,
         list_jobs,
         plan_job,
         retry_job,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         tail_job_logs,
         undrain,
     )
+    from ray_multicluster_scheduler.client.job_info import JobInfo
     from ray_multicluster_scheduler.client.result import set_result
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tasks import (
@@ -60,6 +63,7 @@ __version__ = VERSION
 
 __all__ = [
     "Job",
+    "JobInfo",
     "Jobs",
     "cancel_task",
     "delete_job",
@@ -69,6 +73,7 @@ __all__ = [
     "get_actor_result",
     "get_actor_status",
     "get_job_info",
+    "get_job_logs",
     "get_job_status",
     "get_task_result",
     "get_task_status",
@@ -80,6 +85,7 @@ __all__ = [
     "jobs",
     "kill_actor",
     "list_actors",
+    "list_clusters",
     "list_jobs",
     "plan_job",
     "retry_job",
@@ -98,6 +104,7 @@ __all__ = [
 #: Where the functions live that are not in `client.job_functions`.
 _ELSEWHERE = {
     "Job": "client.job",
+    "JobInfo": "client.job_info",
     "Jobs": "client.job",
     "cancel_task": "client.tasks",
     "explain_task": "client.tasks",

@@ -6,12 +6,14 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ray_multicluster_scheduler.client import current, job_functions, result, scope, tasks, waiting
 from ray_multicluster_scheduler.client import job as blocking
+from ray_multicluster_scheduler.client.job_info import JobInfo as JobInfo  # noqa: PLC0414 - the same here
+from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ RESULT_NAP_S = 5.0
 def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the async twin of a blocking function: it leaves the event loop free."""
 
+    @ends_at_the_caller
     @functools.wraps(function)
     async def twin(*args: P.args, **kwargs: P.kwargs) -> T:
         scope.is_coroutine_of_its_own()
@@ -37,6 +40,7 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return twin
 
 
+@each_ends_at_the_caller
 class Job(str):
     """The id of a job, and the job, for asyncio: as `ray_multicluster_scheduler.Job`, but to be awaited.
 
@@ -49,7 +53,7 @@ class Job(str):
         return str, (str(self),)
 
     @property
-    def status(self) -> Coroutine[Any, Any, str]:
+    def status(self) -> Coroutine[Any, Any, blocking.JobStatus]:
         """See `ray_multicluster_scheduler.Job.status`, as for all below."""
         return self._ask(lambda job: job.status)
 
@@ -88,7 +92,7 @@ class Job(str):
         """When it ended."""
         return self._ask(lambda job: job.ended_at)
 
-    async def info(self) -> dict[str, Any]:
+    async def info(self) -> JobInfo:
         """Return all that is known of it."""
         return await self._ask(lambda job: job.info())
 
@@ -136,6 +140,7 @@ class Job(str):
         """Tell in a line where it is."""
         return await self._ask(lambda job: job.summary())
 
+    @ends_at_the_caller
     async def _ask(self, question: Callable[[blocking.Job], T]) -> T:
         return await _in_thread(question)(blocking.Job(self))
 
@@ -143,6 +148,7 @@ class Job(str):
 blocking.written_as_text(Job)
 
 
+@each_ends_at_the_caller
 class Jobs(list[Job]):
     """Several jobs for asyncio, as `ray_multicluster_scheduler.Jobs`; `await jobs` waits for all."""
 
@@ -186,41 +192,44 @@ class Jobs(list[Job]):
         """Tell how many are in which state."""
         return await self._ask(lambda jobs: jobs.summary())
 
+    @ends_at_the_caller
     async def _ask(self, question: Callable[[blocking.Jobs], T]) -> T:
         return await _in_thread(question)(blocking.Jobs(map(blocking.Job, self)))
 
 
-@functools.wraps(job_functions.submit_job)
-async def submit_job(*args: Any, **kwargs: Any) -> Job:
-    """Accept a job; see `ray_multicluster_scheduler.submit_job`."""
-    return Job(await _in_thread(job_functions.submit_job)(*args, **kwargs))
+def _job_of(function: Callable[P, blocking.Job]) -> Callable[P, Coroutine[Any, Any, Job]]:
+    """Return the async twin of a function that returns a job."""
+
+    @ends_at_the_caller
+    @functools.wraps(function)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(await _in_thread(function)(*args, **kwargs))
+
+    return twin
 
 
-async def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
-    """Accept many jobs in one transaction; see `ray_multicluster_scheduler.submit_jobs`."""
-    return Jobs(map(Job, await _in_thread(job_functions.submit_jobs)(jobs)))
+def _jobs_of(function: Callable[P, blocking.Jobs]) -> Callable[P, Coroutine[Any, Any, Jobs]]:
+    """Return the async twin of a function that returns several jobs."""
+
+    @ends_at_the_caller
+    @functools.wraps(function)
+    async def twin(*args: P.args, **kwargs: P.kwargs) -> Jobs:
+        return Jobs(map(Job, await _in_thread(function)(*args, **kwargs)))
+
+    return twin
 
 
-async def retry_job(submission_id: str) -> Job:
-    """Run a job again; see `ray_multicluster_scheduler.retry_job`."""
-    return Job(await _in_thread(job_functions.retry_job)(submission_id))
-
-
-async def job(submission_id: str) -> Job:
-    """Return the job with this id or name; see `ray_multicluster_scheduler.job`."""
-    return Job(await _in_thread(blocking.job)(submission_id))
-
-
-@functools.wraps(blocking.jobs)
-async def jobs(**filters: Any) -> Jobs:
-    """Return jobs that match every given filter; see `ray_multicluster_scheduler.jobs`."""
-    return Jobs(map(Job, await _in_thread(blocking.jobs)(**filters)))
-
-
+submit_job = _job_of(job_functions.submit_job)
+submit_jobs = _jobs_of(job_functions.submit_jobs)
+retry_job = _job_of(job_functions.retry_job)
+job = _job_of(blocking.job)
+jobs = _jobs_of(blocking.jobs)
 initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
 get_job_status = _in_thread(job_functions.get_job_status)
+get_job_logs = _in_thread(job_functions.get_job_logs)
 get_job_info = _in_thread(job_functions.get_job_info)
 stop_job = _in_thread(job_functions.stop_job)
+list_clusters = _in_thread(job_functions.list_clusters)
 list_jobs = _in_thread(job_functions.list_jobs)
 wait_for_all_jobs = waiting.wait_for_all_jobs_async
 explain = _in_thread(job_functions.explain)
@@ -240,6 +249,7 @@ list_actors = _in_thread(tasks.list_actors)
 explain_task = _in_thread(tasks.explain_task)
 
 
+@ends_at_the_caller
 async def init_ray(
     address: str | None = None, runtime_env_json: str | None = None, namespace: str | None = None
 ) -> Connection:
@@ -253,12 +263,14 @@ set_result = _in_thread(result.set_result)
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
 
 
+@ends_at_the_caller
 async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
     """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
     async for piece in job_functions.tail_job_logs_async(submission_id):
         yield piece
 
 
+@ends_at_the_caller
 async def get_task_result(task_id: str, timeout: float | None = None) -> Any:
     """Wait for a task and return its result; see `ray_multicluster_scheduler.get_task_result`."""
     ends_at = math.inf if timeout is None else time.monotonic() + timeout

@@ -343,6 +343,22 @@ class SandboxError(SchedulerError, RuntimeError):
     """The local clusters could not be started or stopped."""
 
 
+#: What the caller can mend: where in our own code it was noticed says nothing more.
+USERS_TO_MEND: tuple[type[SchedulerError], ...] = (
+    ConfigError,
+    InvalidRequest,
+    JobNotFound,
+    NotAuthenticated,
+    Forbidden,
+    TooManyRequests,
+    JobsFailed,
+    WaitTimeout,
+    NoClusterAvailable,
+    NoQueueHere,
+    PipelineFailed,
+)
+
+
 # Errors as JSON, and back: a client of the server raises what the server's service raised.
 #
 # `{"error": {"type": "JobNotFound", "message": "no job ...", "details": {"submission_id": "..."}}}`.

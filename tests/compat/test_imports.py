@@ -1,11 +1,14 @@
 """Names, signatures and import paths that users already have in their programs."""
 
 import inspect
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from pydantic import BaseModel
+from tests.compat import public_names
 
 import ray_multicluster_scheduler as package
-from ray_multicluster_scheduler import aio
+from ray_multicluster_scheduler import JobInfo, aio
 from ray_multicluster_scheduler.app.client_api.submit_job import (
     get_job_info,
     get_job_status,
@@ -17,6 +20,9 @@ from ray_multicluster_scheduler.app.client_api.submit_job import (
 from ray_multicluster_scheduler.app.client_api.unified_scheduler import (
     initialize_scheduler_environment,
 )
+from ray_multicluster_scheduler.model.job_options import OnUnreachable
+from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.service.views import JobDetail
 
 SEED_ARGUMENTS = [
     "entrypoint",
@@ -83,7 +89,7 @@ def test_everything_in_all_is_there_and_documented() -> None:
 
 def test_every_blocking_function_has_its_async_twin() -> None:
     quick = {"get_unified_scheduler", "graceful_shutdown_on_keyboard_interrupt", "tail_job_logs"}
-    for name in set(package.__all__) - quick - {"Job", "Jobs"}:
+    for name in set(package.__all__) - quick - {"Job", "JobInfo", "Jobs"}:
         assert inspect.iscoroutinefunction(getattr(aio, name)), name
     assert inspect.isasyncgenfunction(aio.tail_job_logs)
 
@@ -94,3 +100,22 @@ def test_the_jobs_of_asyncio_have_the_same_names(name: str) -> None:
         return {each for each in vars(kind) if not each.startswith("_")}
 
     assert public(getattr(package, name)) == public(getattr(aio, name))
+
+
+def test_names_and_signatures_are_those_of_the_list() -> None:
+    """`tests/compat/public_names.py` says how the list is changed on purpose."""
+    assert public_names.public_names() == public_names.LIST.read_text()
+
+
+def test_the_keys_of_a_job_are_attributes_of_the_type_that_they_have_in_json() -> None:
+    def in_json(kind: Any) -> Any:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return dict[str, Any]
+        if kind is JobState:
+            return str
+        return list[in_json(get_args(kind)[0])] if get_origin(kind) is tuple else kind
+
+    fields = {name: in_json(field.annotation) for name, field in JobDetail.model_fields.items()}
+    told = get_type_hints(JobInfo, localns={"OnUnreachable": OnUnreachable})
+    assert told == fields
+    assert list(told)[:12] == list(fields)[:12]

@@ -19,7 +19,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 SECTIONS = {
     "Setting up": ["initialize_scheduler_environment", "get_unified_scheduler"],
     "Submitting": ["submit_job", "submit_jobs", "plan_job", "retry_job"],
-    "Looking": ["job", "jobs", "get_job_status", "get_job_info", "list_jobs", "tail_job_logs", "explain"],
+    "Looking": [
+        "job",
+        "jobs",
+        "get_job_status",
+        "get_job_info",
+        "get_job_logs",
+        "tail_job_logs",
+        "list_jobs",
+        "explain",
+    ],
     "Waiting, stopping, deleting": [
         "wait_for_all_jobs",
         "stop_job",
@@ -39,10 +48,14 @@ SECTIONS = {
         "kill_actor",
         "explain_task",
     ],
-    "Clusters": ["drain", "undrain"],
+    "Clusters": ["list_clusters", "drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }
-OBJECTS = [ray_multicluster_scheduler.Job, ray_multicluster_scheduler.Jobs]
+OBJECTS = [
+    ray_multicluster_scheduler.Job,
+    ray_multicluster_scheduler.Jobs,
+    ray_multicluster_scheduler.JobInfo,
+]
 SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 
 HEAD = """\

@@ -95,6 +95,15 @@ def test_a_job_on_the_oldest_ray_leaves_a_result(raymc: Raymc, tmp_path: Path) -
     assert (tmp_path / "result").read_bytes() == content
 
 
+def test_the_example_runs_on_clusters_of_both(raymc: Raymc, environ: dict[str, str]) -> None:
+    import ray
+
+    assert raymc("clusters")  # the fixture has started them
+    told = run(environ, sys.executable, ROOT / "examples" / "old_beside_new.py").splitlines()
+    versions = {line.partition(":")[0]: line.rpartition(" ")[2] for line in told}
+    assert versions == {"old": OLDEST, "older": OLDEST, "new": ray.__version__}
+
+
 def test_tasks_and_actors_run_between_two_clusters_of_the_oldest_ray(
     raymc: Raymc, old_python: Path, environ: dict[str, str]
 ) -> None:

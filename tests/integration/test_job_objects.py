@@ -22,7 +22,7 @@ from tests.support.serving import DOORS, opened
 from tests.support.system import FAST, fake
 
 import ray_multicluster_scheduler as raymc
-from ray_multicluster_scheduler import Job, Jobs, aio
+from ray_multicluster_scheduler import Job, JobInfo, Jobs, aio
 from ray_multicluster_scheduler.client import job as job_module
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, JobsFailed, WaitTimeout
 from ray_multicluster_scheduler.model.states import JobState
@@ -91,6 +91,33 @@ async def test_it_tells_where_it_is_and_how_it_ended() -> None:
     await asyncio.to_thread(look)
 
 
+async def test_what_is_known_of_a_job_is_a_dict_whose_keys_are_attributes() -> None:
+    job = await asyncio.to_thread(raymc.submit_job, "echo hi; exit 3", job_id="nightly", submission_id="mine")
+    with pytest.raises(JobsFailed):
+        await job
+    info = await asyncio.to_thread(raymc.get_job_info, job)
+    plain = dict(info)
+    assert isinstance(info, JobInfo)
+    assert (info, type(plain), json.loads(json.dumps(info))) == (plain, dict, plain)
+    assert (type(pickle.loads(pickle.dumps(info))), copy.deepcopy(info)) == (dict, plain)
+    assert (yaml.safe_load(yaml.safe_dump(info)), repr(info), {**info}) == (plain, repr(plain), plain)
+    assert all(getattr(info, key) == info[key] == info.get(key) for key in info)
+    assert "exit_code" in dir(info)
+    with pytest.raises(AttributeError, match="a job has no 'exitcode'; did you mean 'exit_code'"):
+        _ = info.exitcode  # type: ignore[attr-defined]
+    assert not hasattr(info, "_ipython_display_")
+    printed = str(info).splitlines()
+    assert printed[0] == f"mine FAILED on {info.cluster}"
+    assert [line[2:12].strip() for line in printed[1:] if line[2:3].strip()] == [
+        *("name", "command", "why", "exit code", "user", "submitted", "started", "ended", "attempts", "log")
+    ]
+    assert printed[-1].strip() == "hi"
+    assert "FAILED" in info._repr_html_()
+    del info["state"], info["logs"]
+    info["job_id"] = None
+    assert str(info).startswith("mine None on ")
+
+
 async def test_a_job_that_nobody_knows() -> None:
     def look() -> None:
         assert Job("nobody").status == "UNKNOWN"
@@ -128,6 +155,7 @@ async def test_several_are_counted_waited_for_and_told_as_they_end() -> None:
     )
     assert isinstance(jobs, Jobs)
     assert all(isinstance(job, Job) for job in jobs)
+    assert yaml.safe_load(yaml.safe_dump(jobs)) == jobs
 
     def look() -> None:
         assert set(jobs.as_completed()) == set(jobs)
@@ -179,9 +207,17 @@ async def test_jobs_are_found_by_what_one_remembers_of_them() -> None:
             time.time() - 3600,
         ):
             assert raymc.jobs(since=since) == [two, one]
+            assert [each["submission_id"] for each in raymc.list_jobs(since=since, text="first")] == [one]
         assert raymc.jobs(since=time.time() + 60) == []
+        assert raymc.list_clusters() == ["a", "b"]
+        assert raymc.get_job_logs("nightly", tail=1) == "first\n"
         with pytest.raises(InvalidRequest, match="unknown state 'done'; use one of"):
             raymc.jobs(state="done")
+        for wrong, name in (({"since": "yesterday"}, "since: 'yesterday'"), ({"state": 5}, "state must be")):
+            with pytest.raises(InvalidRequest, match=name):
+                raymc.jobs(**wrong)
+        with pytest.raises(InvalidRequest, match="tail must be a whole number"):
+            one.logs("all")
         with pytest.raises(InvalidRequest, match="no time zone"):
             raymc.jobs(since=datetime(2026, 1, 1))  # noqa: DTZ001 - the mistake that is refused
 
@@ -216,12 +252,14 @@ async def test_what_is_shown_meanwhile_in_a_notebook_is_a_table_that_changes(
     shell.display_pub = shell
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     jobs = await asyncio.to_thread(raymc.submit_jobs, [{"entrypoint": "echo 1"}] * 3)
-    await asyncio.to_thread(jobs.wait)
-    assert shown[0][2] is False
-    assert all(update for _, _, update in shown[1:])
-    assert len({name for _, name, _ in shown}) == 1
-    assert "3 jobs" in shown[-1][0]
-    assert "SUCCEEDED" in shown[-1][0]
+    for wait in (jobs.wait, lambda: raymc.wait_for_all_jobs(jobs)):
+        shown.clear()
+        await asyncio.to_thread(wait)
+        assert shown[0][2] is False
+        assert all(update for _, _, update in shown[1:])
+        assert len({name for _, name, _ in shown}) == 1
+        assert "3 jobs" in shown[-1][0]
+        assert "SUCCEEDED" in shown[-1][0]
 
 
 def test_lines_are_whole_whatever_the_pieces_are() -> None:

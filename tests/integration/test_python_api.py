@@ -217,6 +217,7 @@ async def test_mistakes_in_python_are_told_in_a_sentence(clusters: dict[str, Fak
 async def test_the_keys_of_a_job_begin_with_what_everybody_looks_for(clusters: dict[str, FakeRay]) -> None:
     job_id = await aio.submit_job("echo 1")
     first = ["submission_id", "job_id", "state", "status", "cluster", "message", "user", "entrypoint"]
+    first += ["accepted_at", "started_at", "ended_at", "exit_code"]
     assert list(await aio.get_job_info(job_id))[: len(first)] == first
     assert list((await aio.list_jobs())[0])[: len(first)] == first
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 from ray_multicluster_scheduler.client.remote import RemoteScheduler
 from ray_multicluster_scheduler.client.server_address import named_server, server_at
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
 from ray_multicluster_scheduler.config import Config, find_config
 from ray_multicluster_scheduler.config.find import expanded
 from ray_multicluster_scheduler.config.load import ignored_settings
@@ -124,6 +125,7 @@ def _begin_anew_in_a_fork() -> None:
 os.register_at_fork(after_in_child=_begin_anew_in_a_fork)
 
 
+@ends_at_the_caller
 def initialize_scheduler_environment(config_file_path: str | Path | None = None) -> AnyClient:
     """Read the configuration; jobs that are submitted from now on are scheduled by it.
 
@@ -189,6 +191,7 @@ def _with_queue(handle: AnyClient) -> Client:
     return handle
 
 
+@ends_at_the_caller
 def get_unified_scheduler() -> AnyClient:
     """Return the scheduler of this process, initialising it from the default places when needed.
 

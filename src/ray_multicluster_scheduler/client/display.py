@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -17,6 +17,7 @@ from rich.text import Text
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.cluster_health.diagnosis import Verdict
 from ray_multicluster_scheduler.core.placement.scoring import part_names
+from ray_multicluster_scheduler.model.job import own_name
 from ray_multicluster_scheduler.model.resources import GIB
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.text import visible
@@ -236,6 +237,11 @@ _ORDER = {state: place for place, state in enumerate((
 ))}  # fmt: skip
 
 
+#: Lines of the log, and times, that are shown of one job.
+CARD_LOG_LINES = 5
+_TIMES = {"submitted": "accepted_at", "started": "started_at", "ended": "ended_at"}
+
+
 def job_line(job: JobView, now: float) -> Text:
     """Write where a job is: `sub_2f1c RUNNING on mac for 3 min`."""
     where = f" on {job.cluster}" if job.cluster else ""
@@ -250,6 +256,46 @@ def _for_how_long(job: JobView, now: float) -> str:
     if job.started_at is None or job.ended_at is None:
         return ago(job.ended_at, now)
     return f"after {age(max(0.0, job.ended_at - job.started_at))}"
+
+
+def job_card(job: Mapping[str, Any], now: float) -> Group:
+    """Show the most important of a job: where it is, why, when, and the end of its log.
+
+    A program may have changed the mapping: what is missing is left out.
+    """
+    known = {state.value: state for state in JobState}
+    state = str(job.get("state"))
+    where = f" on {job['cluster']}" if job.get("cluster") else ""
+    head = Text.assemble(
+        (str(job.get("submission_id")), "bold"),
+        " ",
+        state_text(known[state]) if state in known else state,
+        where,
+    )
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim")
+    rows.add_column(overflow="fold")
+    told = {
+        "name": own_name(str(job.get("job_id"))),
+        "command": job.get("entrypoint"),
+        "why": job.get("message"),
+        "exit code": job.get("exit_code"),
+        "user": job.get("user"),
+        **{word: _told_time(job.get(key), now) for word, key in _TIMES.items()},
+        "attempts": job.get("attempt"),
+        "log": "\n".join(str(job.get("logs") or "").rstrip().splitlines()[-CARD_LOG_LINES:]),
+    }
+    for word, value in told.items():
+        if value is not None and value != "":
+            rows.add_row(f"  {word}", "\n".join(map(visible, str(value).splitlines())))
+    return Group(head, rows)
+
+
+def _told_time(at: float | None, now: float) -> str | None:
+    if at is None:
+        return None
+    local = datetime.fromtimestamp(at, timezone.utc).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S} ({ago(at, now)})"
 
 
 def jobs_table(jobs: Sequence[JobView], now: float, *, rows: int = ROWS) -> Group:
@@ -288,10 +334,10 @@ NOTEBOOK_WIDTH = 110
 
 def as_text(part: RenderableType, *, width: int = NOTEBOOK_WIDTH) -> str:
     """Return what a console of this width would show, without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_jupyter=False)
     with console.capture() as capture:
         console.print(part)
-    return capture.get().rstrip("\n")
+    return "\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n"))
 
 
 def as_html(part: RenderableType) -> str:

@@ -20,6 +20,7 @@ from ray.core.generated import ray_client_pb2, ray_client_pb2_grpc
 from ray.exceptions import RuntimeEnvSetupError, WorkerCrashedError
 from ray.experimental.internal_kv import _internal_kv_get
 
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
 from ray_multicluster_scheduler.environment.compose import compose, for_ray_client, has_overlay, normalise
 from ray_multicluster_scheduler.environment.options import is_below, package_name
 from ray_multicluster_scheduler.environment.setup_failure import setup_error
@@ -179,6 +180,7 @@ class Connection:
     namespace: str
 
 
+@ends_at_the_caller
 def init_ray(
     address: str | None = None, runtime_env_json: str | None = None, namespace: str | None = None
 ) -> Connection:

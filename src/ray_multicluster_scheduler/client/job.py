@@ -14,17 +14,19 @@ from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import yaml
 
 from ray_multicluster_scheduler.client import waiting
 from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
+from ray_multicluster_scheduler.client.job_info import JobInfo
 from ray_multicluster_scheduler.client.result import value_of
 from ray_multicluster_scheduler.client.scope import remembered
+from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, WaitTimeout
 from ray_multicluster_scheduler.model.states import JobState
-from ray_multicluster_scheduler.service.arguments import amount
+from ray_multicluster_scheduler.service.arguments import amount, whole, words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.views import AttemptView, Explanation, JobView
 from ray_multicluster_scheduler.text import seconds_of
@@ -38,11 +40,13 @@ log = logging.getLogger(__name__)
 
 #: How long `stop` waits for the job to have ended.
 STOP_TIMEOUT_S = 30.0
-UNKNOWN = "UNKNOWN"
+#: Ray's words for the states of a job, and what is said of one that nobody knows.
+JobStatus: TypeAlias = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "UNKNOWN"]
 #: While somebody waits for jobs, durations are shown anew this often.
 SHOW_EVERY_S = 1.0
 
 
+@each_ends_at_the_caller
 class Job(str):
     """The id of a job, and the job.
 
@@ -57,12 +61,12 @@ class Job(str):
         return str, (str(self),)
 
     @property
-    def status(self) -> str:
+    def status(self) -> JobStatus:
         """PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN: what `get_job_status` says."""
         try:
-            return self._view().status
+            return cast(JobStatus, self._view().status)
         except JobNotFound:
-            return UNKNOWN
+            return "UNKNOWN"
 
     @property
     def state(self) -> JobState:
@@ -100,16 +104,19 @@ class Job(str):
         """When it ended; None while it has not."""
         return _moment_or_none(self._view().ended_at)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> JobInfo:
         """Return all that is known of it; see `get_job_info`."""
         service, job = self._asked()
-        return service.detail(job.submission_id).model_dump(mode="json")
+        return JobInfo(service.detail(job.submission_id).model_dump(mode="json"))
 
     def logs(self, tail: int | None = None) -> str:
         """Return its log so far, or the last lines of it; empty where there is none."""
         service, job = self._asked()
         text = service.log(job.submission_id) or ""
-        return text if tail is None else "".join(text.splitlines(keepends=True)[-tail:] if tail > 0 else ())
+        if tail is None:
+            return text
+        lines = text.splitlines(keepends=True)
+        return "".join(lines[max(0, len(lines) - whole("tail", tail, least=0)) :])
 
     def follow(self) -> Iterator[str]:
         """Yield the lines of its log, without their ends, as they are written, until it has ended."""
@@ -187,6 +194,7 @@ class Job(str):
         return service, one_job(service, str(self))
 
 
+@each_ends_at_the_caller
 class Jobs(list[Job]):
     """Several jobs: an array, or what `jobs()` has found. A question about all is asked at once."""
 
@@ -302,6 +310,8 @@ def written_as_text(kind: type[str]) -> None:
 
 
 written_as_text(Job)
+yaml.SafeDumper.add_representer(JobInfo, yaml.SafeDumper.represent_dict)
+yaml.SafeDumper.add_representer(Jobs, yaml.SafeDumper.represent_list)
 
 
 async def ended(submission_ids: Sequence[str], timeout: float | None) -> AsyncIterator[str]:
@@ -318,11 +328,13 @@ async def ended(submission_ids: Sequence[str], timeout: float | None) -> AsyncIt
                 yield each
 
 
+@ends_at_the_caller
 def job(submission_id: str) -> Job:
     """Return the job with this id, or the newest with this `job_id`; raises `JobNotFound`."""
     return Job(one_job(working_scheduler().service, submission_id).submission_id)
 
 
+@ends_at_the_caller
 def jobs(
     *,
     state: str | JobState | Iterable[str] | None = None,
@@ -348,10 +360,10 @@ def jobs(
         tag: One of the tags that they were submitted with.
         limit: At most so many; None: all.
     """
-    words = [state] if isinstance(state, str) else state
+    asked = [state] if isinstance(state, str) else state
     query = JobQuery(
-        states=None if words is None else tuple(map(state_of, words)),
-        since=_since(since),
+        states=None if asked is None else tuple(map(state_of, words("state", asked))),
+        since=time_of(since),
         job_id=name,
         text=text,
         user=user,
@@ -380,9 +392,13 @@ def _retried(submission_ids: Sequence[str]) -> Jobs:
     return Jobs(map(Job, ids))
 
 
-def _since(at: datetime | timedelta | str | float | None) -> float | None:
+def time_of(at: datetime | timedelta | str | float | None) -> float | None:
+    """Return a moment, or how long ago it was, in seconds since the epoch."""
     if isinstance(at, str):
-        return time.time() - seconds_of(at)
+        try:
+            return time.time() - seconds_of(at)
+        except ValueError as problem:
+            raise InvalidRequest(f"since: {problem}") from None
     if isinstance(at, timedelta):
         return time.time() - at.total_seconds()
     if isinstance(at, datetime):
@@ -426,47 +442,12 @@ def _live_table(*, progress: bool) -> Iterator[waiting.Show]:
     """Yield a function that shows these jobs as they are now: in a notebook, on a terminal, or in the log."""
     if not progress:
         yield lambda _jobs, _why="": None
-    elif (shell := _notebook()) is not None:
-        yield _NotebookTable(shell)
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and waiting.notebook() is None:
         from rich.console import Console  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
 
         with Live(console=Console(stderr=True), refresh_per_second=4) as live:
-            yield lambda jobs, _why="": live.update(_shown(jobs))
+            yield lambda jobs, _why="": live.update(waiting.table_of(jobs))
     else:
-        yield waiting.LogLines()
-
-
-def _shown(jobs: Mapping[str, Any]) -> RenderableType:
-    from ray_multicluster_scheduler.client.display import jobs_table  # noqa: PLC0415 - costs time to import
-
-    return jobs_table(list(jobs.values()), time.time())
-
-
-def _notebook() -> Any:
-    """Return the shell of the notebook that this program is run by; None: it is run by none."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell if hasattr(shell, "kernel") else None
-
-
-class _NotebookTable:
-    """A table below the cell, changed in place."""
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-        self._begun = False
-        self._id = f"raymc-{id(self)}"
-
-    def __call__(self, jobs: Mapping[str, Any], why: str = "") -> None:
-        """Show these jobs."""
-        del why
-        from ray_multicluster_scheduler.client.display import as_html, as_text  # noqa: PLC0415 - see `_shown`
-
-        table = _shown(jobs)
-        self._shell.display_pub.publish(
-            {"text/html": as_html(table), "text/plain": as_text(table)},
-            transient={"display_id": self._id},
-            update=self._begun,
-        )
-        self._begun = True
+        with waiting.progress_display(0) as show:
+            yield show

@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import sys
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from ray_multicluster_scheduler.client.current import keep_scheduled, working_scheduler
-from ray_multicluster_scheduler.client.job import Job, Jobs, state_of
+from ray_multicluster_scheduler.client.current import get_unified_scheduler, keep_scheduled, working_scheduler
+from ray_multicluster_scheduler.client.job import Job, Jobs, JobStatus, state_of, time_of
+from ray_multicluster_scheduler.client.job_info import JobInfo
 from ray_multicluster_scheduler.client.packing import handed_over, telling_of_working_dir
 from ray_multicluster_scheduler.client.scope import remembered
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller, stacklevel_of_the_caller
 from ray_multicluster_scheduler.config.find import this_job, this_user
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.execution import DEFAULT_EXECUTOR
 from ray_multicluster_scheduler.model.job_options import OnUnreachable
-from ray_multicluster_scheduler.service.arguments import shown, text, words
+from ray_multicluster_scheduler.service import arguments
+from ray_multicluster_scheduler.service.arguments import shown, words
 from ray_multicluster_scheduler.service.query import JobQuery, all_jobs, one_job
 from ray_multicluster_scheduler.service.request import JobRequest
+from ray_multicluster_scheduler.text import did_you_mean
 
 log = logging.getLogger(__name__)
 
 
+@ends_at_the_caller
 def submit_job(
     entrypoint: str,
     runtime_env: dict[str, Any] | None = None,
@@ -100,8 +105,14 @@ def submit_job(
     return submit_jobs([arguments])[0]
 
 
-def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
+@ends_at_the_caller
+def submit_jobs(jobs: Iterable[Mapping[str, Any]]) -> Jobs:
     """Accept many jobs in one transaction, all or none; each is a mapping of `submit_job` arguments."""
+    if isinstance(jobs, (str, bytes, Mapping)) or not isinstance(jobs, Iterable):
+        raise InvalidRequest(
+            "jobs must be a list of mappings, each of submit_job's arguments, such as "
+            f"[{{'entrypoint': 'echo 1'}}], not {shown(jobs)}; submit_job takes a single command"
+        )
     given = list(jobs)
     if unlike := [each for each in given if not isinstance(each, Mapping)]:
         raise InvalidRequest(
@@ -116,10 +127,11 @@ def submit_jobs(jobs: Sequence[Mapping[str, Any]]) -> Jobs:
         ids += [job.submission_id for job in accepted]
     keep_scheduled(scheduler, at_once=True)
     for sentence in dict.fromkeys(sentence for job in accepted for sentence in job.warnings):
-        warnings.warn(sentence, stacklevel=_stacklevel_of_the_caller())
+        warnings.warn(sentence, stacklevel=stacklevel_of_the_caller())
     return Jobs(map(Job, ids))
 
 
+@ends_at_the_caller
 def retry_job(submission_id: str) -> Job:
     """Run a job again that has failed or was stopped, as a new job with the same options; return its id.
 
@@ -132,7 +144,8 @@ def retry_job(submission_id: str) -> Job:
     return _job(submission_id).retry()
 
 
-def get_job_status(submission_id: str, cluster_name: str | None = None) -> str:  # noqa: ARG001
+@ends_at_the_caller
+def get_job_status(submission_id: str, cluster_name: str | None = None) -> JobStatus:  # noqa: ARG001
     """Return PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN for an id that nobody knows.
 
     A `job_id` is an id too, here and below: it means the newest job that has it. The id alone is enough:
@@ -141,14 +154,17 @@ def get_job_status(submission_id: str, cluster_name: str | None = None) -> str: 
     return _job(submission_id).status
 
 
-def get_job_info(submission_id: str, cluster_name: str | None = None) -> dict[str, Any]:  # noqa: ARG001
+@ends_at_the_caller
+def get_job_info(submission_id: str, cluster_name: str | None = None) -> JobInfo:  # noqa: ARG001
     """Return all that is known of a job: status, cluster, attempts, times, reason, environment, `logs`.
 
-    Raises `JobNotFound`. Secrets in the environment are hidden.
+    It is a dict whose keys are attributes too, and prints the most important of it. Secrets in the
+    environment are hidden. Raises `JobNotFound`.
     """
     return _job(submission_id).info()
 
 
+@ends_at_the_caller
 def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # noqa: ARG001
     """Stop a job, waiting or running, and wait until it has ended; True when it was stopped.
 
@@ -157,6 +173,7 @@ def stop_job(submission_id: str, cluster_name: str | None = None) -> bool:  # no
     return _job(submission_id).stop()
 
 
+@ends_at_the_caller
 def delete_job(submission_id: str) -> None:
     """Forget a job that has ended, with its log, here and on its clusters; its submission id is free again.
 
@@ -168,6 +185,7 @@ def delete_job(submission_id: str) -> None:
     service.delete([one_job(service, submission_id).submission_id])
 
 
+@ends_at_the_caller
 def list_jobs(
     *,
     states: Sequence[str] | None = None,
@@ -178,8 +196,13 @@ def list_jobs(
     limit: int | None = 100,
     job_id: str | None = None,
     parent: str | None = None,
+    since: datetime | timedelta | str | float | None = None,
+    text: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md."""
+    """Return jobs, newest first, that match every given filter; `states` are those of docs/job-states.md.
+
+    `since` and `text` are those of `jobs`, which returns the same as objects.
+    """
     query = JobQuery(
         states=None if states is None else tuple(state_of(word) for word in words("states", states)),
         user=user,
@@ -188,11 +211,14 @@ def list_jobs(
         group=group,
         tag=tag,
         parent=parent,
+        since=time_of(since),
+        text=text,
     )
     found = all_jobs(working_scheduler().service, query, limit=limit)
     return [job.model_dump(mode="json") for job in found]
 
 
+@ends_at_the_caller
 def explain(submission_id: str) -> dict[str, Any]:
     """Return why a job is where it is: per cluster score parts or refusal, its place, what would help.
 
@@ -203,6 +229,7 @@ def explain(submission_id: str) -> dict[str, Any]:
     return service.explain(job.submission_id).model_dump(mode="json")
 
 
+@ends_at_the_caller
 def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
     """Return what `submit_job` with these arguments would do now: a dry run. Raises what that would raise."""
     scheduler = working_scheduler()
@@ -211,11 +238,13 @@ def plan_job(entrypoint: str, **arguments: Any) -> dict[str, Any]:
         return scheduler.service.plan(request).model_dump(mode="json")
 
 
+@ends_at_the_caller
 def drain(cluster: str, reason: str = "") -> None:
     """Send no new jobs to a cluster; what runs there may end."""
     _set_drained(cluster, reason, drained=True)
 
 
+@ends_at_the_caller
 def undrain(cluster: str, reason: str = "") -> None:
     """Let a cluster have new jobs again."""
     _set_drained(cluster, reason, drained=False)
@@ -227,27 +256,35 @@ def _set_drained(cluster: str, reason: str, *, drained: bool) -> None:
 
 def _request(arguments: Mapping[str, Any]) -> JobRequest:
     given = {name: value for name, value in arguments.items() if value is not None}
-    if unknown := given.keys() - inspect.signature(submit_job).parameters.keys():
-        raise InvalidRequest(f"submit_job has no argument {sorted(unknown)[0]!r}")
+    known = inspect.signature(submit_job).parameters
+    if unknown := sorted(map(str, given.keys() - known.keys())):
+        raise InvalidRequest(f"submit_job has no argument {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
     return JobRequest(**{"user": this_user(), "parent": this_job(), **given})
 
 
-def _stacklevel_of_the_caller() -> int:
-    """Return the level, for a warning where this is called, of the first line that is not ours."""
-    ours = __name__.partition(".")[0] + "."
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(ours):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 def _job(submission_id: str) -> Job:
-    return Job(text("submission_id", submission_id, empty=True))
+    return Job(arguments.text("submission_id", submission_id, empty=True))
 
 
-# A job's log as it grows.
+@ends_at_the_caller
+def list_clusters() -> list[str]:
+    """Return the names of the configured clusters."""
+    return get_unified_scheduler().list_clusters()
 
 
+# The log of a job.
+
+
+@ends_at_the_caller
+def get_job_logs(submission_id: str, tail: int | None = None) -> str:
+    """Return the log of a job so far, or its last `tail` lines; empty where there is none.
+
+    Raises `JobNotFound`.
+    """
+    return _job(submission_id).logs(tail)
+
+
+@ends_at_the_caller
 def tail_job_logs(submission_id: str) -> Iterator[str]:
     """Yield the log of a job in pieces as it grows; ends only when the job has ended.
 
@@ -259,6 +296,7 @@ def tail_job_logs(submission_id: str) -> Iterator[str]:
     return service.tail(job.submission_id)
 
 
+@ends_at_the_caller
 async def tail_job_logs_async(submission_id: str) -> AsyncIterator[str]:
     """Like the blocking version, for asyncio: no thread waits."""
     service = (await asyncio.to_thread(working_scheduler)).service

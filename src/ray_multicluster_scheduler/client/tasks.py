@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
 from ray_multicluster_scheduler.tasks.submitter import TaskRequest
 
+if TYPE_CHECKING:
+    from ray import ObjectRef
 
+T = TypeVar("T")
+
+
+@overload
+def submit_task(
+    func: Callable[..., T],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    *,
+    num_returns: None = None,
+    max_retries: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> tuple[str, ObjectRef[T]]: ...
+@overload
+def submit_task(
+    func: Any,  # with `@ray.remote`, or with several results
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    *,
+    num_returns: int | None = None,
+    max_retries: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> tuple[str, Any]: ...
+@ends_at_the_caller
 def submit_task(
     func: Callable[..., Any],
     args: Sequence[Any] = (),
@@ -56,6 +91,7 @@ def submit_task(
     )
 
 
+@ends_at_the_caller
 def submit_actor(
     actor_class: type | Any,
     args: Sequence[Any] = (),
@@ -123,6 +159,7 @@ def submit_actor(
     return actor_id, handle
 
 
+@ends_at_the_caller
 def submit_actor_async(
     actor_class: type | Any,
     args: Sequence[Any] = (),
@@ -136,16 +173,19 @@ def submit_actor_async(
     return submit_actor(actor_class, args, kwargs, resource_requirements, tags, name, preferred_cluster)
 
 
+@ends_at_the_caller
 def cancel_task(task: Any, *, force: bool = False) -> bool:
     """Cancel a task, by its id or its ref; False when the id is not known (any more)."""
     return get_unified_scheduler().tasks.operations.cancel_task(task, force=force)
 
 
+@ends_at_the_caller
 def kill_actor(actor: Any, *, no_restart: bool = True) -> bool:
     """End an actor at once, by its id or its handle; False when the id is not known."""
     return get_unified_scheduler().tasks.operations.kill_actor(actor, no_restart=no_restart)
 
 
+@ends_at_the_caller
 def get_task_status(task_id: str) -> str:
     """Return PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, or UNKNOWN.
 
@@ -154,6 +194,7 @@ def get_task_status(task_id: str) -> str:
     return get_unified_scheduler().tasks.operations.task_status(task_id)
 
 
+@ends_at_the_caller
 def get_task_result(task_id: str, timeout: float | None = None) -> Any:
     """Wait for a task of this program and return its result: `ray.get` by the task's id.
 
@@ -163,21 +204,25 @@ def get_task_result(task_id: str, timeout: float | None = None) -> Any:
     return get_unified_scheduler().tasks.operations.task_result(task_id, timeout_s=timeout)
 
 
+@ends_at_the_caller
 def get_actor_status(actor_id: str) -> str:
     """Return PENDING, ALIVE, RESTARTING, DEAD, or UNKNOWN; Ray tells it with a delay of about a second."""
     return get_unified_scheduler().tasks.operations.actor_status(actor_id)
 
 
+@ends_at_the_caller
 def get_actor_result(actor_id: str) -> Any:
     """Return the handle of an actor that this program has submitted and still holds; else ValueError."""
     return get_unified_scheduler().tasks.operations.actor_handle(actor_id)
 
 
+@ends_at_the_caller
 def list_actors() -> list[dict[str, Any]]:
     """Return the actors of this program that have not ended, with their clusters."""
     return get_unified_scheduler().tasks.operations.list_actors()
 
 
+@ends_at_the_caller
 def explain_task(any_id: str) -> dict[str, Any]:
     """Return why a task or an actor is where it is: per cluster its score, or why it was no candidate."""
     return get_unified_scheduler().tasks.operations.explain(any_id)

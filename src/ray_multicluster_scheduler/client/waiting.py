@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ray_multicluster_scheduler.client.current import working_scheduler
 from ray_multicluster_scheduler.client.scope import stopped_at_interrupt
+from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
 from ray_multicluster_scheduler.errors import InvalidRequest, JobsFailed
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.service.api import Service
@@ -19,9 +21,13 @@ from ray_multicluster_scheduler.service.arguments import amount, words
 from ray_multicluster_scheduler.service.views import JobView
 from ray_multicluster_scheduler.text import visible
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 log = logging.getLogger(__name__)
 
-# What a waiting person sees: one bar on a terminal, one log line from time to time elsewhere.
+# What a waiting person sees: a table in a notebook, one bar on a terminal, elsewhere a line of the log from
+# time to time.
 
 
 class Stated(Protocol):
@@ -46,6 +52,9 @@ class Show(Protocol):
 @contextmanager
 def progress_display(total: int) -> Iterator[Show]:
     """Yield a function that shows how far the jobs are."""
+    if (shell := notebook()) is not None:
+        yield _NotebookTable(shell)
+        return
     if not sys.stderr.isatty():
         yield LogLines()
         return
@@ -76,6 +85,41 @@ def progress_display(total: int) -> Iterator[Show]:
         )
 
 
+def notebook() -> Any:
+    """Return the shell of the notebook that this program is run by; None: it is run by none."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell if hasattr(shell, "kernel") else None
+
+
+def table_of(jobs: Mapping[str, Any]) -> RenderableType:
+    """Return the jobs as a table of this moment."""
+    from ray_multicluster_scheduler.client.display import jobs_table  # noqa: PLC0415 - costs time to import
+
+    return jobs_table(list(jobs.values()), time.time())
+
+
+class _NotebookTable:
+    """A table below the cell, changed in place."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._begun = False
+        self._id = f"raymc-{id(self)}"
+
+    def __call__(self, jobs: Mapping[str, Stated], why: str = "") -> None:
+        """Show these jobs."""
+        del why
+        from ray_multicluster_scheduler.client.display import as_html, as_text  # noqa: PLC0415 - see `table_of`
+
+        table = table_of(jobs)
+        self._shell.display_pub.publish(
+            {"text/html": as_html(table), "text/plain": as_text(table)},
+            transient={"display_id": self._id},
+            update=self._begun,
+        )
+        self._begun = True
+
+
 class LogLines:
     """Logs how far the jobs are whenever that has changed."""
 
@@ -102,6 +146,7 @@ SHORTEST_INTERVAL_S = 0.1
 NAMED = 3
 
 
+@ends_at_the_caller
 def wait_for_all_jobs(
     submission_ids: Iterable[str],
     check_interval: float = 5,
@@ -113,7 +158,8 @@ def wait_for_all_jobs(
 
     Args:
         submission_ids: The ids, in any iterable. It reacts at once to each end, whatever `check_interval` is.
-        check_interval: Paces the progress that is shown: a bar on a terminal, elsewhere log lines at INFO.
+        check_interval: Paces the progress that is shown: a bar on a terminal, a table in a notebook, else log
+            lines at INFO.
         timeout: Wait for this many seconds at most.
         fail_fast: False waits until all have ended before it raises.
 
@@ -138,6 +184,7 @@ def wait_for_all_jobs(
     return True
 
 
+@ends_at_the_caller
 async def wait_for_all_jobs_async(
     submission_ids: Iterable[str],
     check_interval: float = 5,

@@ -21,7 +21,10 @@ from ray_multicluster_scheduler.model.result import ResultKind
 from ray_multicluster_scheduler.model.states import FINAL, JobState
 
 #: Of a job in JSON, in this order; then what was asked for, and the rest.
-_FIRST = ("submission_id", "job_id", "state", "status", "cluster", "message", "user", "entrypoint")
+_FIRST = (
+    *("submission_id", "number", "job_id", "state", "status", "cluster", "message", "user", "entrypoint"),
+    *("accepted_at", "started_at", "ended_at", "exit_code"),
+)
 
 
 class View(BaseModel):
