@@ -10,7 +10,8 @@ from ray_multicluster_scheduler.client.current import get_unified_scheduler
 from ray_multicluster_scheduler.core.actor_pool import Demand
 from ray_multicluster_scheduler.errors import InvalidRequest, NoQueueHere, ServerError, StoreError
 from ray_multicluster_scheduler.model.decision import Cause
-from ray_multicluster_scheduler.tasks.actor_pool import ActorPool, RayActors
+from ray_multicluster_scheduler.tasks.actor_pool import ActorPool
+from ray_multicluster_scheduler.tasks.pool_driver import PoolDriver, RayActors
 from ray_multicluster_scheduler.tasks.submitter import TaskRequest
 
 A = TypeVar("A")
@@ -258,18 +259,20 @@ def submit_actor_pool(
             "size='fit' needs resource_requirements, such as {'CPU': 1}: any number of actors that claim "
             "nothing fit"
         )
-    pool: ActorPool[Any] = ActorPool(
-        RayActors(tasks, request, _waiting_jobs), about, size=size, max_size=max_size
-    )
-    pool.begin(timeout)
-    return pool
+    actors = RayActors(tasks, request, _waiting_jobs)
+    driver = PoolDriver(actors, about, size=None if size == "fit" else size, max_size=max_size)
+    driver.begin(timeout)
+    return ActorPool(driver, about)
 
 
 def _waiting_jobs() -> list[Demand]:
     """Return what the jobs claim that wait for room, as far as this program can see the queue."""
     with suppress(NoQueueHere, ServerError, StoreError):
         return [
-            Demand(claim=job.resource_requirements, cluster=job.only_cluster)
+            Demand(
+                claim=job.resource_requirements,
+                clusters=frozenset({job.only_cluster}) if job.only_cluster else None,
+            )
             for job in get_unified_scheduler().service.queue(limit=MOST_WAITING_JOBS)
             if job.wait_reason == Cause.NO_ROOM.value
         ]

@@ -205,10 +205,10 @@ GROW_AFTER_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Somebody else's work that waits for room, and the one cluster that it may go to, if it is one."""
+    """Somebody else's work that waits for room, and the clusters that it may go to; None: to any."""
 
     claim: Resources
-    cluster: str | None = None
+    clusters: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,14 +269,14 @@ def _short(demand: Demand, rooms: Mapping[str, PoolRoom]) -> Iterable[tuple[str,
     return [
         (name, shortfall(demand.claim, room.free))
         for name, room in rooms.items()
-        if demand.cluster in {None, name}
+        if demand.clusters is None or name in demand.clusters
     ]
 
 
 def _is_contended(demand: Demand, claim: Resources, rooms: Mapping[str, PoolRoom]) -> bool:
-    """Tell whether it lacks, everywhere, something, and somewhere something that our actors claim."""
+    """Tell whether it fits nowhere, and on some cluster for the lack of what our actors claim."""
     short = [lacks for _, lacks in _short(demand, rooms)]
-    return all(short) and any(claim.get(name) for lacks in short for name in lacks)
+    return all(short) and any(all(claim.get(name) for name in lacks) for lacks in short)
 
 
 def _relief(demand: Demand, claim: Resources, rooms: Mapping[str, PoolRoom]) -> dict[str, int]:
@@ -285,7 +285,7 @@ def _relief(demand: Demand, claim: Resources, rooms: Mapping[str, PoolRoom]) -> 
     ways = [
         (max(math.ceil(amount / claim[name] - 1e-9) for name, amount in lacks.items()), cluster)
         for cluster, lacks in _short(demand, rooms)
-        if lacks and all(claim.get(name) for name in lacks)
+        if all(claim.get(name) for name in lacks)
     ]
     fitting = [(number, cluster) for number, cluster in ways if number <= min(rooms[cluster].actors, most)]
     return {cluster: number for number, cluster in sorted(fitting)[:1]}
