@@ -69,6 +69,36 @@ def test_one_ray_get_takes_results_of_home_and_of_another_cluster_over_one_sessi
     world.wait_until_no_session_is_left()
 
 
+def check_pool(world: World, answer: Any) -> None:
+    centos, mac = (world.head(name).gcs_address for name in ("centos", "mac"))
+    assert answer["right"]
+    assert set(answer["places"]) == {centos, mac}
+    assert answer["loaded"] == ["weights"]
+    assert set(answer["first"]) <= {centos, mac}
+    assert answer["failure"][0] == -1
+    assert answer["failure"][1] in {"centos", "mac"}
+    assert answer["failure"][2]
+    assert (answer["repeated"], answer["twice"], answer["left"]) == (0, [], [])
+    assert "centos" in answer["repr"]
+    assert "mac" in answer["repr"]
+
+
+def test_a_pool_works_on_all_clusters_in_a_job(world: World) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    world.note("begun").unlink(missing_ok=True)
+    check_pool(world, world.run("pool.py", 60, cluster="mac"))
+
+
+@pytest.mark.slow
+def test_a_pool_works_on_all_clusters_over_ray_client(world: World) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    world.note("begun").unlink(missing_ok=True)
+    program = world.outside("pool.py", 60, RAY_MULTICLUSTER_HOME=str(world.folder / "p"))
+    check_pool(world, finish(program))
+
+
 def check_older_names(answer: Any) -> None:
     assert answer["result"] == 49
     assert answer["pair"] == [3, -3]

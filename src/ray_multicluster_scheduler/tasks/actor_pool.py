@@ -63,7 +63,7 @@ class ActorPool(Generic[A]):
     @overload
     def map(
         self,
-        method: str,
+        method: str | Callable[..., Any],
         items: Iterable[Any],
         *,
         kwargs: Mapping[str, Any] | None = None,
@@ -102,20 +102,17 @@ class ActorPool(Generic[A]):
             window: How many items are taken before their results are yielded; by default 16 more than
                 twice what the actors work on. With `ordered`, a slow item holds back the rest of it.
         """
-        self._check_open()
-        if on_error not in {"raise", "return"}:
-            raise InvalidRequest(f"on_error must be 'raise' or 'return', not {on_error!r}")
-        if window is not None and window < 1:
-            raise InvalidRequest(f"window must be 1 or more, not {window!r}")
-        name, again = self._method(method), _exceptions(retry_exceptions)
-        if not isinstance(retries, int) or retries < 0:
-            raise InvalidRequest(f"retries must be 0 or more, not {retries!r}")
-
-        def submit(item: Any) -> Future[Any]:
-            return self._add(Work(name, (item,), kwargs or {}, again), retries)
-
-        results = Results(iter(items), submit, lambda: window or self._window(), ordered=ordered)
-        return self._mapped(results, raises=on_error == "raise")
+        results = self.results(
+            method,
+            items,
+            kwargs=kwargs,
+            ordered=ordered,
+            retries=retries,
+            retry_exceptions=retry_exceptions,
+            on_error=on_error,
+            window=window,
+        )
+        return self._yielded(results)
 
     @overload
     def submit(
@@ -215,13 +212,43 @@ class ActorPool(Generic[A]):
     def _window(self) -> int:
         return 2 * self.size * self._about.max_concurrency + SPARE
 
-    def _mapped(self, results: Results, *, raises: bool) -> Iterator[Any]:
+    def results(
+        self,
+        method: str | Callable[..., Any],
+        items: Iterable[Any],
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        ordered: bool = True,
+        retries: int = 1,
+        retry_exceptions: bool | Sequence[type[BaseException]] = False,
+        on_error: str = "raise",
+        window: int | None = None,
+    ) -> Results:
+        """Return what `map` yields, to be waited for in another way; the arguments are those of `map`."""
+        self._check_open()
+        if on_error not in {"raise", "return"}:
+            raise InvalidRequest(f"on_error must be 'raise' or 'return', not {on_error!r}")
+        if window is not None and window < 1:
+            raise InvalidRequest(f"window must be 1 or more, not {window!r}")
+        if not isinstance(retries, int) or retries < 0:
+            raise InvalidRequest(f"retries must be 0 or more, not {retries!r}")
+        name, again = self._method(method), _exceptions(retry_exceptions)
+
+        def submit(item: Any) -> Future[Any]:
+            return self._add(Work(name, (item,), kwargs or {}, again), retries)
+
+        return Results(
+            iter(items),
+            submit,
+            lambda: window or self._window(),
+            ordered=ordered,
+            raises=on_error == "raise",
+        )
+
+    def _yielded(self, results: Results) -> Iterator[Any]:
         try:
             while (future := self._unless_interrupted(results.next)) is not None:
-                error = future.exception()
-                if error is not None and raises:
-                    raise error
-                yield future.result() if error is None else error
+                yield results.value(future)
         finally:
             results.close()
 
@@ -243,7 +270,9 @@ class Results:
         window: Callable[[], int],
         *,
         ordered: bool,
+        raises: bool,
     ) -> None:
+        self._raises = raises
         self._items = items
         self._submit = submit
         self._window = window
@@ -277,9 +306,16 @@ class Results:
             else:
                 self._note(self._news.get(timeout=timeout_s))
 
+    def value(self, future: Future[Any]) -> Any:
+        """Return the result of a call that has ended; its exception is returned or raised, as was asked."""
+        error = future.exception()
+        if error is not None and not self._raises:
+            return error
+        return future.result()
+
     def close(self) -> None:
         """Cancel what waits for an actor; what is under way ends there, and nobody gets its result."""
-        for future in self._open.values():
+        for future in tuple(self._open.values()):
             future.cancel()
 
     def _take(self) -> None:
