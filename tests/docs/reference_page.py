@@ -30,6 +30,7 @@ SECTIONS = {
         "submit_task",
         "submit_actor",
         "submit_actor_async",
+        "submit_actor_pool",
         "get_task_status",
         "get_task_result",
         "get_actor_status",
@@ -42,7 +43,11 @@ SECTIONS = {
     "Clusters": ["drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }
-OBJECTS = [ray_multicluster_scheduler.Job, ray_multicluster_scheduler.Jobs]
+OBJECTS = [
+    ray_multicluster_scheduler.Job,
+    ray_multicluster_scheduler.Jobs,
+    ray_multicluster_scheduler.ActorPool,
+]
 SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 
 HEAD = """\
