@@ -14,6 +14,7 @@ from ray_multicluster_scheduler import ActorPool
 from ray_multicluster_scheduler.core.actor_pool import Demand
 from ray_multicluster_scheduler.errors import (
     InvalidRequest,
+    ItemFailed,
     NoClusterAvailable,
     SchedulerError,
     WaitTimeout,
@@ -77,6 +78,7 @@ class Clusters:
     made: list[tuple[str, Any]] = field(default_factory=list)
     demands: list[Demand] = field(default_factory=list)
     broken: Callable[[str], BaseException | None] = lambda _: None
+    gone: bool = False
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(32))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -144,6 +146,10 @@ class Clusters:
         with self.lock:
             there = [name for name, model in self.models.items() if model.cluster == cluster]
         return sum(self.kill(name, ClusterLost(cluster)) for name in there)
+
+    def check(self) -> None:
+        if self.gone:
+            raise HomeIsLost("nobody answers")
 
     def fate(self, error: BaseException) -> Fate:
         kinds = {ActorLost: Fate.ACTOR_LOST, ClusterLost: Fate.CLUSTER_LOST, HomeIsLost: Fate.HOME_LOST}
@@ -313,8 +319,9 @@ def test_an_item_that_loses_actor_after_actor_is_given_up(clusters: Clusters, po
             assert sum(clusters.kill(name) for name in list(clusters.models)) == 1
         with pytest.raises(ActorLost) as raised:
             result.result(PATIENCE_S)
-        assert vars(raised.value)["item"] == "x"
-        assert vars(raised.value)["cluster"] == "b"
+        cause = raised.value.__cause__
+        assert isinstance(cause, ItemFailed)
+        assert (cause.item, cause.cluster) == ("x", "b")
         threads.shutdown()
 
 
@@ -324,9 +331,10 @@ def test_an_error_of_the_method_has_its_item_and_cluster_and_is_not_repeated(
     pool = pool_of(1)
     with pytest.raises(ValueError, match="no negative items") as raised:
         list(pool.map("predict", [1, -5, 2]))
-    assert vars(raised.value)["item"] == -5
-    assert vars(raised.value)["cluster"] == "a"
-    assert "no negative items" in vars(raised.value)["remote_traceback"]
+    cause = raised.value.__cause__
+    assert isinstance(cause, ItemFailed)
+    assert (cause.item, cause.number, cause.cluster) == (-5, 1, "a")
+    assert "no negative items" in cause.traceback
     assert clusters.made.count(("predict", -5)) == 1
     assert isinstance(pool.submit("predict", -6).exception(PATIENCE_S), ValueError)
 
@@ -444,6 +452,12 @@ def test_a_lost_home_ends_the_pool(clusters: Clusters, pool_of: Any) -> None:
     until(calls[0].running)
     clusters.kill(next(iter(clusters.models)), HomeIsLost("home"))
     assert [type(call.exception(PATIENCE_S)) for call in calls] == [HomeIsLost, HomeIsLost]
+
+
+def test_a_pool_ends_also_where_a_call_never_will(clusters: Clusters, pool_of: Any) -> None:
+    call = pool_of(1).submit("wait", 0)
+    clusters.gone = True
+    assert isinstance(call.exception(PATIENCE_S), HomeIsLost)
 
 
 @pytest.mark.parametrize(

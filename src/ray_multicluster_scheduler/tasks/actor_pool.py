@@ -97,8 +97,8 @@ class ActorPool(Generic[A]):
             ordered: Yield in the order of the items; False: as they come.
             retries: How many times an item is repeated on another actor when its actor was lost.
             retry_exceptions: As in Ray: True, or the exceptions of the method that are worth a repetition.
-            on_error: "return" yields the exception in the place of the result. An exception has `item`,
-                `cluster` and `remote_traceback`.
+            on_error: "return" yields the exception in the place of the result. The `__cause__` of each is an
+                `ItemFailed` with the item, its cluster and the traceback there.
             window: How many items are taken before their results are yielded; by default 16 more than
                 twice what the actors work on. With `ordered`, a slow item holds back the rest of it.
         """
@@ -234,8 +234,8 @@ class ActorPool(Generic[A]):
             raise InvalidRequest(f"retries must be 0 or more, not {retries!r}")
         name, again = self._method(method), _exceptions(retry_exceptions)
 
-        def submit(item: Any) -> Future[Any]:
-            return self._add(Work(name, (item,), kwargs or {}, again), retries)
+        def submit(item: Any, number: int) -> Future[Any]:
+            return self._add(Work(name, (item,), kwargs or {}, again, number), retries)
 
         return Results(
             iter(items),
@@ -266,7 +266,7 @@ class Results:
     def __init__(
         self,
         items: Iterator[Any],
-        submit: Callable[[Any], Future[Any]],
+        submit: Callable[[Any, int], Future[Any]],
         window: Callable[[], int],
         *,
         ordered: bool,
@@ -325,7 +325,7 @@ class Results:
             self._more = False
             return
         number, self._taken = self._taken, self._taken + 1
-        self._open[number] = self._submit(item)
+        self._open[number] = self._submit(item, number)
         self._open[number].add_done_callback(lambda _: self._news.put(number))
 
     def _note(self, number: int) -> None:

@@ -238,12 +238,12 @@ class ClusterSelector:
         *,
         tags: Sequence[str],
         preferred: str | None,
-        only_with_room: bool = False,
+        waits_for_room: bool = True,
         avoid: Collection[str] = (),
     ) -> Iterator[Selection]:
         """Select a cluster; the claim on it is released if the body of the context fails.
 
-        With `only_with_room`, raise `NoRoomNow` where the work would wait inside Ray.
+        Without `waits_for_room`, raise `NoRoomNow` where the work would wait inside Ray.
         """
         if preferred is not None and preferred != (self._home.name if self._home else None):
             self._config.cluster(preferred)  # raises if there is no such cluster
@@ -257,7 +257,7 @@ class ClusterSelector:
             tags=tuple(tags),
             preferred_cluster=preferred,
         )
-        selection = self._select(work, only_with_room=only_with_room, avoid=avoid)
+        selection = self._select(work, waits_for_room=waits_for_room, avoid=avoid)
         with ExitStack() as undo:
             undo.callback(self._release_claim, selection.decision.cluster, selection.claim)
             yield selection
@@ -299,14 +299,14 @@ class ClusterSelector:
             home.leave()
         self._observer.close()
 
-    def _select(self, work: QueuedJob, *, only_with_room: bool, avoid: Collection[str]) -> Selection:
+    def _select(self, work: QueuedJob, *, waits_for_room: bool, avoid: Collection[str]) -> Selection:
         while True:
             home, capacity = self._ensure_joined(work)
             with self._lock:
                 at_home = work.preferred_cluster in {None, home.name} and home.name not in avoid
                 if at_home and capacity.fits(work.claim):
                     return self._with_claim(work, self._home_decision)
-                decision = None if only_with_room or avoid else self._repeated_wait(work)
+                decision = self._repeated_wait(work) if waits_for_room and not avoid else None
                 if decision is not None:
                     return self._with_claim(work, decision)
                 # Before work leaves home, finished tasks are found: an idle home may look full until then.
@@ -316,7 +316,7 @@ class ClusterSelector:
             snapshots, drains = self._observe(excluding=home.name)
             with self._lock:
                 decision = self._decide(work, home, capacity, snapshots, drains, avoid)
-                if only_with_room and decision.waits:
+                if decision.waits and not waits_for_room:
                     raise no_room(work, decision)
                 selection = self._with_claim(work, decision)
             cluster = selection.decision.cluster

@@ -32,6 +32,7 @@ from ray_multicluster_scheduler.core.actor_pool import (
 from ray_multicluster_scheduler.errors import (
     HomeLost,
     InvalidRequest,
+    ItemFailed,
     NoClusterAvailable,
     OutcomeUnknown,
     SchedulerError,
@@ -61,7 +62,7 @@ MAX_PAUSE_S = 60.0
 MAX_BROADCASTS = 100
 #: Ray's own method: it returns when the constructor is done.
 READY = "__ray_ready__"
-#: Of an item, in the note of an exception.
+#: Of an item, in the message of an `ItemFailed`.
 MOST_SHOWN = 200
 
 
@@ -96,6 +97,9 @@ class Actors(Protocol):
     def end(self, actor: PoolActor) -> None:
         """End an actor at once; one that is gone is no error."""
 
+    def check(self) -> None:
+        """Raise `SchedulerError` if no call will be answered any more."""
+
     def fate(self, error: BaseException) -> Fate:
         """Tell what the error of a call says about its actor."""
 
@@ -119,7 +123,7 @@ class RayActors:
     def start(self, number: int, *, avoid: Collection[str]) -> PoolActor:
         """See `Actors`, as for all below."""
         name = f"{self._request.name}_{self._mark}_{number}" if self._request.name else ""
-        request = replace(self._request, name=name, only_with_room=True, avoid=avoid)
+        request = replace(self._request, name=name, waits_for_room=False, avoid=avoid)
         actor_id, handle = self._tasks.submit_actor(request)
         return PoolActor(actor_id, self._tasks.operations.explain(actor_id)["cluster"], handle)
 
@@ -127,20 +131,31 @@ class RayActors:
         self, actor: PoolActor, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Future[Any]:
         """Call it by its name, which may be one of Ray's own."""
+        self.check()
         one = {} if self._methods.get(method, 1) == 1 else {"num_returns": 1}
-        if hasattr(actor.handle, "_raymc"):
+        across = hasattr(actor.handle, "_raymc")
+        if across:
             bound = lazy_import.wire("handle").CrossClusterMethod(actor.handle, method, one)
         else:
             bound = getattr(actor.handle, method)
             bound = bound.options(**one) if one else bound
         result: Future[Any] = Future()
-        bound.remote(*args, **kwargs).future().add_done_callback(partial(_pass_on, to=result))
+        bound.remote(*args, **kwargs).future().add_done_callback(partial(_pass_on, to=result, across=across))
         return result
 
     def end(self, actor: PoolActor) -> None:
-        """Kill it."""
+        """Kill it; without home, nothing of this program is left."""
+        if self._tasks.operations.home_is_lost:
+            return
         with suppress(HomeLost, lazy_import.ray().exceptions.RayError):
             self._tasks.operations.kill_actor(actor.handle, no_restart=True, wait=False)
+
+    def check(self) -> None:
+        """Ray would answer no call any more, or start a cluster on this machine."""
+        if self._tasks.operations.home_is_lost:
+            raise SchedulerError(
+                "the pool has ended: the scheduler was stopped, or has lost its home cluster"
+            )
 
     def fate(self, error: BaseException) -> Fate:
         """An error of the user's code is a `RayTaskError`, whatever else it is."""
@@ -169,11 +184,18 @@ class RayActors:
         return {room.name: room.free for room in rooms}, demands
 
 
-def _pass_on(done: Future[Any], *, to: Future[Any]) -> None:
-    """Pass a result on, and an exception as `ray.get` would raise it."""
-    error = done.exception()
-    if isinstance(error, lazy_import.ray().exceptions.RayTaskError):
-        error = error.as_instanceof_cause()
+def _pass_on(done: Future[Any], *, to: Future[Any], across: bool) -> None:
+    """Pass a result on, and an exception as `ray.get` would raise it.
+
+    A call to another cluster is one to the bridge, so the loss of its actor looks like an error of user code.
+    """
+    error, exceptions = done.exception(), lazy_import.ray().exceptions
+    if isinstance(error, exceptions.RayTaskError):
+        cause = error.cause
+        if across and isinstance(cause, exceptions.RayError) and not hasattr(cause, "from_user_code"):
+            error = cause
+        else:
+            error = error.as_instanceof_cause()
     if error is None:
         to.set_result(done.result())
     else:
@@ -188,15 +210,24 @@ class Work:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     retry_on: tuple[type[BaseException], ...] = ()
+    #: Its place in the input of a `map`.
+    number: int = 0
     future: Future[Any] = field(default_factory=Future)
     #: The last error, and the cluster that it came from.
     error: BaseException | None = None
     cluster: str = ""
 
     def fail(self) -> None:
-        """End it with its last error, which is told where it comes from."""
+        """End it with its last error, whose cause says which item it was, where, and the traceback there."""
         assert self.error is not None
-        _mark(self.error, self.args[0] if len(self.args) == 1 else self.args, self.cluster)
+        item = self.args[0] if len(self.args) == 1 else self.args
+        self.error.__cause__ = ItemFailed(
+            f"item {self.number} ({repr(item)[:MOST_SHOWN]}) failed on cluster {self.cluster!r}",
+            item=item,
+            number=self.number,
+            cluster=self.cluster,
+            traceback=str(self.error),
+        )
         self.future.set_exception(self.error)
 
 
@@ -363,6 +394,7 @@ class PoolDriver:
         now = time.monotonic()
         if self.is_over:
             return
+        self._source.check()
         if self._wanted is None and not self._senses_now and now >= self._sense_from:
             self._senses_now, self._sense_from = True, now + self._sense_every_s
             self._slow.add(self._sense)
@@ -453,7 +485,6 @@ class PoolDriver:
             )  # fmt: skip
         enough = self._failed_starts[actor.cluster] >= MAX_FAILED_STARTS
         if enough and fate is not Fate.CLUSTER_LOST and not self._ready():
-            _mark(error, None, actor.cluster)
             self._end(error)
 
     def _sense(self) -> None:
@@ -608,15 +639,6 @@ class PoolDriver:
             return
         if work.future.running() or work.future.set_running_or_notify_cancel():
             work.future.set_exception(self.problem or stopped())
-
-
-def _mark(error: BaseException, item: Any, cluster: str) -> None:
-    """Let an exception tell where it comes from."""
-    text = getattr(error, "traceback_str", None) or str(error)
-    with suppress(AttributeError, TypeError):  # of a class that takes no attributes
-        vars(error).update(item=item, cluster=cluster, remote_traceback=text)
-        if sys.version_info >= (3, 11):
-            error.add_note(f"in a call with {repr(item)[:MOST_SHOWN]} on cluster {cluster!r}")
 
 
 def stopped() -> SchedulerError:

@@ -207,8 +207,8 @@ class TaskRequest:
     preferred_cluster: str | None = None
     #: Ray's options besides the resources; None if not given.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: It is not to wait inside Ray: `NoRoomNow` is raised where no cluster has room.
-    only_with_room: bool = False
+    #: Where no cluster has room now it is started and waits inside Ray; else `NoRoomNow` is raised.
+    waits_for_room: bool = True
     #: Clusters that it must not go to.
     avoid: Collection[str] = ()
 
@@ -322,7 +322,7 @@ class TaskSubmitter:
             claim,
             tags=request.tags,
             preferred=request.preferred_cluster,
-            only_with_room=request.only_with_room,
+            waits_for_room=request.waits_for_room,
             avoid=request.avoid,
         )
         with self._selector.raising_home_lost(), selecting as selection:

@@ -10,6 +10,7 @@ import ray
 from common import CONFIG, FOLDER, answer, note, wait_for
 
 from ray_multicluster_scheduler import initialize_scheduler_environment, list_actors, submit_actor_pool
+from ray_multicluster_scheduler.errors import ItemFailed
 
 ITEMS, LOSES = int(sys.argv[3]), len(sys.argv) > 4
 
@@ -43,8 +44,9 @@ def failure(pool: Any) -> list[Any]:
     try:
         pool.submit("predict", -1).result()
     except ValueError as error:
-        about = vars(error)
-        return [about["item"], about["cluster"], "no such item" in about["remote_traceback"]]
+        cause = error.__cause__
+        assert isinstance(cause, ItemFailed)
+        return [cause.item, cause.cluster, "no such item" in cause.traceback]
     return []
 
 
