@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
-from ray_multicluster_scheduler import ActorPool
+from ray_multicluster_scheduler import ActorPool, aio
 from ray_multicluster_scheduler.core.actor_pool import Demand
 from ray_multicluster_scheduler.errors import (
     InvalidRequest,
@@ -104,13 +104,13 @@ class Clusters:
         if model is None:
             future.set_exception(ActorLost(actor.name))
         elif method == pool_driver.READY:
-            self.finish(actor.name, future, lambda: self.check(actor.cluster))
+            self.finish(actor.name, future, lambda: self.construct(actor.cluster))
         else:
             work = getattr(model, method)
             self.threads.submit(self.finish, actor.name, future, lambda: work(*args, **kwargs))
         return future
 
-    def check(self, cluster: str) -> None:
+    def construct(self, cluster: str) -> None:
         if (problem := self.broken(cluster)) is not None:
             raise problem
 
@@ -476,3 +476,14 @@ def test_what_cannot_be_mapped_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
         pool_of(1).map(items=[1], **arguments)
+
+
+async def test_a_pool_is_used_with_asyncio_by_the_same_names(clusters: Clusters, pool_of: Any) -> None:
+    async with aio.ActorPool(pool_of(1)) as pool:
+        assert [result async for result in pool.map("predict", range(5))] == [0, 2, 4, 6, 8]
+        assert await pool.submit("predict", 4) == 8
+        assert await pool.broadcast("load", "weights") == ["a"]
+        assert (pool.size, pool.clusters(), pool.repeated) == (1, {"a": 1}, 0)
+        with pytest.raises(ValueError, match="no negative items"):
+            await pool.submit("predict", -1)
+    assert clusters.models == {}

@@ -153,9 +153,7 @@ class RayActors:
     def check(self) -> None:
         """Ray would answer no call any more, or start a cluster on this machine."""
         if self._tasks.operations.home_is_lost:
-            raise SchedulerError(
-                "the pool has ended: the scheduler was stopped, or has lost its home cluster"
-            )
+            raise SchedulerError("the scheduler of this pool was stopped, or has lost its home cluster")
 
     def fate(self, error: BaseException) -> Fate:
         """An error of the user's code is a `RayTaskError`, whatever else it is."""
