@@ -363,6 +363,31 @@ def test_a_broadcast_reaches_every_actor_and_those_that_join_later(clusters: Clu
     assert {loaded[0] for _, loaded in places} == {"weights"}
 
 
+def test_a_broadcast_that_failed_is_not_repeated_by_actors_that_join_later(
+    clusters: Clusters, pool_of: Any
+) -> None:
+    clusters.room["b"] = 0
+    pool = pool_of(max_size=3)
+    with pytest.raises(ValueError, match="no negative items"):
+        pool.broadcast("predict", -1)
+    pool.broadcast("load", "weights")
+    clusters.room["b"] = 1
+    until(lambda: pool.clusters()["b"] == 1)
+    until(lambda: "b" in pool.broadcast("load", "more"))
+    on_b = next(model for model in clusters.models.values() if model.cluster == "b")
+    assert on_b.loaded[:1] == ["weights"]
+    assert len(set(on_b.loaded)) == 2
+
+
+def test_a_broadcast_reaches_an_actor_once_however_early_it_comes(clusters: Clusters, pool_of: Any) -> None:
+    pool = pool_of()
+    pool.broadcast("load", "weights")
+    until(lambda: pool.size == 3)
+    list(pool.map("predict", range(30)))
+    until(lambda: sum(each == ("load", "weights") for each in clusters.made) == 3)
+    assert [model.loaded for model in clusters.models.values()] == [["weights"]] * 3
+
+
 def test_a_pool_remembers_a_bounded_number_of_broadcasts(
     pool_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
 from ray_multicluster_scheduler.core.actor_pool import Demand
-from ray_multicluster_scheduler.errors import InvalidRequest, NoQueueHere, ServerError, StoreError
+from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
 from ray_multicluster_scheduler.model.decision import Cause
 from ray_multicluster_scheduler.tasks.actor_pool import ActorPool
 from ray_multicluster_scheduler.tasks.pool_driver import PoolDriver, RayActors
@@ -267,7 +267,7 @@ def submit_actor_pool(
 
 def _waiting_jobs() -> list[Demand]:
     """Return what the jobs claim that wait for room, as far as this program can see the queue."""
-    with suppress(NoQueueHere, ServerError, StoreError):
+    with suppress(SchedulerError):  # it has none, or may not see it
         return [
             Demand(
                 claim=job.resource_requirements,

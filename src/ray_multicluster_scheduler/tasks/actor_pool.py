@@ -135,7 +135,8 @@ class ActorPool(Generic[A]):
         """Call a method on every actor, wait, and return one result for each.
 
         Actors that join later are called too before they get work, in the order of the broadcasts: up to 100
-        are remembered, and one more is refused. An actor that is lost meanwhile has no result here.
+        are remembered, and one more is refused. An actor that is lost meanwhile has no result here. Where one
+        raises an exception, it is raised here, and the call is not remembered.
         """
         self._check_open()
         work = Work(self._method(method), args, kwargs)
@@ -149,6 +150,7 @@ class ActorPool(Generic[A]):
         ]
         for _, problem in here:
             if problem is not None:
+                work.future.cancel()  # no actor that joins later has to fail with it too
                 raise problem
         return [each.future.result() for each, _ in here]
 
@@ -287,7 +289,7 @@ class Results:
     def next(self, timeout_s: float | None = None) -> Future[Any] | None:
         """Return the next one, which has ended, or None after the last; `queue.Empty` after the timeout.
 
-        One item is taken for each result that is given, so a slow input delays no result that is there.
+        One item is taken for each result that is given: a slow input delays a result by one item at most.
         """
         took = False
         while True:

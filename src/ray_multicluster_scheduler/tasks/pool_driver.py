@@ -58,6 +58,8 @@ WARN_EVERY_S = 60.0
 #: A class whose actors do not come up is tried so often in a row, with pauses that double.
 MAX_FAILED_STARTS = 3
 MAX_PAUSE_S = 60.0
+#: The driver has to take notice of a stop, on a loaded machine too.
+STOP_WITHIN_S = 10.0
 #: Broadcasts that are kept for actors that join later.
 MAX_BROADCASTS = 100
 #: Ray's own method: it returns when the constructor is done.
@@ -307,13 +309,6 @@ class PoolDriver:
 
     def broadcast(self, work: Work) -> Future[list[Work]]:
         """Have a call made on every actor, now and later, and return those of now."""
-        with self._lock:
-            if len(self._broadcasts) >= MAX_BROADCASTS:
-                raise InvalidRequest(
-                    f"a pool remembers {MAX_BROADCASTS} broadcasts for actors that join later, and has had "
-                    "them: call one method that does all of it, or pass it with the items"
-                )
-            self._broadcasts.append(work)
         sent: Future[list[Work]] = Future()
         self._tell(partial(self._on_broadcast, work, sent))
         if self.is_stopped:
@@ -332,7 +327,7 @@ class PoolDriver:
                 return
             self.is_stopped = True
         self._driver.add(self._on_stop)
-        self._driver.stop()
+        self._driver.stop(STOP_WITHIN_S)
         self._slow.stop()
 
     def clusters(self) -> Counter[str]:
@@ -377,6 +372,15 @@ class PoolDriver:
         if not ready:
             self._when_ready.append(partial(self._on_broadcast, work, sent))
             return
+        if sum(not each.future.cancelled() for each in self._broadcasts) >= MAX_BROADCASTS:
+            problem = InvalidRequest(
+                f"a pool remembers {MAX_BROADCASTS} broadcasts for actors that join later, and has had "
+                "them: call one method that does all of it, or pass it with the items"
+            )
+            sent.set_exception(problem)
+            return
+        # From now on: whoever is not ready yet has it still to come.
+        self._broadcasts.append(work)
         works = {name: Work(work.method, work.args, work.kwargs) for name in ready}
         for name, each in works.items():
             call = next(self._numbers)
@@ -452,12 +456,12 @@ class PoolDriver:
         if (error := done.exception()) is not None:
             self._on_failed_start(actor, error)
             return
-        position = self._starting[actor.name]
-        if position < len(self._broadcasts):
-            self._starting[actor.name] += 1
+        for position in range(self._starting[actor.name], len(self._broadcasts)):
             work = self._broadcasts[position]
-            self._prepare(actor, work.method, work.args, work.kwargs)
-            return
+            if not work.future.cancelled():
+                self._starting[actor.name] = position + 1
+                self._prepare(actor, work.method, work.args, work.kwargs)
+                return
         del self._starting[actor.name]
         self._failed_starts.clear()
         held, self._when_ready = self._when_ready, []
@@ -479,7 +483,7 @@ class PoolDriver:
             self._pause_until[actor.cluster] = now + pause_s
             log.warning(
                 "an actor %s did not start on cluster %r, which gets no other one for %.0f s: %s",
-                self._about.class_name, actor.cluster, pause_s, str(error).strip().splitlines()[-1],
+                self._about.class_name, actor.cluster, pause_s, _last_line(error),
             )  # fmt: skip
         enough = self._failed_starts[actor.cluster] >= MAX_FAILED_STARTS
         if enough and fate is not Fate.CLUSTER_LOST and not self._ready():
@@ -581,8 +585,8 @@ class PoolDriver:
                 self._end(error)
 
     def _lose(self, names: Sequence[str], error: BaseException) -> None:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        log.warning("%d of %s lost, to be replaced: %s", len(names), self._about.class_name, first[0])
+        name = self._about.class_name
+        log.warning("%d of %s lost, to be replaced: %s", len(names), name, _last_line(error))
         for call, name in self._sent.values():
             if name in names:
                 self._works[call].error = copy.copy(error)  # each tells its own item
@@ -637,6 +641,10 @@ class PoolDriver:
             return
         if work.future.running() or work.future.set_running_or_notify_cancel():
             work.future.set_exception(self.problem or stopped())
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def stopped() -> SchedulerError:

@@ -75,12 +75,12 @@ class BackgroundThread:
         """Run a callback soon."""
         self._callbacks.put(callback)
 
-    def stop(self) -> None:
-        """Stop after the callbacks that were added so far."""
+    def stop(self, within_s: float = WORK_EVERY_S) -> None:
+        """Stop after the callbacks that were added so far; do not wait for longer."""
         if self._thread is not None:
             self._callbacks.put(None)
             if self._thread is not threading.current_thread():
-                self._thread.join(WORK_EVERY_S)
+                self._thread.join(within_s)
             self._thread = None
 
     def _run(self) -> None:
