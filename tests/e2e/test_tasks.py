@@ -103,6 +103,18 @@ def test_a_pool_works_on_all_clusters_over_ray_client(world: World) -> None:
 
 
 @pytest.mark.slow
+def test_a_pool_makes_room_for_a_job_that_waits_and_takes_it_back_later(world: World) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    answer = finish(world.outside("pool_gives_way.py", RAY_MULTICLUSTER_HOME=str(world.folder / "g")))
+    everything = {"centos": 4, "mac": 2}
+    assert (answer["before"], answer["after"], answer["right"]) == (everything, everything, True)
+    left = everything[answer["job"]] - answer["during"].get(answer["job"], 0)
+    assert left == 2
+    assert sum(answer["during"].values()) == 4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["bunch_and_reverse_model", "index_ts_forecasting_model/cat"])
 def test_the_programs_of_the_fund_example_have_the_same_results_with_a_pool(
     world: World, tmp_path: Path, folder: str
