@@ -276,7 +276,7 @@ class ActorPool(Generic[A]):
 
 
 @functools.wraps(tasks.submit_actor_pool)
-async def submit_actor_pool(actor_class: type[A] | Any, *args: Any, **options: Any) -> ActorPool[A]:
+async def submit_actor_pool(actor_class: Callable[..., A], *args: Any, **options: Any) -> ActorPool[A]:
     """Start a pool of actors; see `ray_multicluster_scheduler.submit_actor_pool`."""
     return ActorPool(await _in_thread(tasks.submit_actor_pool)(actor_class, *args, **options))
 

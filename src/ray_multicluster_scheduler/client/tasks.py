@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
 from ray_multicluster_scheduler.core.actor_pool import Demand
@@ -147,9 +147,8 @@ def submit_actor_async(
     return submit_actor(actor_class, args, kwargs, resource_requirements, tags, name, preferred_cluster)
 
 
-@overload
 def submit_actor_pool(
-    actor_class: type[A],
+    actor_class: Callable[..., A],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     resource_requirements: Mapping[str, float] | None = None,
@@ -164,46 +163,7 @@ def submit_actor_pool(
     max_task_retries: int | None = None,
     max_concurrency: int | None = None,
     runtime_env: Mapping[str, Any] | None = None,
-) -> ActorPool[A]: ...
-
-
-@overload
-def submit_actor_pool(
-    actor_class: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    resource_requirements: Mapping[str, float] | None = None,
-    tags: Sequence[str] | None = None,
-    name: str = "",
-    preferred_cluster: str | None = None,
-    timeout: float | None = None,
-    *,
-    size: int | Literal["fit"] = "fit",
-    max_size: int | None = None,
-    max_restarts: int | None = None,
-    max_task_retries: int | None = None,
-    max_concurrency: int | None = None,
-    runtime_env: Mapping[str, Any] | None = None,
-) -> ActorPool[Any]: ...
-
-
-def submit_actor_pool(
-    actor_class: type | Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    resource_requirements: Mapping[str, float] | None = None,
-    tags: Sequence[str] | None = None,
-    name: str = "",
-    preferred_cluster: str | None = None,
-    timeout: float | None = None,
-    *,
-    size: int | Literal["fit"] = "fit",
-    max_size: int | None = None,
-    max_restarts: int | None = None,
-    max_task_retries: int | None = None,
-    max_concurrency: int | None = None,
-    runtime_env: Mapping[str, Any] | None = None,
-) -> ActorPool[Any]:
+) -> ActorPool[A]:
     """Start equal actors on all clusters, and return a pool that shares calls out among them.
 
     It returns as soon as the first actor has room, and starts the others in the background. An actor that is
