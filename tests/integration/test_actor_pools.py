@@ -409,7 +409,7 @@ def test_a_constructor_that_always_fails_ends_the_pool_with_its_error(
         list(pool.map("predict", range(3)))
     with pytest.raises(SchedulerError, match="no weights"):
         pool.submit("predict", 1)
-    assert clusters.models == {}
+    until(lambda: clusters.models == {})  # one may have been on its way
 
 
 def test_a_cluster_whose_actors_do_not_start_is_left_alone_for_a_while(
