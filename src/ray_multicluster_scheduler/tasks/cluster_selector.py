@@ -226,6 +226,12 @@ class ClusterSelector:
         """Tell whether the home cluster is joined."""
         return self._home is not None
 
+    @property
+    def home_is_lost(self) -> bool:
+        """Tell whether the home cluster is lost, or was left."""
+        home = self._home  # another thread may leave it
+        return home is None or home.is_lost
+
     def raising_home_lost(self) -> AbstractContextManager[None]:
         """Return a context that raises `HomeLost` if the home cluster is lost."""
         return nullcontext() if self._home is None else self._home.raising_home_lost()

@@ -141,7 +141,7 @@ class TaskOperations:
     @property
     def home_is_lost(self) -> bool:
         """Tell whether this program has lost its home cluster, or has left it."""
-        return not self._selector.joined or self._selector.home.is_lost
+        return self._selector.home_is_lost
 
     def kill_actor(self, actor: Any, *, no_restart: bool, wait: bool = True) -> bool:
         """Kill an actor by its id or its handle; return False if the id is unknown.
