@@ -55,13 +55,16 @@ if TYPE_CHECKING:
         list_actors,
         submit_actor,
         submit_actor_async,
+        submit_actor_pool,
         submit_task,
     )
     from ray_multicluster_scheduler.client.waiting import wait_for_all_jobs
+    from ray_multicluster_scheduler.tasks.actor_pool import ActorPool
 
 __version__ = VERSION
 
 __all__ = [
+    "ActorPool",
     "Job",
     "JobInfo",
     "Jobs",
@@ -93,6 +96,7 @@ __all__ = [
     "stop_job",
     "submit_actor",
     "submit_actor_async",
+    "submit_actor_pool",
     "submit_job",
     "submit_jobs",
     "submit_task",
@@ -103,6 +107,7 @@ __all__ = [
 
 #: Where the functions live that are not in `client.job_functions`.
 _ELSEWHERE = {
+    "ActorPool": "tasks.actor_pool",
     "Job": "client.job",
     "JobInfo": "client.job_info",
     "Jobs": "client.job",
@@ -123,6 +128,7 @@ _ELSEWHERE = {
     "set_result": "client.result",
     "submit_actor": "client.tasks",
     "submit_actor_async": "client.tasks",
+    "submit_actor_pool": "client.tasks",
     "submit_task": "client.tasks",
     "tail_job_logs": "client.job_functions",
     "wait_for_all_jobs": "client.waiting",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import queue
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from ray_multicluster_scheduler.client import current, job_functions, result, scope, tasks, waiting
 from ray_multicluster_scheduler.client import job as blocking
 from ray_multicluster_scheduler.client.job_info import JobInfo as JobInfo  # noqa: PLC0414 - the same here
 from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import WaitTimeout
+from ray_multicluster_scheduler.tasks import actor_pool as pools
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.init_ray import Connection
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 
 #: Longer than `tasks.operations` needs to notice that a result is gone.
 RESULT_NAP_S = 5.0
@@ -224,6 +229,72 @@ submit_jobs = _jobs_of(job_functions.submit_jobs)
 retry_job = _job_of(job_functions.retry_job)
 job = _job_of(blocking.job)
 jobs = _jobs_of(blocking.jobs)
+
+
+class ActorPool(Generic[A]):
+    """As `ray_multicluster_scheduler.ActorPool`, for asyncio: `async with`, `async for` and `await`."""
+
+    def __init__(self, pool: pools.ActorPool[A]) -> None:
+        self._pool = pool
+
+    @functools.wraps(pools.ActorPool.results)
+    async def map(
+        self, method: str | Callable[..., Any], items: Iterable[Any], **options: Any
+    ) -> AsyncIterator[Any]:
+        """Call a method for every item, and yield the results."""
+        results = self._pool.results(method, items, **options)
+        try:
+            while True:  # no thread is held for longer than a nap
+                with suppress(queue.Empty):
+                    future = await asyncio.to_thread(results.next, RESULT_NAP_S)
+                    if future is None:
+                        return
+                    yield results.value(future)
+        finally:
+            results.close()
+
+    def submit(self, method: str | Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """Call a method once, on whichever actor is free first; await it for the result."""
+        return asyncio.wrap_future(self._pool.submit(method, *args, **kwargs))
+
+    async def broadcast(self, method: str | Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a method on every actor, and on those that join later; return one result for each."""
+        return await asyncio.to_thread(self._pool.broadcast, method, *args, **kwargs)
+
+    @property
+    def size(self) -> int:
+        """How many actors it has now; known, and so not awaited, as for all below."""
+        return self._pool.size
+
+    def clusters(self) -> Counter[str]:
+        """Return how many actors it has on each cluster."""
+        return self._pool.clusters()
+
+    @property
+    def repeated(self) -> int:
+        """How many calls were repeated because their actor was lost."""
+        return self._pool.repeated
+
+    async def stop(self) -> None:
+        """End all actors."""
+        await asyncio.to_thread(self._pool.stop)
+
+    async def __aenter__(self) -> ActorPool[A]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return repr(self._pool)
+
+
+@functools.wraps(tasks.submit_actor_pool)
+async def submit_actor_pool(actor_class: Callable[..., A], *args: Any, **options: Any) -> ActorPool[A]:
+    """Start a pool of actors; see `ray_multicluster_scheduler.submit_actor_pool`."""
+    return ActorPool(await _in_thread(tasks.submit_actor_pool)(actor_class, *args, **options))
+
+
 initialize_scheduler_environment = _in_thread(current.initialize_scheduler_environment)
 get_job_status = _in_thread(job_functions.get_job_status)
 get_job_logs = _in_thread(job_functions.get_job_logs)

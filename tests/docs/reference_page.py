@@ -39,6 +39,7 @@ SECTIONS = {
         "submit_task",
         "submit_actor",
         "submit_actor_async",
+        "submit_actor_pool",
         "get_task_status",
         "get_task_result",
         "get_actor_status",
@@ -55,6 +56,7 @@ OBJECTS = [
     ray_multicluster_scheduler.Job,
     ray_multicluster_scheduler.Jobs,
     ray_multicluster_scheduler.JobInfo,
+    ray_multicluster_scheduler.ActorPool,
 ]
 SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 

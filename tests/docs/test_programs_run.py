@@ -40,6 +40,22 @@ def test_the_program_of_the_readme_runs(sandbox: Sandbox, tmp_path: Path) -> Non
     assert all(str(n**2) in log.splitlines() for n, log in enumerate(logs))
 
 
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("tasks-and-actors.md", ["('000300', 'test', 'weights.pt')", "('000852', 'train', 'weights.pt')"]),
+        ("python.md", ["332833500", "<ActorPool Model: "]),
+        ("python.zh-CN.md", ["332833500", "<ActorPool Model: "]),
+    ],
+)
+def test_the_pool_of_a_page_runs(sandbox: Sandbox, tmp_path: Path, page: str, shown: list[str]) -> None:
+    (program,) = [each for each in blocks("python", pages=[DOCS / page]) if "submit_actor_pool(" in each.text]
+    path = tmp_path / "program.py"
+    path.write_text(program.text)
+    printed = run([sys.executable, str(path)], sandbox, tmp_path)
+    assert [words for words in shown if words not in printed] == []
+
+
 def test_the_quickstart_works_word_for_word(sandbox: Sandbox, tmp_path: Path) -> None:
     steps = [
         f"python - <<'PROGRAM'\n{block.text}PROGRAM\n" if block.kind == "python" else block.text

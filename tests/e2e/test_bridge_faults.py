@@ -151,6 +151,23 @@ async def test_a_dead_cluster_is_an_error_and_no_hang_and_is_used_again_when_it_
     assert seen["again"] in {head.gcs_address for head in sandbox.heads.values()}
 
 
+async def test_a_pool_goes_on_when_a_cluster_dies_and_repeats_only_what_was_under_way_there(
+    world: World, sandbox: Sandbox
+) -> None:
+    job = world.submit("pool.py", 500, "loses", cluster="home")
+    until(lambda: world.note("half").exists() or raymc.get_job_status(job) == "FAILED")
+    sandbox.kill("other")
+    go_on(world, "taken")
+    until(lambda: world.note("over").exists() or raymc.get_job_status(job) == "FAILED")
+    sandbox.start("other")
+    answer = world.answer(job)
+    assert answer["right"] == [2 * each for each in range(500)]
+    assert answer["all_begun"] == 500
+    lost = answer["before"]["other"]
+    assert 1 <= answer["repeated"] <= lost
+    assert len(answer["twice"]) <= answer["repeated"]
+
+
 def assert_lost(world: World, seen: Any) -> None:
     assert {"RayActorError", "OutcomeUnknown"} <= set(seen["call"])
     assert seen["repeatable"] == world.head("home").gcs_address

@@ -1,11 +1,14 @@
 """The promise of tasks and actors in a minute: home first, then elsewhere, and one ray.get over all of it."""
 
+import ast
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.task_world import Watch, World, a_world, finish
+from tests.e2e.task_world import PATIENCE_S, Watch, World, a_world, finish
+from tests.support.pages import ROOT
 from tests.support.waiting import until
 
 import ray_multicluster_scheduler as raymc
@@ -67,6 +70,76 @@ def test_one_ray_get_takes_results_of_home_and_of_another_cluster_over_one_sessi
     assert {"RayTaskError", "ValueError"} <= set(answer["failure"])
     assert "detached" not in raymc.get_job_info(job)["logs"]  # advice of Ray, about an actor of ours
     world.wait_until_no_session_is_left()
+
+
+def check_pool(world: World, answer: Any) -> None:
+    centos, mac = (world.head(name).gcs_address for name in ("centos", "mac"))
+    assert answer["right"]
+    assert set(answer["places"]) == {centos, mac}
+    assert answer["loaded"] == ["weights"]
+    assert set(answer["first"]) <= {centos, mac}
+    assert answer["failure"][0] == -1
+    assert answer["failure"][1] in {"centos", "mac"}
+    assert answer["failure"][2]
+    assert (answer["repeated"], answer["twice"], answer["left"]) == (0, [], [])
+    assert "centos" in answer["repr"]
+    assert "mac" in answer["repr"]
+
+
+def test_a_pool_works_on_all_clusters_in_a_job(world: World) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    world.note("begun").unlink(missing_ok=True)
+    check_pool(world, world.run("pool.py", 60, cluster="mac"))
+
+
+@pytest.mark.slow
+def test_a_pool_works_on_all_clusters_over_ray_client(world: World) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    world.note("begun").unlink(missing_ok=True)
+    program = world.outside("pool.py", 60, RAY_MULTICLUSTER_HOME=str(world.folder / "p"))
+    check_pool(world, finish(program))
+
+
+@pytest.mark.slow
+def test_a_pool_makes_room_for_a_job_that_waits_and_takes_it_back_later(world: World) -> None:
+    world.wait_until_idle("mac")
+    world.wait_until_idle("centos")
+    answer = finish(world.outside("pool_gives_way.py", RAY_MULTICLUSTER_HOME=str(world.folder / "g")))
+    everything = {"centos": 4, "mac": 2}
+    assert (answer["before"], answer["after"], answer["right"]) == (everything, everything, True)
+    left = everything[answer["job"]] - answer["during"].get(answer["job"], 0)
+    assert left == 2
+    assert sum(answer["during"].values()) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["bunch_and_reverse_model", "index_ts_forecasting_model/cat"])
+def test_the_programs_of_the_fund_example_have_the_same_results_with_a_pool(
+    world: World, tmp_path: Path, folder: str
+) -> None:
+    project = tmp_path / "project/pycharm/Fund/Index_Markup_Forecasting"
+    shutil.copytree(ROOT / "examples/fund" / project.name, project)
+    (project / "cluster.yaml").write_text(world.config.read_text())
+    original = project / folder / "predict_cluster.py"
+    # As examples/fund/set_up.py does it: a newer Python takes whole numbers only.
+    original.write_text(original.read_text().replace("randint(1e10, 9e10)", "randint(10**10, 9 * 10**10)"))
+    env_vars = {"home_dir": f"{tmp_path}/", "PYTHONPATH": str(project.parent)}
+    results = []
+    for program in (original, original.with_name("predict_with_pool.py")):
+        job = raymc.submit_job(
+            f"python {program}",
+            runtime_env={"env_vars": env_vars},
+            resource_requirements={"memory": 0.001},
+            preferred_cluster="mac",
+        )
+        raymc.wait_for_all_jobs([job], timeout=PATIENCE_S)
+        lines = [ast.literal_eval(line) for line in job.logs().splitlines() if line.startswith(("{'", "[{'"))]
+        flat = [each for line in lines for each in (line if isinstance(line, list) else [line])]
+        results.append([(each["index"], each.get("split")) for each in flat if "index" in each])
+    assert len(results[0]) >= 2
+    assert results[0] == results[1]
 
 
 def check_older_names(answer: Any) -> None:

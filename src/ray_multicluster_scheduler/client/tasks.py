@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ray_multicluster_scheduler.client.current import get_unified_scheduler
 from ray_multicluster_scheduler.client.tracebacks import ends_at_the_caller
+from ray_multicluster_scheduler.core.actor_pool import Demand
+from ray_multicluster_scheduler.errors import InvalidRequest, SchedulerError
+from ray_multicluster_scheduler.model.decision import Cause
+from ray_multicluster_scheduler.tasks.actor_pool import ActorPool
+from ray_multicluster_scheduler.tasks.pool_driver import PoolDriver, RayActors
 from ray_multicluster_scheduler.tasks.submitter import TaskRequest
 
 if TYPE_CHECKING:
     from ray import ObjectRef
+
+A = TypeVar("A")
+
+#: A pool asks about so many of the jobs that wait.
+MOST_WAITING_JOBS = 20
+
 
 T = TypeVar("T")
 
@@ -171,6 +183,99 @@ def submit_actor_async(
 ) -> tuple[str, Any]:
     """Start an actor and do not wait for it: `submit_actor` without `timeout`, by its older name."""
     return submit_actor(actor_class, args, kwargs, resource_requirements, tags, name, preferred_cluster)
+
+
+@ends_at_the_caller
+def submit_actor_pool(
+    actor_class: Callable[..., A],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    resource_requirements: Mapping[str, float] | None = None,
+    tags: Sequence[str] | None = None,
+    name: str = "",
+    preferred_cluster: str | None = None,
+    timeout: float | None = None,
+    *,
+    size: int | Literal["fit"] = "fit",
+    max_size: int | None = None,
+    max_restarts: int | None = None,
+    max_task_retries: int | None = None,
+    max_concurrency: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> ActorPool[A]:
+    """Start equal actors on all clusters, and return a pool that shares calls out among them.
+
+    It returns as soon as the first actor has room, and starts the others in the background. An actor that is
+    lost is replaced. Use it with `with`, or call `.stop()`: until then the actors hold what they claim.
+
+    Args:
+        actor_class: A class, plain or with `@ray.remote`.
+        args: Arguments of its constructor, the same for every actor.
+        kwargs: Keyword arguments of its constructor.
+        resource_requirements: As for `submit_actor`; what each actor holds. "fit" needs it.
+        tags: As for `submit_actor`.
+        name: The names of the actors begin with it.
+        preferred_cluster: Goes first; another one is taken when it has no room.
+        timeout: Wait for room for the first actor for this many seconds at most. Without it, a warning says
+            what it waits for.
+        size: How many actors; "fit": as many as have room, more when room appears, fewer when others' jobs
+            wait for that room (docs/tasks-and-actors.md).
+        max_size: The most for "fit".
+        max_restarts: As in Ray; 0 lets the pool replace the actor, on any cluster.
+        max_task_retries: As in Ray, on the actor's cluster.
+        max_concurrency: As in Ray; each actor gets so many calls at once, and one by default.
+        runtime_env: As for `submit_task`.
+
+    Raises:
+        ValueError: The request is refused, or one actor is larger than any cluster.
+        RuntimeError: No configuration was found.
+        TimeoutError: There was no room within `timeout` seconds.
+    """
+    if size != "fit" and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+        raise InvalidRequest(f"size must be 'fit' or a number of actors from 1 on, not {size!r}")
+    if max_size is not None and (size != "fit" or max_size < 1):
+        raise InvalidRequest(f"max_size={max_size!r} is the most for size='fit', from 1 on")
+    options = {
+        "max_restarts": max_restarts,
+        "max_task_retries": max_task_retries,
+        "max_concurrency": max_concurrency,
+        "runtime_env": runtime_env,
+    }
+    request = TaskRequest(
+        code=actor_class,
+        args=args,
+        kwargs=kwargs or {},
+        resource_requirements=resource_requirements,
+        tags=tags or (),
+        name=name,
+        preferred_cluster=preferred_cluster,
+        options=options,
+    )
+    tasks = get_unified_scheduler().tasks
+    about = tasks.about_actor(request)
+    if size == "fit" and not about.claim:
+        raise InvalidRequest(
+            "size='fit' needs resource_requirements, such as {'CPU': 1}: any number of actors that claim "
+            "nothing fit"
+        )
+    actors = RayActors(tasks, request, _waiting_jobs)
+    driver = PoolDriver(actors, about, size=None if size == "fit" else size, max_size=max_size)
+    driver.begin(timeout)
+    return ActorPool(driver, about)
+
+
+def _waiting_jobs() -> list[Demand]:
+    """Return what the jobs claim that wait for room, as far as this program can see the queue."""
+    with suppress(SchedulerError):  # it has none, or may not see it
+        return [
+            Demand(
+                claim=job.resource_requirements,
+                clusters=frozenset({job.only_cluster}) if job.only_cluster else None,
+            )
+            for job in get_unified_scheduler().service.queue(limit=MOST_WAITING_JOBS)
+            if job.wait_reason == Cause.NO_ROOM.value
+        ]
+    return []
 
 
 @ends_at_the_caller

@@ -10,7 +10,7 @@ import platform
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from ray_multicluster_scheduler.clock import jitter
 from ray_multicluster_scheduler.cluster_health.watch import ClusterWatch
 from ray_multicluster_scheduler.config import Config
+from ray_multicluster_scheduler.core.placement.capacity import Room, open_rooms
 from ray_multicluster_scheduler.core.placement.inputs import drain_fields
 from ray_multicluster_scheduler.core.placement.queue import line_key
 from ray_multicluster_scheduler.environment.compose import (
@@ -36,7 +37,14 @@ from ray_multicluster_scheduler.environment.options import (
     RESERVED,
     SUBMISSION_ID_VAR,
 )
-from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, PackageProblem, SchedulerError
+from ray_multicluster_scheduler.errors import (
+    ClusterError,
+    InvalidRequest,
+    NeverFits,
+    NoClusterAvailable,
+    PackageProblem,
+    SchedulerError,
+)
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
@@ -61,7 +69,7 @@ from ray_multicluster_scheduler.tasks.home import (
     UnobservedClaims,
     finished,
 )
-from ray_multicluster_scheduler.tasks.placement import Decision, Versions, place
+from ray_multicluster_scheduler.tasks.placement import Decision, NoRoomNow, Versions, no_room, place
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -334,15 +342,31 @@ class ClusterSelector:
         """Tell whether the home cluster is joined."""
         return self._home is not None
 
+    @property
+    def home_is_lost(self) -> bool:
+        """Tell whether the home cluster is lost, or was left."""
+        home = self._home  # another thread may leave it
+        return home is None or home.is_lost
+
     def raising_home_lost(self) -> AbstractContextManager[None]:
         """Return a context that raises `HomeLost` if the home cluster is lost."""
         return nullcontext() if self._home is None else self._home.raising_home_lost()
 
     @contextmanager
     def select(
-        self, work_id: str, claim: Resources, *, tags: Sequence[str], preferred: str | None
+        self,
+        work_id: str,
+        claim: Resources,
+        *,
+        tags: Sequence[str],
+        preferred: str | None,
+        waits_for_room: bool = True,
+        avoid: Collection[str] = (),
     ) -> Iterator[Selection]:
-        """Select a cluster; the claim on it is released if the body of the context fails."""
+        """Select a cluster; the claim on it is released if the body of the context fails.
+
+        Without `waits_for_room`, raise `NoRoomNow` where the work would wait inside Ray.
+        """
         if preferred is not None and preferred != (self._home.name if self._home else None):
             self._config.cluster(preferred)  # raises if there is no such cluster
         work = QueuedJob(
@@ -355,7 +379,7 @@ class ClusterSelector:
             tags=tuple(tags),
             preferred_cluster=preferred,
         )
-        selection = self._select(work)
+        selection = self._select(work, waits_for_room=waits_for_room, avoid=avoid)
         with ExitStack() as undo:
             undo.callback(self._release_claim, selection.decision.cluster, selection.claim)
             yield selection
@@ -369,6 +393,12 @@ class ClusterSelector:
         if name not in self._specs:
             return None
         return self._observer.call(lambda connections: question(connections[name].state))
+
+    def rooms(self) -> tuple[Room, ...]:
+        """Return what is free on each configured cluster, as it was last seen."""
+        snapshots, drains = self._observe()
+        with self._lock:
+            return open_rooms(self._views(snapshots, drains))
 
     def drop_old_refs(self) -> None:
         """Drop the refs of finished tasks, and those that are older than `HOLD_S`."""
@@ -391,14 +421,14 @@ class ClusterSelector:
             home.leave()
         self._observer.close()
 
-    def _select(self, work: QueuedJob) -> Selection:
+    def _select(self, work: QueuedJob, *, waits_for_room: bool, avoid: Collection[str]) -> Selection:
         while True:
             home, capacity = self._ensure_joined(work)
             with self._lock:
-                at_home = work.preferred_cluster in {None, home.name}
+                at_home = work.preferred_cluster in {None, home.name} and home.name not in avoid
                 if at_home and capacity.fits(work.claim):
                     return self._with_claim(work, self._home_decision)
-                decision = self._repeated_wait(work)
+                decision = self._repeated_wait(work) if waits_for_room and not avoid else None
                 if decision is not None:
                     return self._with_claim(work, decision)
                 # Before work leaves home, finished tasks are found: an idle home may look full until then.
@@ -407,7 +437,10 @@ class ClusterSelector:
                     return self._with_claim(work, self._home_decision)
             snapshots, drains = self._observe(excluding=home.name)
             with self._lock:
-                selection = self._with_claim(work, self._decide(work, home, capacity, snapshots, drains))
+                decision = self._decide(work, home, capacity, snapshots, drains, avoid)
+                if decision.waits and not waits_for_room:
+                    raise no_room(work, decision)
+                selection = self._with_claim(work, decision)
             cluster = selection.decision.cluster
             if cluster == home.name:
                 return selection
@@ -478,17 +511,36 @@ class ClusterSelector:
         return decision if shape == line_key(work) and self._clock.now() < until else None
 
     def _decide(
-        self, work: QueuedJob, home: Home, capacity: HomeCapacity, snapshots: Snapshots, drains: DrainStates
+        self,
+        work: QueuedJob,
+        home: Home,
+        capacity: HomeCapacity,
+        snapshots: Snapshots,
+        drains: DrainStates,
+        avoid: Collection[str],
     ) -> Decision:
         spec = self._specs.get(home.name) or _unnamed(home.name)
         at_home = ClusterView(
             spec=spec, snapshot=capacity.snapshot(), unseen=self._unobserved.total(home.name)
         )
         views = (at_home, *self._views(snapshots, drains, excluding=home.name))
+        if avoid:
+            return self._decide_without(avoid, work, home, views)
         decision = place(work, views, home=home.name, ours=_versions(), unfit=self._unfit())
         if decision.cluster == home.name:
             self._last_wait = (line_key(work), self._clock.now() + WAIT_AT_HOME_S, decision)
         return decision
+
+    def _decide_without(
+        self, avoid: Collection[str], work: QueuedJob, home: Home, views: Sequence[ClusterView]
+    ) -> Decision:
+        others = [view for view in views if view.spec.name not in avoid]
+        its_home = None if home.name in avoid else home.name
+        try:
+            return place(work, others, home=its_home, ours=_versions(), unfit=self._unfit())
+        except (NeverFits, NoClusterAvailable) as problem:  # which an avoided one may hold, later
+            left_out = ", ".join(sorted(avoid))
+            raise NoRoomNow(f"{problem}\nleft out for now: {left_out}") from problem
 
     def _observe(self, excluding: str | None = None) -> tuple[Snapshots, DrainStates]:
         """Return snapshots and drain states of the other clusters; the first call waits for the snapshots."""

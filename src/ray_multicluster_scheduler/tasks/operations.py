@@ -138,11 +138,19 @@ class TaskOperations:
                 ray.cancel(ref, force=force and record.bridge is None)
         return True
 
-    def kill_actor(self, actor: Any, *, no_restart: bool) -> bool:
-        """Kill an actor by its id or its handle; return False if the id is unknown."""
+    @property
+    def home_is_lost(self) -> bool:
+        """Tell whether this program has lost its home cluster, or has left it."""
+        return self._selector.home_is_lost
+
+    def kill_actor(self, actor: Any, *, no_restart: bool, wait: bool = True) -> bool:
+        """Kill an actor by its id or its handle; return False if the id is unknown.
+
+        By its handle also without waiting for it: its cluster may not answer any more.
+        """
         with self._selector.raising_home_lost():
             if not isinstance(actor, str):
-                self._kill_by_handle(actor, no_restart=no_restart)
+                self._kill_by_handle(actor, no_restart=no_restart, wait=wait)
                 return True
             record = self._registry.actors.get(actor)
             if record is None:
@@ -156,12 +164,14 @@ class TaskOperations:
             self._registry.end_actor(actor)
         return True
 
-    def _kill_by_handle(self, actor: Any, *, no_restart: bool) -> None:
+    def _kill_by_handle(self, actor: Any, *, no_restart: bool, wait: bool) -> None:
         if (state := getattr(actor, "_raymc", None)) is None:
             lazy_import.ray().kill(actor, no_restart=no_restart)
             key = self._id_of(actor)
         else:
-            lazy_import.ray().get(state.bridge.kill.remote(state.key, no_restart=no_restart))
+            killed = state.bridge.kill.remote(state.key, no_restart=no_restart)
+            if wait:
+                lazy_import.ray().get(killed)
             key = state.key
         if no_restart and key is not None:
             self._registry.end_actor(key)

@@ -49,6 +49,10 @@ class Decision:
     waits: bool = False
 
 
+class NoRoomNow(NoClusterAvailable):
+    """No cluster has room now, and the work was not to wait inside Ray."""
+
+
 RULES = PlanRules()
 
 
@@ -147,5 +151,14 @@ def _nowhere(
 ) -> NeverFits | NoClusterAvailable:
     if reason := never_fits(work.claim, views):
         return NeverFits(f"no cluster could ever hold it: {reason}")
-    lines = "".join(f"\n  - {name}: {why.sentence}" for name, why in refusals.items() if why is not None)
-    return NoClusterAvailable(f"no cluster can take it now (it needs {show(work.claim)}):{lines}")
+    return NoClusterAvailable(f"no cluster can take it now (it needs {show(work.claim)}):{_lines(refusals)}")
+
+
+def no_room(work: QueuedJob, decision: Decision) -> NoRoomNow:
+    """Return the error for work that may not wait inside Ray, where this decision would let it."""
+    needs = show(work.claim)
+    return NoRoomNow(f"no cluster has room now (it needs {needs}):{_lines(decision.refusals)}")
+
+
+def _lines(refusals: Mapping[str, Refusal | None]) -> str:
+    return "".join(f"\n  - {name}: {why.sentence}" for name, why in refusals.items() if why is not None)

@@ -11,7 +11,7 @@ import time
 import uuid
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.store_place import store_place
+from ray_multicluster_scheduler.core.placement.capacity import Room
 from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest
 from ray_multicluster_scheduler.model.resources import Resources, show
 from ray_multicluster_scheduler.ports import Clock
@@ -50,8 +51,16 @@ class BackgroundThread:
     A callback that fails is logged and the others still run: refs and actors are released here.
     """
 
-    def __init__(self, periodic: Sequence[Callable[[], object]]) -> None:
+    def __init__(
+        self,
+        periodic: Sequence[Callable[[], object]],
+        *,
+        name: str = "raymc-background",
+        every_s: float = WORK_EVERY_S,
+    ) -> None:
         self._periodic = periodic
+        self._name = name
+        self._every_s = every_s
         #: Unlike `queue.Queue`, safe to use while the garbage collector runs.
         self._callbacks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -59,27 +68,28 @@ class BackgroundThread:
     def start(self) -> None:
         """Start the thread, unless it runs."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="raymc-background", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
     def add(self, callback: Callable[[], object]) -> None:
         """Run a callback soon."""
         self._callbacks.put(callback)
 
-    def stop(self) -> None:
-        """Stop after the callbacks that were added so far."""
+    def stop(self, within_s: float = WORK_EVERY_S) -> None:
+        """Stop after the callbacks that were added so far; do not wait for longer."""
         if self._thread is not None:
             self._callbacks.put(None)
-            self._thread.join(WORK_EVERY_S)
+            if self._thread is not threading.current_thread():
+                self._thread.join(within_s)
             self._thread = None
 
     def _run(self) -> None:
-        next_round = time.monotonic() + WORK_EVERY_S
+        next_round = time.monotonic() + self._every_s
         while True:
             if time.monotonic() >= next_round:
                 for each in self._periodic:
                     _do(each)
-                next_round = time.monotonic() + WORK_EVERY_S
+                next_round = time.monotonic() + self._every_s
             try:
                 callback = self._callbacks.get(timeout=max(next_round - time.monotonic(), 0))
             except queue.Empty:
@@ -197,6 +207,20 @@ class TaskRequest:
     preferred_cluster: str | None = None
     #: Ray's options besides the resources; None if not given.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Where no cluster has room now it is started and waits inside Ray; else `NoRoomNow` is raised.
+    waits_for_room: bool = True
+    #: Clusters that it must not go to.
+    avoid: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorAbout:
+    """A class of actors: its methods with the number of their results, and what each actor claims."""
+
+    class_name: str
+    methods: Mapping[str, int | str]
+    claim: Resources
+    max_concurrency: int
 
 
 class TaskSubmitter:
@@ -255,11 +279,7 @@ class TaskSubmitter:
 
     def submit_actor(self, request: TaskRequest) -> tuple[str, Any]:
         """Start an actor and return its id and its handle."""
-        code, options, claim = self._prepare(request, default_cpus=0)
-        if not isinstance(code.plain, type):
-            raise InvalidRequest(
-                f"actor_class must be a class, not {code.plain!r}; functions go to submit_task"
-            )
+        code, options, claim = self._prepare_actor(request)
         actor_id = f"actor_{self._prefix}_{next(self._numbers)}"
         with self._selected(actor_id, claim, request) as selection:
             bridge, created, ray_id = selection.bridge, None, None
@@ -298,7 +318,12 @@ class TaskSubmitter:
         self, work_id: str, claim: Mapping[str, float], request: TaskRequest
     ) -> Iterator[Selection]:
         selecting = self._selector.select(
-            work_id, claim, tags=request.tags, preferred=request.preferred_cluster
+            work_id,
+            claim,
+            tags=request.tags,
+            preferred=request.preferred_cluster,
+            waits_for_room=request.waits_for_room,
+            avoid=request.avoid,
         )
         with self._selector.raising_home_lost(), selecting as selection:
             yield selection
@@ -312,6 +337,26 @@ class TaskSubmitter:
             code.defaults, request.resource_requirements, changes, default_cpus=default_cpus
         )
         return code, options, claim
+
+    def _prepare_actor(self, request: TaskRequest) -> tuple[UserCallable, dict[str, Any], dict[str, float]]:
+        prepared = self._prepare(request, default_cpus=0)
+        if not isinstance(plain := prepared[0].plain, type):
+            raise InvalidRequest(f"actor_class must be a class, not {plain!r}; functions go to submit_task")
+        return prepared
+
+    def about_actor(self, request: TaskRequest) -> ActorAbout:
+        """Return what a pool has to know of the actors that it will submit."""
+        code, options, claim = self._prepare_actor(request)
+        return ActorAbout(
+            class_name=code.name,
+            methods=methods_of(code.plain),
+            claim=claim,
+            max_concurrency=options.get("max_concurrency") or 1,
+        )
+
+    def rooms(self) -> tuple[Room, ...]:
+        """Return what is free on each configured cluster, as it was last seen."""
+        return self._selector.rooms()
 
     def _create_on_other_cluster(
         self,

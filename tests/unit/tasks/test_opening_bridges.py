@@ -16,7 +16,7 @@ from ray_multicluster_scheduler.tasks import cluster_selector as module
 from ray_multicluster_scheduler.tasks.bridges import Bridges
 from ray_multicluster_scheduler.tasks.cluster_selector import ClusterSelector
 from ray_multicluster_scheduler.tasks.home import Home
-from ray_multicluster_scheduler.tasks.placement import Decision, Versions
+from ray_multicluster_scheduler.tasks.placement import Decision, NoRoomNow, Versions
 
 CPU = {"CPU": 1.0}
 
@@ -180,6 +180,24 @@ def test_a_claim_counts_while_its_bridge_opens_and_is_given_back_if_it_cannot_be
     opening.join(PATIENCE_S)
     assert isinstance(outcome[0], SchedulerError)
     assert not any(selector._unobserved.total("b").values())
+
+
+def test_work_that_is_not_to_wait_inside_ray_is_told_where_there_is_no_room(selector: Joined) -> None:
+    selector.may_open.set()
+    gpu, at_once = {"GPU": 1.0}, {"tags": (), "preferred": None, "waits_for_room": False}
+    with selector.select("first", gpu, **at_once) as selection:
+        assert selection.decision.cluster == "b"
+    with pytest.raises(NoRoomNow, match=r"- b: needs 1 GPU; free: 0 GPU"):
+        selector.select("second", gpu, **at_once).__enter__()
+    assert selector._unobserved.total("b") == gpu
+
+
+def test_work_does_not_go_where_it_is_not_to_go_and_home_is_no_exception(selector: Joined) -> None:
+    selector.may_open.set()
+    with selector.select("first", CPU, tags=(), preferred=None, avoid=["a"]) as selection:
+        assert selection.decision.cluster == "b"
+    with pytest.raises(NoRoomNow, match="left out for now: a, b"):
+        selector.select("second", CPU, tags=(), preferred=None, avoid=["b", "a"]).__enter__()
 
 
 def test_a_claim_is_given_back_when_what_it_was_for_fails(selector: Joined) -> None:

@@ -18,7 +18,7 @@ import ray
 from ray import cloudpickle
 from ray._private.client_mode_hook import disable_client_hook
 from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from ray_multicluster_scheduler.errors import ClusterUnreachable, OutcomeUnknown
 from ray_multicluster_scheduler.tasks.wire.handle import CrossClusterActor
@@ -216,5 +216,7 @@ def deserialize_error(content: bytes) -> BaseException:
     cause, text, from_user_code = pickle.loads(content)  # noqa: S301  (the hub sent it)
     error: BaseException = cause
     if from_user_code:
+        if isinstance(cause, RayError):
+            cause.from_user_code = True  # it tells nothing of the actor that was called
         error = RayTaskError("remote", text, cause).as_instanceof_cause()
     return error
