@@ -39,6 +39,11 @@ if TYPE_CHECKING:
         tail_job_logs,
         undrain,
     )
+    from ray_multicluster_scheduler.client.map import (
+        MultiClusterExecutor,
+        map_over_clusters,
+        put_everywhere,
+    )
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tasks import (
         cancel_task,
@@ -60,6 +65,7 @@ __version__ = VERSION
 __all__ = [
     "Job",
     "Jobs",
+    "MultiClusterExecutor",
     "cancel_task",
     "delete_job",
     "drain",
@@ -80,7 +86,9 @@ __all__ = [
     "kill_actor",
     "list_actors",
     "list_jobs",
+    "map_over_clusters",
     "plan_job",
+    "put_everywhere",
     "retry_job",
     "stop_job",
     "submit_actor",
@@ -97,6 +105,7 @@ __all__ = [
 _ELSEWHERE = {
     "Job": "client.job",
     "Jobs": "client.job",
+    "MultiClusterExecutor": "client.map",
     "cancel_task": "client.tasks",
     "explain_task": "client.tasks",
     "get_actor_result": "client.tasks",
@@ -111,6 +120,8 @@ _ELSEWHERE = {
     "jobs": "client.job",
     "kill_actor": "client.tasks",
     "list_actors": "client.tasks",
+    "map_over_clusters": "client.map",
+    "put_everywhere": "client.map",
     "submit_actor": "client.tasks",
     "submit_actor_async": "client.tasks",
     "submit_task": "client.tasks",

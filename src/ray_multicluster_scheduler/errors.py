@@ -15,6 +15,7 @@
     ├── JobNotFound           (LookupError)
     ├── JobsFailed            (RuntimeError)  raised by waiting
     ├── WaitTimeout           (TimeoutError)  raised by waiting
+    ├── ItemFailed            (RuntimeError)  the cause of what an item of a map raised: which one, and where
     ├── NoClusterAvailable    (RuntimeError)  no cluster can take this work now
     ├── NoQueueHere           (RuntimeError)  a program inside a job has no queue without a server
     ├── HomeLost              (ConnectionError)  this program has lost its connection to its home cluster
@@ -173,6 +174,19 @@ class WaitTimeout(SchedulerError, TimeoutError):
         self.submission_ids = tuple(submission_ids)
         #: Jobs that had ended without success by then.
         self.failed = tuple(failed)
+
+
+class ItemFailed(SchedulerError, RuntimeError):
+    """Says which item of a map has failed, and where: the `__cause__` of what the function has raised."""
+
+    def __init__(self, message: str, *, item: Any, number: int, cluster: str, traceback: str) -> None:
+        super().__init__(message)
+        self.item = item
+        #: Its place in the input, from 0.
+        self.number = number
+        self.cluster = cluster
+        #: As the cluster has written it; empty if the item was lost with its worker.
+        self.traceback = traceback
 
 
 class NoClusterAvailable(SchedulerError, RuntimeError):

@@ -20,7 +20,7 @@ from typing import Any
 from ray_multicluster_scheduler.clock import SystemClock
 from ray_multicluster_scheduler.config import Config
 from ray_multicluster_scheduler.config.store_place import store_place
-from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest
+from ray_multicluster_scheduler.errors import ClusterError, InvalidRequest, NoClusterAvailable
 from ray_multicluster_scheduler.model.resources import Resources, show
 from ray_multicluster_scheduler.ports import Clock
 from ray_multicluster_scheduler.ray_api.state_api import Holder
@@ -195,6 +195,8 @@ class TaskRequest:
     tags: Sequence[str] = ()
     name: str = ""
     preferred_cluster: str | None = None
+    #: An actor for which no cluster has room now is started and waits there; else `NoClusterAvailable`.
+    waits_for_room: bool = True
     #: Ray's options besides the resources; None if not given.
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -262,6 +264,8 @@ class TaskSubmitter:
             )
         actor_id = f"actor_{self._prefix}_{next(self._numbers)}"
         with self._selected(actor_id, claim, request) as selection:
+            if selection.decision.waits and not request.waits_for_room:
+                raise NoClusterAvailable(selection.decision.sentence)
             bridge, created, ray_id = selection.bridge, None, None
             if bridge is None:
                 handle = code.prepared(options).remote(*request.args, **request.kwargs)
@@ -281,6 +285,10 @@ class TaskSubmitter:
             self._registry.add_actor(record)
             self._wait_warnings.add(record, claim)
         return actor_id, handle
+
+    def capacity(self, claim: Resources) -> int:
+        """Return how often a claim fits on all clusters that can be used, while nothing else is there."""
+        return self._selector.capacity(claim)
 
     def close(self) -> None:
         """Close all bridges with everything started through them, and disconnect if we connected."""
