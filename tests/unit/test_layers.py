@@ -44,6 +44,7 @@ LAYERS = [
     "common",
     "app",
     "aio",
+    "joblib",
     "__init__",
     "dashboard",
     "server",
@@ -58,7 +59,7 @@ IMPURE = {
 
 #: Who lets callers in, and what they reach only through `service`: what they did past it, no caller would
 #: get over HTTP.
-DOORS = {"client", "app", "aio.py", "__init__.py", "dashboard", "server", "cli", "ray_client"}
+DOORS = {"client", "app", "aio.py", "joblib.py", "__init__.py", "dashboard", "server", "cli", "ray_client"}
 BEHIND_THE_SERVICE = {"store", "engine", "ray_api", "executors"}
 #: What opens a store knows its database; the rest of `store` works on any.
 DATABASES = (f"{PACKAGE}.store.sqlite", "sqlite3", f"{PACKAGE}.store.postgres", "psycopg")

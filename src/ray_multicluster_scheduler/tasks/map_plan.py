@@ -20,6 +20,8 @@ GROWTH = 8
 #: A worker has its next chunk already, unless a chunk takes so long that another worker may be free sooner.
 DEPTH = 2
 LONG_S = 2.0
+#: Nor does it get one behind a chunk that takes this many times as long as expected, and this long.
+OVERDUE, OVERDUE_S = 4, 0.1
 #: How many chunks are read ahead for each one that workers may have.
 AHEAD = 2
 #: Items that are read at least, and before anything is known of their size.
@@ -66,6 +68,8 @@ class Run:
 class _Worker:
     ready: bool = False
     chunks: list[Chunk] = field(default_factory=list)
+    #: When its first chunk became the first one, as far as is known.
+    since: float = 0.0
 
 
 class MapPlan:
@@ -77,6 +81,8 @@ class MapPlan:
         self._max_workers = math.inf if max_workers is None else max_workers
         self._workers: dict[int, _Worker] = {}
         self._starting: int | None = None
+        #: When the plan was asked last.
+        self._now = -math.inf
         self._numbers = 0
         #: No cluster had room for a worker; it is asked again then.
         self._start_at = -math.inf
@@ -130,6 +136,7 @@ class MapPlan:
         if known is None or chunk not in known.chunks:
             return False
         known.chunks.remove(chunk)
+        known.since = self._now
         self._ended += chunk.size
         self._largest = max(self._largest, chunk.size)
         each = seconds / chunk.size
@@ -191,12 +198,14 @@ class MapPlan:
 
     def instructions(self, now: float) -> Iterator[Start | Run]:
         """Yield what is to be done now; each is taken as done."""
+        self._now = now
         for load in range(self._depth()):
             for number, worker in self._workers.items():
-                if worker.ready and len(worker.chunks) == load:
+                if worker.ready and len(worker.chunks) == load and not self._is_overdue(worker):
                     chunk = self._next_chunk()
                     if chunk is None:
                         return
+                    worker.since = worker.since if worker.chunks else now
                     worker.chunks.append(chunk)
                     yield Run(number, chunk)
         if self._lacks_workers() and now >= self._start_at:
@@ -207,7 +216,7 @@ class MapPlan:
         if self._repeats:
             return self._repeats.popleft()
         unsent, size = self._came - self._sent, self._chunk_size()
-        if self._fixed_chunk is None and self._input_ended:  # the last ones are shared out evenly
+        if self._fixed_chunk is None and self._input_ended:  # the last ones are shared out
             size = min(size, math.ceil(unsent / (len(self._workers) * self._depth())))
         if unsent == 0 or (self._fixed_chunk is not None and unsent < size and not self._input_ended):
             return None
@@ -229,6 +238,10 @@ class MapPlan:
         if self._item_s is None:
             return 1
         return 1 if self._item_s * self._chunk_size() > LONG_S else DEPTH
+
+    def _is_overdue(self, worker: _Worker) -> bool:
+        expected_s = (self._item_s or 0.0) * self._chunk_size()
+        return bool(worker.chunks) and self._now - worker.since > max(OVERDUE * expected_s, OVERDUE_S)
 
     def _lacks_workers(self) -> bool:
         """Tell whether there is more to do than for the workers that there are; one is started at a time."""

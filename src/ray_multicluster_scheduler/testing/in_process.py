@@ -208,6 +208,8 @@ class _ThreadWorkers:
     def _work_off(self, number: int, worker: _Worker) -> None:
         func = self._work.func
         while (job := worker.chunks.get()) is not None:
+            if self._workers.get(number) is not worker:  # lost, and so is what it had not begun
+                return
             chunk, items = job
             results: list[Any] = []
             errors: dict[int, Error] = {}
