@@ -1,4 +1,4 @@
-"""`map_over_clusters` against two plain `ray.util.ActorPool`, one on each cluster; its first item from cold."""
+"""`map_over_clusters` against two plain `ray.util.ActorPool`, one for each cluster; its first item."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
         def reset_batch_stats(self) -> None: ...
 
-    class FallbackToBackend(Exception): ...
+    class FallbackToBackend(Exception):
+        """See there."""
 
     SequentialBackend: Any
     register_parallel_backend: Any
