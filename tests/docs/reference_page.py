@@ -39,10 +39,15 @@ SECTIONS = {
         "kill_actor",
         "explain_task",
     ],
+    "Maps": ["map_over_clusters", "put_everywhere"],
     "Clusters": ["drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }
-OBJECTS = [ray_multicluster_scheduler.Job, ray_multicluster_scheduler.Jobs]
+OBJECTS = [
+    ray_multicluster_scheduler.Job,
+    ray_multicluster_scheduler.Jobs,
+    ray_multicluster_scheduler.MultiClusterExecutor,
+]
 SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 
 HEAD = """\
