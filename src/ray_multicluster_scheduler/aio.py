@@ -257,6 +257,8 @@ async def init_ray(
     return await asyncio.to_thread(init_ray.init_ray, address, runtime_env_json, namespace)
 
 
+MultiClusterExecutor = maps.MultiClusterExecutor
+put_everywhere = maps.put_everywhere
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         """joblib has no types."""
 
         parallel: Any
+        nesting_level: int | None
         backend_kwargs: dict[str, Any]
 
         def __init__(self, **options: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""Every program of the page about maps runs, on clusters inside this process; its translation has the same."""
+"""Every program of the page about maps runs, on clusters inside this process."""
 
 import subprocess
 import sys

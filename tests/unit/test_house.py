@@ -8,7 +8,7 @@ from tests.unit.test_layers import MODULES, PACKAGE, SRC, imports_of, tree
 
 #: Modules that exactly one other module imports. Join a new one with its only user, unless it is there for
 #: another process, for import time, or is generated; then raise the number and say why in the commit.
-ONE_IMPORTER = 70
+ONE_IMPORTER = 72
 #: In percent: docstring and imports of a file, before its first statement.
 HEADERS = 13.0
 
