@@ -373,6 +373,15 @@ def test_an_executor_that_is_stopped_leaves_no_future_open(clusters: InProcessCl
     gate.open.set()
 
 
+def test_an_executor_whose_workers_fit_nowhere_says_so_to_all(clusters: InProcessClusters) -> None:
+    pool = MultiClusterExecutor(cpus=3)
+    with pytest.raises(NeverFits):
+        pool.submit(pow, 2, 2).result(PATIENCE_S)
+    with pytest.raises(RuntimeError, match="this executor cannot go on"):
+        pool.submit(pow, 2, 2)
+    pool.shutdown()
+
+
 def test_a_call_on_a_lost_cluster_is_repeated_elsewhere(clusters: InProcessClusters) -> None:
     gate = Gate(3)
     with MultiClusterExecutor(preferred_cluster="a") as pool:

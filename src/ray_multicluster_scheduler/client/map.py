@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Executor, Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -347,7 +347,8 @@ class MultiClusterExecutor(Executor):
                 self._run.start()
             self._futures[self._submitted] = future
             self._submitted += 1
-            self._run.feed((fn, args, kwargs))
+            if not self._run.feed((fn, args, kwargs)):
+                raise RuntimeError("this executor cannot go on: its workers have ended")
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
@@ -404,8 +405,9 @@ class MultiClusterExecutor(Executor):
             self._failure = error
             left, self._futures = list(self._futures.values()), {}
         for future in left if error is not None else ():
-            if not future.cancel() and not future.done():
-                future.set_exception(error)
+            if not (isinstance(error, CancelledError) and future.cancel()):
+                with suppress(InvalidStateError):  # cancelled by somebody else
+                    future.set_exception(error)
 
 
 def _call(call: tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]] | None) -> Any:

@@ -7,6 +7,7 @@ import logging
 import pickle
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,8 @@ from ray_multicluster_scheduler.tasks.map_run import (
 from ray_multicluster_scheduler.tasks.submitter import TaskRequest, TaskSubmitter
 
 log = logging.getLogger(__name__)
+
+KILL_TIMEOUT_S = 5.0
 
 
 @dataclass(slots=True)
@@ -112,8 +115,17 @@ class RayWorkers:
         self._starts.put(None)
         with self._lock:
             actors, self._actors = list(self._actors.values()), {}
-        for actor in actors if at_once else ():
-            self._kill(actor.actor_id)
+        # Each on a thread: a cluster that is silent just now answers late, and nobody waits for it.
+        kills = [
+            threading.Thread(target=_kill, args=(self._tasks, actor.actor_id), daemon=True)
+            for actor in actors
+            if at_once
+        ]
+        for kill in kills:
+            kill.start()
+        ends_at = time.monotonic() + KILL_TIMEOUT_S
+        for kill in kills:
+            kill.join(max(0.0, ends_at - time.monotonic()))
 
     def capacity(self, resources: Mapping[str, float]) -> int:
         """See `Workers.capacity`."""
@@ -150,7 +162,7 @@ class RayWorkers:
             if not self._closed:
                 self._actors[worker] = actor
         if self._closed:
-            self._kill(actor_id)
+            _kill(self._tasks, actor_id)
             return
         self._tell(Placed(worker, cluster))
 
@@ -248,9 +260,6 @@ class RayWorkers:
         # The bridge knows whether it has sent a call before its cluster was lost.
         unsent = lost_actor and hasattr(actor.handle, "_raymc") and not isinstance(problem, OutcomeUnknown)
         self._tell(Lost(worker, _first_line(problem), begun=not unsent))
-
-    def _kill(self, actor_id: str) -> None:
-        _kill(self._tasks, actor_id)
 
 
 def _kill(tasks: TaskSubmitter, actor_id: str) -> None:
