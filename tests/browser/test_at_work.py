@@ -156,9 +156,7 @@ def test_a_refusal_is_said_at_its_field_and_nothing_lies_over_the_form(visit: Op
     one.page.locator(".plan-refused", has_text=one.words("submit.plan_refused")).wait_for(timeout=PATIENCE_MS)
     assert one.page.locator(".q-notification").count() == 0
     # The dry run refuses too; it may have answered first, and only the refused job moves the focus.
-    one.page.wait_for_function(
-        "document.activeElement.getAttribute('data-test') === 'cpus'", timeout=PATIENCE_MS
-    )
+    one.page.wait_for_function("document.activeElement.getAttribute('data-test') === 'cpus'", timeout=PATIENCE_MS)
     cpus.fill("1")
     field.get_by_role("alert").wait_for(state="detached", timeout=PATIENCE_MS)
     one.page.locator("[data-test=send]").click()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -140,8 +141,8 @@ def test_only_what_was_in_flight_on_a_lost_cluster_is_run_again(
         found += list(results)
     assert sorted(found) == [item * 2 for item in range(400)]
     assert len([item for item, times in gate.calls.items() if times > 1]) == 2
-    assert "lost a worker on cluster 'a' (it was killed): " in caplog.text
-    assert "items in flight are run again elsewhere" in caplog.text
+    told = re.findall(r"on cluster 'a' \(it was killed\): (\d+) items in flight are run again", caplog.text)
+    assert 2 <= sum(map(int, told)) <= 4  # what had not begun is counted too
 
 
 def test_an_item_that_was_lost_too_often_says_where_and_that_it_may_have_been_run(

@@ -180,9 +180,8 @@ class Progress:
     repeated: int = 0
     #: How many items there are; None: not known yet.
     total: int | None = None
-    #: Workers and ended items of each cluster.
+    #: Of each cluster.
     workers: Counter[str] = field(default_factory=Counter)
-    items: Counter[str] = field(default_factory=Counter)
     #: What was lost last.
     trouble: str = ""
 
@@ -243,6 +242,8 @@ class MapRun:
         self._next = 0
         self._out_of_order: dict[int, Batch] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        #: By cluster: the reason, and how many items are run again and given up, of each lost worker.
+        self._losses: dict[str, list[tuple[str, int, int]]] = {}
         self._input_error: BaseException | None = None
         self._has_room = threading.Condition()
         self._room = 0 if bounded else 1
@@ -284,11 +285,6 @@ class MapRun:
             self._events.put(("close", None))
         self._thread.join()
 
-    @property
-    def ended(self) -> bool:
-        """Tell whether it has ended, however."""
-        return not self._thread.is_alive()
-
     def _main(self) -> None:
         end = End()
         try:
@@ -316,6 +312,7 @@ class MapRun:
                 if event == ("close", None):
                     return CancelledError("it was stopped before it had ended")
                 self._take(event)
+            self._tell_losses()
             self._tell_progress()
 
     def _next_events(self) -> list[Event]:
@@ -394,7 +391,6 @@ class MapRun:
             del self._items[number]
         self._progress.done += chunk.size
         self._progress.failed += len(errors)
-        self._progress.items[cluster] += chunk.size
         self._hand_over(Batch(chunk.first, ended.results, errors))
 
     def _take_loss(self, lost: Lost) -> None:
@@ -404,11 +400,7 @@ class MapRun:
             self._progress.workers[cluster] -= 1
         self._progress.repeated += len(again)
         if again or given_up:
-            self._progress.trouble = (
-                f"lost a worker on cluster {cluster!r} ({lost.reason}): {len(again)} items in flight are run "
-                f"again elsewhere" + (f", {len(given_up)} are given up" if given_up else "")
-            )
-            log.warning("%s", self._progress.trouble)
+            self._losses.setdefault(cluster, []).append((lost.reason, len(again), len(given_up)))
         for number in given_up:
             reason = (
                 f"lost while it ran item {number} of a map ({lost.reason}), and it had no retries left: it "
@@ -419,6 +411,18 @@ class MapRun:
             self._progress.done += 1
             self._progress.failed += 1
             self._hand_over(Batch(number, [None], {0: _with_cause(error, item, number, cluster)}))
+
+    def _tell_losses(self) -> None:
+        """Say what was lost; workers of a cluster that dies are lost together."""
+        for cluster, losses in self._losses.items():
+            reasons, again, given_up = zip(*losses, strict=True)
+            workers = "a worker" if len(losses) == 1 else f"{len(losses)} workers"
+            self._progress.trouble = (
+                f"lost {workers} on cluster {cluster!r} ({reasons[0]}): {sum(again)} items in flight are run "
+                "again elsewhere" + (f", {sum(given_up)} are given up" if any(given_up) else "")
+            )
+            log.warning("%s", self._progress.trouble)
+        self._losses.clear()
 
     def _hand_over(self, batch: Batch) -> None:
         if not self._ordered:
