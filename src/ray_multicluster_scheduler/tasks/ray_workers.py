@@ -41,6 +41,8 @@ from ray_multicluster_scheduler.tasks.submitter import TaskRequest, TaskSubmitte
 log = logging.getLogger(__name__)
 
 KILL_TIMEOUT_S = 5.0
+#: Least time between two warnings that no worker can be started.
+QUIET_S = 60.0
 
 
 @dataclass(slots=True)
@@ -72,6 +74,9 @@ class RayWorkers:
         self._starts: queue.SimpleQueue[tuple[int, bool] | None] = queue.SimpleQueue()
         self._calls = itertools.count()
         self._closed = False
+        #: Some worker had a place: if no cluster can be used later on, that may pass.
+        self._begun = False
+        self._quiet_until = float("-inf")
 
     def open(self, work: Work, tell: Callable[[Told], None]) -> None:
         """See `Workers.open`."""
@@ -136,14 +141,22 @@ class RayWorkers:
             worker, wait = asked
             try:
                 self._start(worker, wait=wait)
-            except NoClusterAvailable:
-                self._tell(NoRoom(worker))
             except HomeLost as lost:
                 self._rejoin(worker, lost)
-            except (ClusterError, ConnectionError) as problem:
-                self._tell(Lost(worker, _first_line(problem), begun=False))
-            except BaseException as problem:  # noqa: BLE001 - raised where the results are read
-                self._tell(Broken(problem))
+            except NoClusterAvailable as problem:
+                if wait and not self._begun:
+                    self._tell(Broken(problem))
+                elif wait:  # all are down: they may come back
+                    self._warn_of(problem)
+                self._tell(NoRoom(worker))
+            except BaseException as problem:  # noqa: BLE001 - raised where the results are read, or passes
+                # While the connection to home breaks, Ray Client raises whatever comes up.
+                passes = not isinstance(problem, SchedulerError) or isinstance(problem, ClusterError)
+                if self._begun and passes:
+                    self._warn_of(problem)
+                    self._tell(NoRoom(worker))
+                else:
+                    self._tell(Broken(problem))
 
     def _start(self, worker: int, *, wait: bool) -> None:
         work = self._work
@@ -164,6 +177,7 @@ class RayWorkers:
         if self._closed:
             _kill(self._tasks, actor_id)
             return
+        self._begun = True
         self._tell(Placed(worker, cluster))
 
         def loaded(outcome: Any) -> None:
@@ -174,8 +188,15 @@ class RayWorkers:
 
         self._call(worker, actor, "load", self._function, self._function_needs, loaded)
 
+    def _warn_of(self, problem: BaseException) -> None:
+        """Say why no worker is started, unless that was just said."""
+        if (now := time.monotonic()) >= self._quiet_until:
+            self._quiet_until = now + QUIET_S
+            log.warning("no worker of the map can be started now: %s", problem)
+
     def _rejoin(self, worker: int, lost: HomeLost) -> None:
         """Go on without the home cluster, and so without all that was reached through it."""
+        log.warning("the map goes on without its home cluster: %s", lost)
         with self._lock:
             self._actors.clear()
         try:
@@ -183,7 +204,7 @@ class RayWorkers:
         except (SchedulerError, OSError) as problem:
             self._tell(Broken(problem))
         else:
-            self._tell(Lost(worker, _first_line(lost), begun=False))
+            self._tell(NoRoom(worker))
 
     def _call(
         self,
