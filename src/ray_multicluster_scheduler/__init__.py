@@ -42,6 +42,11 @@ if TYPE_CHECKING:
         undrain,
     )
     from ray_multicluster_scheduler.client.job_info import JobInfo
+    from ray_multicluster_scheduler.client.map import (
+        MultiClusterExecutor,
+        map_over_clusters,
+        put_everywhere,
+    )
     from ray_multicluster_scheduler.client.result import set_result
     from ray_multicluster_scheduler.client.scope import graceful_shutdown_on_keyboard_interrupt
     from ray_multicluster_scheduler.client.tasks import (
@@ -68,6 +73,7 @@ __all__ = [
     "Job",
     "JobInfo",
     "Jobs",
+    "MultiClusterExecutor",
     "cancel_task",
     "delete_job",
     "drain",
@@ -90,7 +96,9 @@ __all__ = [
     "list_actors",
     "list_clusters",
     "list_jobs",
+    "map_over_clusters",
     "plan_job",
+    "put_everywhere",
     "retry_job",
     "set_result",
     "stop_job",
@@ -111,6 +119,7 @@ _ELSEWHERE = {
     "Job": "client.job",
     "JobInfo": "client.job_info",
     "Jobs": "client.job",
+    "MultiClusterExecutor": "client.map",
     "cancel_task": "client.tasks",
     "explain_task": "client.tasks",
     "get_actor_result": "client.tasks",
@@ -126,6 +135,8 @@ _ELSEWHERE = {
     "kill_actor": "client.tasks",
     "list_actors": "client.tasks",
     "set_result": "client.result",
+    "map_over_clusters": "client.map",
+    "put_everywhere": "client.map",
     "submit_actor": "client.tasks",
     "submit_actor_async": "client.tasks",
     "submit_actor_pool": "client.tasks",

@@ -8,17 +8,27 @@ import math
 import queue
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+)
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from ray_multicluster_scheduler.client import current, job_functions, result, scope, tasks, waiting
 from ray_multicluster_scheduler.client import job as blocking
+from ray_multicluster_scheduler.client import map as maps
 from ray_multicluster_scheduler.client.job_info import JobInfo as JobInfo  # noqa: PLC0414 - the same here
 from ray_multicluster_scheduler.client.tracebacks import each_ends_at_the_caller, ends_at_the_caller
 from ray_multicluster_scheduler.errors import WaitTimeout
 from ray_multicluster_scheduler.tasks import actor_pool as pools
+from ray_multicluster_scheduler.tasks.map_run import Batch, End
 
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.client.init_ray import Connection
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
+R = TypeVar("R")
 
 #: Longer than `tasks.operations` needs to notice that a result is gone.
 RESULT_NAP_S = 5.0
@@ -331,6 +342,8 @@ async def init_ray(
 
 
 set_result = _in_thread(result.set_result)
+MultiClusterExecutor = maps.MultiClusterExecutor
+put_everywhere = maps.put_everywhere
 graceful_shutdown_on_keyboard_interrupt = scope.graceful_shutdown_on_keyboard_interrupt
 
 
@@ -339,6 +352,34 @@ async def tail_job_logs(submission_id: str) -> AsyncIterator[str]:
     """Yield the log of a job as it grows; see `ray_multicluster_scheduler.tail_job_logs`."""
     async for piece in job_functions.tail_job_logs_async(submission_id):
         yield piece
+
+
+async def map_over_clusters(
+    func: Callable[[T], R], items: Iterable[T], **options: Any
+) -> AsyncGenerator[R, None]:
+    """Call a function with each item, on all clusters; see `ray_multicluster_scheduler.map_over_clusters`.
+
+    No thread waits for the results. To end it before its end, close it: `async with aclosing(...)`.
+    """
+    asked = maps.Map.checked(func, items, **options)
+    out: asyncio.Queue[Batch | End] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def deliver(batch: Batch | End) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(out.put_nowait, batch)
+
+    with ExitStack() as undo:
+        run = await asyncio.to_thread(undo.enter_context, asked.running(deliver))
+        try:
+            while isinstance(batch := await out.get(), Batch):
+                for result in asked.results(batch):
+                    yield result
+                run.taken(len(batch.results))
+            if batch.error is not None:
+                raise batch.error
+        finally:
+            await asyncio.to_thread(undo.close)
 
 
 @ends_at_the_caller

@@ -87,11 +87,18 @@ def test_everything_in_all_is_there_and_documented() -> None:
         assert inspect.getdoc(getattr(package, name)), name
 
 
+#: Nothing of them waits, or is to be awaited.
+SAME = {"MultiClusterExecutor", "put_everywhere"}
+
+
 def test_every_blocking_function_has_its_async_twin() -> None:
-    quick = {"get_unified_scheduler", "graceful_shutdown_on_keyboard_interrupt", "tail_job_logs"}
-    for name in set(package.__all__) - quick - {"Job", "JobInfo", "Jobs"}:
+    quick = {"get_unified_scheduler", "graceful_shutdown_on_keyboard_interrupt"}
+    generators = {"map_over_clusters", "tail_job_logs"}
+    classes = {"ActorPool", "Job", "JobInfo", "Jobs"}
+    for name in set(package.__all__) - quick - generators - classes - SAME:
         assert inspect.iscoroutinefunction(getattr(aio, name)), name
-    assert inspect.isasyncgenfunction(aio.tail_job_logs)
+    assert all(inspect.isasyncgenfunction(getattr(aio, name)) for name in generators)
+    assert all(getattr(aio, name) is getattr(package, name) for name in SAME)
 
 
 @pytest.mark.parametrize("name", ["Job", "Jobs"])

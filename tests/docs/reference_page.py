@@ -49,6 +49,7 @@ SECTIONS = {
         "kill_actor",
         "explain_task",
     ],
+    "Maps": ["map_over_clusters", "put_everywhere"],
     "Clusters": ["list_clusters", "drain", "undrain"],
     "Plain Ray": ["init_ray"],
 }
@@ -57,6 +58,7 @@ OBJECTS = [
     ray_multicluster_scheduler.Jobs,
     ray_multicluster_scheduler.JobInfo,
     ray_multicluster_scheduler.ActorPool,
+    ray_multicluster_scheduler.MultiClusterExecutor,
 ]
 SCHEDULER = ["list_clusters", "cluster_details", "stop"]
 

@@ -28,7 +28,17 @@ NEED_NO_RAY = (
     "traces",
     "waiting",
 )
-ON_REAL_CLUSTERS = ("bridge", "burst", "client_port", "command", "gateway", "pipeline", "place", "submit")
+ON_REAL_CLUSTERS = (
+    "bridge",
+    "burst",
+    "client_port",
+    "command",
+    "gateway",
+    "map",
+    "pipeline",
+    "place",
+    "submit",
+)
 
 
 def check(name: str) -> None:

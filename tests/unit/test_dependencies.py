@@ -28,6 +28,7 @@ EXTRAS = {
     "dashboard/": {"dashboard"},
     "ray_client/": {"server", "tasks"},
     "tasks/wire/": {"tasks"},
+    "joblib.py": {"joblib"},
     "client/init_ray.py": {"pipeline"},  # whose task on a worker tries to import pandas
     "raymc_pipeline/": {"pipeline"},
     "raymc_demo/": {"dashboard", "ray"},
@@ -47,7 +48,13 @@ NAMES = {
     "yaml": "pyyaml",
 }
 #: Names that are not promised are used of these.
-PRIVATE = [("tasks", "ray"), ("pipeline", "ray"), ("server", "uvicorn"), ("dashboard", "nicegui")]
+PRIVATE = [
+    ("tasks", "ray"),
+    ("pipeline", "ray"),
+    ("server", "uvicorn"),
+    ("dashboard", "nicegui"),
+    ("joblib", "joblib"),
+]
 
 
 def declared(extras: set[str]) -> dict[str, SpecifierSet]:

@@ -40,6 +40,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.JobNotFound: 404,
     errors.NoResult: 404,
     errors.JobsFailed: 409,
+    errors.ItemFailed: 500,
     errors.WaitTimeout: 408,
     errors.NoClusterAvailable: 503,
     errors.NoQueueHere: 409,

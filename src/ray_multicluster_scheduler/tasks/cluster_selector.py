@@ -45,7 +45,7 @@ from ray_multicluster_scheduler.errors import (
     PackageProblem,
     SchedulerError,
 )
-from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark
+from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, ClusterSpec, DrainMark, Health
 from ray_multicluster_scheduler.model.decision import ClusterView, QueuedJob
 from ray_multicluster_scheduler.model.resources import Resources
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
@@ -399,6 +399,18 @@ class ClusterSelector:
         snapshots, drains = self._observe()
         with self._lock:
             return open_rooms(self._views(snapshots, drains))
+
+    def capacity(self, claim: Resources) -> int:
+        """Return how often a claim fits on all clusters that can be used, while nothing else is there."""
+        snapshots, drains = self._observe()
+        views = self._views(snapshots, drains)
+        usable = [
+            view.snapshot for view in views if view.snapshot.health is Health.HEALTHY and not view.drained
+        ]
+        totals = [snapshot.total or {} for snapshot in usable]
+        return sum(
+            int(min(total.get(name, 0.0) / amount for name, amount in claim.items())) for total in totals
+        )
 
     def drop_old_refs(self) -> None:
         """Drop the refs of finished tasks, and those that are older than `HOLD_S`."""

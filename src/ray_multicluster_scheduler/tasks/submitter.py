@@ -302,6 +302,10 @@ class TaskSubmitter:
             self._wait_warnings.add(record, claim)
         return actor_id, handle
 
+    def capacity(self, claim: Resources) -> int:
+        """Return how often a claim fits on all clusters that can be used, while nothing else is there."""
+        return self._selector.capacity(claim)
+
     def close(self) -> None:
         """Close all bridges with everything started through them, and disconnect if we connected."""
         atexit.unregister(self.close)
