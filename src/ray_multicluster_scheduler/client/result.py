@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray_multicluster_scheduler.config.installed import how_to_install
 from ray_multicluster_scheduler.errors import InvalidRequest, NoResult
 from ray_multicluster_scheduler.model.result import (
     BYTES_MARK,
@@ -123,8 +124,8 @@ def fetch(view: ResultView) -> bytes:
             content: bytes = file.read()
     except ImportError as error:  # of fsspec, or of what it needs for this kind of URL
         raise InvalidRequest(
-            f"the result of job {view.submission_id!r} is at {url}, and what reads that is not installed "
-            f"here ({error}): pip install fsspec, and for a bucket its own package, such as s3fs or gcsfs"
+            f"the result of job {view.submission_id!r} is at {url}, and what reads that is not installed here "
+            f"({error}): {how_to_install('packages')}, and for a bucket its own library, such as s3fs or gcsfs"
         ) from error
     except Exception as error:  # whatever a storage raises
         raise NoResult(
