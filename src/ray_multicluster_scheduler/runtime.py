@@ -23,7 +23,6 @@ from ray_multicluster_scheduler.clock import CachedFor, StoreClock
 from ray_multicluster_scheduler.config import Config, Settings, find_config, load_config
 from ray_multicluster_scheduler.config.find import SANDBOX_DOWN, sandbox_is_down, this_user
 from ray_multicluster_scheduler.config.load import ConfigChange, config_change
-from ray_multicluster_scheduler.config.schema import plan_rules
 from ray_multicluster_scheduler.config.store_place import StorePlace, kept_apart, remember, store_place
 from ray_multicluster_scheduler.environment.compose import with_address
 from ray_multicluster_scheduler.errors import ConfigInvalid, ConfigNotFound, StoreError
@@ -478,7 +477,8 @@ class Scheduler:
     # What follows imports the planner, the probes of clusters or HTTP: most commands need none of it.
 
     def _explainer(self, config: Config, raw: Config, store: Store, executors: Registry) -> Explainer:
-        from ray_multicluster_scheduler.service.explain import Explainer  # noqa: PLC0415 - see above
+        from ray_multicluster_scheduler.engine.leader import plan_rules  # noqa: PLC0415 - see above
+        from ray_multicluster_scheduler.service.explain import Explainer  # noqa: PLC0415
 
         rules = plan_rules(config.settings, executors.capabilities())
         return Explainer(config, store, self.clock, rules, loaded=raw)

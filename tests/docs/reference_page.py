@@ -35,6 +35,7 @@ SECTIONS = {
         "delete_job",
         "graceful_shutdown_on_keyboard_interrupt",
     ],
+    "Inside a job": ["set_result"],
     "Tasks and actors": [
         "submit_task",
         "submit_actor",

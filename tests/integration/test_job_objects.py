@@ -26,6 +26,7 @@ from ray_multicluster_scheduler import Job, JobInfo, Jobs, aio
 from ray_multicluster_scheduler.client import job as job_module
 from ray_multicluster_scheduler.errors import InvalidRequest, JobNotFound, JobsFailed, WaitTimeout
 from ray_multicluster_scheduler.model.states import JobState
+from ray_multicluster_scheduler.testing import ShellRunner
 
 FAILS = "echo before; exit 3"
 
@@ -35,7 +36,8 @@ async def _clusters(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[None]:
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "home"))
-    async with fake("a", 4) as a, fake("b", 2) as b:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    async with fake("a", 4, runner=ShellRunner()) as a, fake("b", 2, runner=ShellRunner()) as b:
         config = write_config(tmp_path, [a.spec(), b.spec()], **FAST)
         async with opened(request.param, config) as variables:
             for name, value in variables.items():
@@ -296,9 +298,11 @@ async def test_the_programs_of_the_page_run() -> None:
         block.text for block in blocks("python", pages=[DOCS / "python.zh-CN.md"])
     ]
     ended = [await run_program(block.text, os.environ) for block in shown]
-    assert [each.code for each in ended] == [0, 0, 0], ended
+    assert [each.code for each in ended] == [0] * 5, ended
     printed = [each.out for each in ended]
     assert "\nhello\n" in printed[0]
     assert printed[0].endswith(" SUCCEEDED\n")
     assert "Counter({'SUCCEEDED': 8}) failed: []\n[]\n[]\n" in printed[1]
-    assert "\nhello\n" in printed[2]
+    assert printed[2].endswith("0.25\n")
+    assert printed[3].endswith("{'loss': 0.25, 'steps': [1, 2]}\n")
+    assert "\nhello\n" in printed[4]

@@ -74,6 +74,7 @@ async def test_each_cluster_gets_its_own_environment_and_paths_in_any_order(tmp_
                 "RAY_MULTICLUSTER_SUBMISSION_ID": job_id,
                 "RAY_MULTICLUSTER_ATTEMPT": "1",
                 "RAY_MULTICLUSTER_PACKAGE": sent.submission.runtime_env["py_modules"][0],
+                "RAY_MULTICLUSTER_RESULT": str(system.ray[name].cluster.logs_dir / f"raymc-result-{job_id}"),
             }
             assert sent.submission.entrypoint == f"echo {homes[name].rstrip('/')}//project/x.py"
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,40 +37,38 @@ async def test_a_result_comes_back_through_each_door(
     monkeypatch.setenv("RAY_MULTICLUSTER_HOME", str(tmp_path / "home"))
     (tmp_path / "large").write_bytes(b"\x80" * 3_000_000)
     program = 'from ray_multicluster_scheduler import set_result; set_result(b"123")'
-    async with a_cluster("a") as ray:
-        async with opened(door, write_config(tmp_path, [ray.spec()], **FAST)) as variables:
-            for name, value in variables.items():
-                monkeypatch.setenv(name, value)
-            jobs = [
-                await aio.submit_job(command)
-                for command in (
-                    f'echo \'{{"a": [1, "é"]}}\' > {PLACE}',
-                    f"{sys.executable} -c '{program}'",
-                    f"echo file://{tmp_path}/large > {PLACE}",
-                    f"echo 7 > {PLACE}; exit 3",
-                    "true",
-                    "sleep 600",
-                )
-            ]
-            assert (
-                await jobs[0].result()
-                == await asyncio.to_thread(raymc.Job(jobs[0]).result)
-                == {"a": [1, "é"]}
+    async with AsyncExitStack() as stack:
+        ray = await stack.enter_async_context(a_cluster("a"))
+        config = write_config(tmp_path, [ray.spec()], **FAST)
+        variables = await stack.enter_async_context(opened(door, config))
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        jobs = [
+            await aio.submit_job(command)
+            for command in (
+                f'echo \'{{"a": [1, "é"]}}\' > {PLACE}',
+                f"{sys.executable} -c '{program}'",
+                f"echo file://{tmp_path}/large > {PLACE}",
+                f"echo 7 > {PLACE}; exit 3",
+                "true",
+                "sleep 600",
             )
-            assert await jobs[1].result() == b"123"
-            assert await jobs[2].result() == (tmp_path / "large").read_bytes()
-            with pytest.raises(JobsFailed, match="exit code 3"):
-                await jobs[3].result()
-            service = raymc.get_unified_scheduler().service
-            assert (await asyncio.to_thread(service.result, str(jobs[3]))).value == 7
-            with pytest.raises(NoResult, match="left none in the file that RAY_MULTICLUSTER_RESULT names"):
-                await jobs[4].result()
-            with pytest.raises(WaitTimeout):
-                await jobs[5].result(0.1)
-            with pytest.raises(NoResult, match="it has not ended"):
-                await asyncio.to_thread(service.result, str(jobs[5]))
-            await jobs[5].stop()
-            await asyncio.to_thread(raymc.get_unified_scheduler().stop)
+        ]
+        assert await jobs[0].result() == await asyncio.to_thread(raymc.Job(jobs[0]).result) == {"a": [1, "é"]}
+        assert await jobs[1].result() == b"123"
+        assert await jobs[2].result() == (tmp_path / "large").read_bytes()
+        with pytest.raises(JobsFailed, match="exit code 3"):
+            await jobs[3].result()
+        service = raymc.get_unified_scheduler().service
+        assert (await asyncio.to_thread(service.result, str(jobs[3]))).value == 7
+        with pytest.raises(NoResult, match="left none in the file that RAY_MULTICLUSTER_RESULT names"):
+            await jobs[4].result()
+        with pytest.raises(WaitTimeout):
+            await jobs[5].result(0.1)
+        with pytest.raises(NoResult, match="it has not ended"):
+            await asyncio.to_thread(service.result, str(jobs[5]))
+        await jobs[5].stop()
+        await asyncio.to_thread(raymc.get_unified_scheduler().stop)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from typing import Any
 from tests.support.builders import NOW, a_cluster, a_snapshot, a_spec
 
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.config.schema import scheduler_rules
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import Instruction
 from ray_multicluster_scheduler.core.lifecycle.transitions import (
@@ -26,6 +25,7 @@ from ray_multicluster_scheduler.core.lifecycle.transitions import (
     waited_too_long,
 )
 from ray_multicluster_scheduler.core.state import SchedulerState
+from ray_multicluster_scheduler.engine.leader import scheduler_rules
 from ray_multicluster_scheduler.executors.registry import Registry
 from ray_multicluster_scheduler.model.cluster import ClusterSnapshot, Health, Witness
 from ray_multicluster_scheduler.model.execution import AttemptStatus, FailureKind, Sighting, StartRequest

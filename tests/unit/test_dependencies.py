@@ -23,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {
     "store/postgres/": {"postgres"},
     "packages/shared_packages.py": {"packages"},
+    "client/result.py": {"packages"},  # only of a result that is a URL
     "server/traces.py": {"server", "traces"},
     "server/": {"server"},
     "dashboard/": {"dashboard"},

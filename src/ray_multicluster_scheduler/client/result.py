@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray_multicluster_scheduler.config.installed import how_to_install
 from ray_multicluster_scheduler.errors import InvalidRequest, NoResult
 from ray_multicluster_scheduler.model.result import (
     BYTES_MARK,
@@ -25,10 +26,8 @@ from ray_multicluster_scheduler.model.result import (
 if TYPE_CHECKING:
     from ray_multicluster_scheduler.service.views import ResultView
 
-_NOT_GIVEN = object()
 
-
-def set_result(result: object = _NOT_GIVEN, *, url: str | None = None) -> None:
+def set_result(result: object = ..., *, url: str | None = None) -> None:
     """Leave the result of the job that this program is: where it was submitted, `job.result()` returns it.
 
     Bytes stay bytes, of at most 1 MiB. Everything else is written as JSON, so it comes back as JSON has it: a
@@ -40,7 +39,7 @@ def set_result(result: object = _NOT_GIVEN, *, url: str | None = None) -> None:
     that was tried several times, the last attempt's counts. Only the job's own program may call it, not its
     tasks and actors.
     """
-    if (result is _NOT_GIVEN) == (url is None):
+    if (result is ...) == (url is None):
         raise InvalidRequest("set_result takes either a result or url=, and one of them")
     path = _own_place()
     content = _content(result) if url is None else _url_content(url)
@@ -124,7 +123,7 @@ def fetch(view: ResultView) -> bytes:
     except ImportError as error:  # of fsspec, or of what it needs for this kind of URL
         raise InvalidRequest(
             f"the result of job {view.submission_id!r} is at {url}, and what reads that is not installed "
-            f"here ({error}): pip install fsspec, and for a bucket its own package, such as s3fs or gcsfs"
+            f"here ({error}): {how_to_install('packages')}, and for a bucket its own library, such as s3fs"
         ) from error
     except Exception as error:  # whatever a storage raises
         raise NoResult(

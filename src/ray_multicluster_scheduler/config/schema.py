@@ -5,7 +5,6 @@ The reference tables of the documentation are checked against these descriptions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,19 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from ray_multicluster_scheduler.config import fields
 from ray_multicluster_scheduler.config.find import expanded, server_url
-from ray_multicluster_scheduler.core.pacing import TokenBucket
-from ray_multicluster_scheduler.core.rules import (
-    ONLY_DEFAULT,
-    ObserveRules,
-    PlanRules,
-    PollRules,
-    QuarantineRules,
-    RetryRules,
-    SchedulerRules,
-)
 from ray_multicluster_scheduler.model.access import Quota
 from ray_multicluster_scheduler.model.cluster import ClusterSpec
-from ray_multicluster_scheduler.model.execution import Capabilities
 
 
 class _Section(BaseModel):
@@ -310,31 +298,3 @@ class ClusterEntry(_Section):
             drained=self.drained,
             ship_package=self.ship_package,
         )
-
-
-def scheduler_rules(
-    settings: Settings, executors: Mapping[str, Capabilities] = ONLY_DEFAULT
-) -> SchedulerRules:
-    """Return what the scheduler decides by. `executors` is what each of them can do."""
-    rate = settings.replacement_rate
-    return SchedulerRules(
-        plan=plan_rules(settings, executors),
-        observe=ObserveRules(
-            unreachable_after_s=settings.unreachable_after_s,
-            lost_after_refused_s=settings.lost_after_refused_s,
-        ),
-        retry=RetryRules(
-            max_infra_retries=settings.max_infra_retries,
-            delay_s=settings.retry_delay_s,
-            max_delay_s=settings.retry_max_delay_s,
-        ),
-        quarantine=QuarantineRules(),
-        poll=PollRules(poll_interval_s=settings.poll_interval_s, probe_interval_s=settings.probe_interval_s),
-        replacements=TokenBucket(per_s=rate, burst=max(1, round(rate))),
-        most_starts=settings.max_starts_in_flight,
-    )
-
-
-def plan_rules(settings: Settings, executors: Mapping[str, Capabilities] = ONLY_DEFAULT) -> PlanRules:
-    """Return the rules of the planner."""
-    return PlanRules(starvation_after_s=settings.starvation_after_s, executors=executors)

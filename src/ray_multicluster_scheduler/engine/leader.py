@@ -14,19 +14,61 @@ from typing import Any
 
 from ray_multicluster_scheduler.asyncio_tools import Background, both, repeat, together
 from ray_multicluster_scheduler.clock import SteadyClock
-from ray_multicluster_scheduler.config.schema import scheduler_rules
+from ray_multicluster_scheduler.config import Settings
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.events import ClusterProbed, Event
 from ray_multicluster_scheduler.core.instructions import Instruction, WakeUp
+from ray_multicluster_scheduler.core.pacing import TokenBucket
 from ray_multicluster_scheduler.core.placement.plan import warm_up
+from ray_multicluster_scheduler.core.rules import (
+    ONLY_DEFAULT,
+    ObserveRules,
+    PlanRules,
+    PollRules,
+    QuarantineRules,
+    RetryRules,
+    SchedulerRules,
+)
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.engine.cleanup import Housekeeper, Tidier
 from ray_multicluster_scheduler.engine.cluster_io import ClusterIO
 from ray_multicluster_scheduler.engine.context import EngineContext
 from ray_multicluster_scheduler.engine.store_io import MoveWriter, Publisher, StoreReader, tell_decisions
 from ray_multicluster_scheduler.errors import StoreError
+from ray_multicluster_scheduler.model.execution import Capabilities
 from ray_multicluster_scheduler.model.job import Job, Lease, left_alone
 from ray_multicluster_scheduler.ports import CLOCK_STEP_S
+
+# From the settings of clusters.yaml to the rules that the scheduler decides by.
+
+
+def scheduler_rules(
+    settings: Settings, executors: Mapping[str, Capabilities] = ONLY_DEFAULT
+) -> SchedulerRules:
+    """Return what the scheduler decides by. `executors` is what each of them can do."""
+    rate = settings.replacement_rate
+    return SchedulerRules(
+        plan=plan_rules(settings, executors),
+        observe=ObserveRules(
+            unreachable_after_s=settings.unreachable_after_s,
+            lost_after_refused_s=settings.lost_after_refused_s,
+        ),
+        retry=RetryRules(
+            max_infra_retries=settings.max_infra_retries,
+            delay_s=settings.retry_delay_s,
+            max_delay_s=settings.retry_max_delay_s,
+        ),
+        quarantine=QuarantineRules(),
+        poll=PollRules(poll_interval_s=settings.poll_interval_s, probe_interval_s=settings.probe_interval_s),
+        replacements=TokenBucket(per_s=rate, burst=max(1, round(rate))),
+        most_starts=settings.max_starts_in_flight,
+    )
+
+
+def plan_rules(settings: Settings, executors: Mapping[str, Capabilities] = ONLY_DEFAULT) -> PlanRules:
+    """Return the rules of the planner."""
+    return PlanRules(starvation_after_s=settings.starvation_after_s, executors=executors)
+
 
 log = logging.getLogger(__name__)
 

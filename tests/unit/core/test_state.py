@@ -9,12 +9,12 @@ from tests.support.builders import NOW, a_cluster, a_job, a_spec
 from tests.support.virtual_world import READ_S, VirtualWorld
 
 from ray_multicluster_scheduler.config import Settings
-from ray_multicluster_scheduler.config.schema import scheduler_rules
 from ray_multicluster_scheduler.core import events, instructions
 from ray_multicluster_scheduler.core.instructions import WriteMoves
 from ray_multicluster_scheduler.core.lifecycle.transitions import move, waited_too_long
 from ray_multicluster_scheduler.core.state import SchedulerState
 from ray_multicluster_scheduler.core.supervisor import NOTE
+from ray_multicluster_scheduler.engine.leader import scheduler_rules
 from ray_multicluster_scheduler.executors.registry import RAY_SESSION
 from ray_multicluster_scheduler.model.cluster import DrainMark
 from ray_multicluster_scheduler.model.job import Target

@@ -16,7 +16,6 @@ from tests.support.leader import WAY, Leader
 from tests.support.strategies import CLUSTERS, THOROUGH, mostly, resources, views
 
 from ray_multicluster_scheduler.config import Config, Settings
-from ray_multicluster_scheduler.config.schema import plan_rules, scheduler_rules
 from ray_multicluster_scheduler.core import events
 from ray_multicluster_scheduler.core.instructions import Instruction, ReadJobs, ReadQueue, WriteMoves
 from ray_multicluster_scheduler.core.live_jobs import LiveJobs
@@ -25,6 +24,7 @@ from ray_multicluster_scheduler.core.placement.plan import plan
 from ray_multicluster_scheduler.core.placement.queue import JobQueue, queue_of, unworkable_lines
 from ray_multicluster_scheduler.core.placement.wait_reasons import MOST_FRONT, in_numbers, waits
 from ray_multicluster_scheduler.core.state import SchedulerState
+from ray_multicluster_scheduler.engine.leader import plan_rules, scheduler_rules
 from ray_multicluster_scheduler.environment.setup_failure import setup_digest
 from ray_multicluster_scheduler.errors import InvalidRequest
 from ray_multicluster_scheduler.model.cluster import FailedSetup
