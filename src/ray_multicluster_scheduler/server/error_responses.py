@@ -39,6 +39,7 @@ STATUS: Mapping[type[errors.SchedulerError], int] = {
     errors.Forbidden: 403,
     errors.JobNotFound: 404,
     errors.JobsFailed: 409,
+    errors.ItemFailed: 500,
     errors.WaitTimeout: 408,
     errors.NoClusterAvailable: 503,
     errors.NoQueueHere: 409,

@@ -30,6 +30,7 @@ EXAMPLES = [
     errors.NoQueueHere("job-1"),
     errors.SchedulerNotStarted.because("no memory"),
     errors.HomeLost("a", "gone"),
+    errors.ItemFailed("item 0 failed", item=3, number=0, cluster="a", traceback="Traceback"),
     errors.ClusterError("a", "no"),
     errors.ClusterUnreachable("a", "no", refused=True),
     errors.ClusterTimeout("a", "no"),
