@@ -28,6 +28,7 @@ EXTRAS = {
     "dashboard/": {"dashboard"},
     "ray_client/": {"server", "tasks"},
     "tasks/wire/": {"tasks"},
+    "client/tasks.py": {"tasks"},  # for type checkers
     "client/init_ray.py": {"pipeline"},  # whose task on a worker tries to import pandas
     "raymc_pipeline/": {"pipeline"},
     "raymc_demo/": {"dashboard", "ray"},
