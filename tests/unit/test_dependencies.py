@@ -30,6 +30,7 @@ EXTRAS = {
     "ray_client/": {"server", "tasks"},
     "tasks/wire/": {"tasks"},
     "joblib.py": {"joblib"},
+    "client/tasks.py": {"tasks"},  # for type checkers
     "client/init_ray.py": {"pipeline"},  # whose task on a worker tries to import pandas
     "raymc_pipeline/": {"pipeline"},
     "raymc_demo/": {"dashboard", "ray"},
