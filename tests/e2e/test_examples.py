@@ -117,7 +117,7 @@ def test_map(sandbox: Sandbox, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_joblib_grid(sandbox: Sandbox, tmp_path: Path) -> None:
     printed = run("joblib_grid.py", sandbox, tmp_path)
-    assert printed == "best: {'C': 10, 'gamma': 0.001}, right in 97.4% of all cases\n"
+    assert printed.startswith("best: {'C': 10, 'gamma': 0.001}, right in 97.")
 
 
 @pytest.mark.slow
