@@ -106,3 +106,22 @@ def test_stock_ray(sandbox: Sandbox, tmp_path: Path) -> None:
 def test_pipeline(sandbox: Sandbox, tmp_path: Path) -> None:
     printed = run("pipeline.py", sandbox, tmp_path)
     assert printed.endswith("age: 200 values, mean 0.000\nincome: 200 values, mean 0.000\n")
+
+
+@pytest.mark.slow
+def test_map(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("map.py", sandbox, tmp_path)
+    assert printed == "pi is about 3.141\n"  # the throws are the same each time
+
+
+@pytest.mark.slow
+def test_joblib_grid(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("joblib_grid.py", sandbox, tmp_path)
+    assert printed.startswith("best: {'C': 10, 'gamma': 0.001}, right in 97.")
+
+
+@pytest.mark.slow
+def test_actor_pool(sandbox: Sandbox, tmp_path: Path) -> None:
+    printed = run("actor_pool.py", sandbox, tmp_path)
+    assert re.match(r"\d actors on (centos|mac)", printed)
+    assert printed.endswith("weather: 200 texts\ntrains: 400 texts\n")
