@@ -200,7 +200,9 @@ class RayWorkers:
         """Go on without the home cluster, and so without all that was reached through it."""
         log.warning("the map goes on without its home cluster: %s", lost)
         with self._lock:
-            self._actors.clear()
+            gone, self._actors = list(self._actors), {}
+        for each in gone:
+            self._tell(Lost(each, _first_line(lost)))
         try:
             self._tasks = self._renewed()
         except (SchedulerError, OSError) as problem:
