@@ -198,7 +198,9 @@ class RayWorkers:
 
     def _rejoin(self, worker: int, lost: HomeLost) -> None:
         """Go on without the home cluster, and so without all that was reached through it."""
-        log.warning("the map goes on without its home cluster: %s", lost)
+        log.warning(
+            "cluster %r, this program's home, is lost; the map goes on with another home", lost.cluster
+        )
         with self._lock:
             gone, self._actors = list(self._actors), {}
         for each in gone:
