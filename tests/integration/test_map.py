@@ -96,7 +96,7 @@ def test_in_order_a_slow_item_holds_the_input_back(clusters: InProcessClusters) 
     gate, read = Gate(0), Counter[str]()
 
     def items() -> Iterator[int]:
-        for item in range(100_000):
+        for item in range(10_000):
             read["items"] += 1
             yield item
 
@@ -110,7 +110,7 @@ def test_in_order_a_slow_item_holds_the_input_back(clusters: InProcessClusters) 
     gate.open.set()
     waiting.join(PATIENCE_S)
     assert first == [0]
-    assert sum(1 for _ in results) == 99_999
+    assert sum(1 for _ in results) == 9_999
 
 
 def test_a_map_that_is_left_early_ends_and_reads_no_further(clusters: InProcessClusters) -> None:

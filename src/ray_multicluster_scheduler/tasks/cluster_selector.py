@@ -427,9 +427,10 @@ class ClusterSelector:
         with self._joining:
             self._closed = True
             home, self._home = self._home, None
-        if home is not None and not home.is_lost:
-            with home.ignoring_loss():
-                self._bridges.close()
+        if home is not None:
+            if not home.is_lost:
+                with home.ignoring_loss():
+                    self._bridges.close()
             home.leave()
         self._observer.close()
 

@@ -83,10 +83,11 @@ class Home:
             log.info("home cluster %r is lost: %s", self.name, _first_line(problem))
 
     def leave(self) -> None:
-        """Disconnect, if this package connected."""
+        """Disconnect, if this package connected; Ray Client refuses a new connection beside a lost one."""
         if self.connected_by_us:
             with self.ignoring_loss():
-                lazy_import.ray().shutdown()
+                ray = lazy_import.ray()
+                (ray.util.client.ray.disconnect if self.over_client and self.is_lost else ray.shutdown)()
 
     def _is_loss(self, problem: BaseException) -> bool:
         """Tell whether an error comes from the loss of home; Ray has no exception type for it."""

@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 import time
+import uuid
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,6 +155,7 @@ class Shared(Generic[T]):
 
     def __init__(self, value: T) -> None:
         self.value = value
+        self.key = uuid.uuid4().hex
         #: Where it was sent to, and what ends it there.
         self.holders: dict[object, Any] = {}
 

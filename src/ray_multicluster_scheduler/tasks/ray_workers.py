@@ -52,7 +52,7 @@ class _Actor:
     actor_id: str
     handle: Any
     cluster: str
-    known: set[int] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
     #: Refs of what is under way: their results come by callbacks.
     refs: dict[int, Any] = field(default_factory=dict)
 
@@ -96,8 +96,9 @@ class RayWorkers:
         try:
             payload, needs = serialized(items)
         except Exception:  # noqa: BLE001 - whatever an item raises that cannot be pickled
-            items = [_checked(position, item, errors) for position, item in enumerate(items)]
-            payload, needs = serialized(items)
+            errors = _unsendable(items)
+            payload, needs = serialized([item for at, item in enumerate(items) if at not in errors])
+        sent = [position for position in range(chunk.size) if position not in errors]
         if actor is None:  # lost meanwhile, which was told
             return 0
 
@@ -106,10 +107,11 @@ class RayWorkers:
                 self._tell_problem(worker, outcome)
                 return
             seconds, found, failed = outcome
-            told = {position: Error(pickle.loads(error), text) for position, error, text in failed}  # noqa: S301
+            told = {sent[at]: Error(pickle.loads(error), text) for at, error, text in failed}  # noqa: S301
             results = lazy_import.wire("serialization").deserialize(found)
-            size = _size(found)
-            self._tell(Ended(worker, chunk, results, {**told, **errors}, seconds, size))
+            for position in sorted(errors):
+                results.insert(position, None)
+            self._tell(Ended(worker, chunk, results, {**told, **errors}, seconds, _size(found)))
 
         self._call(worker, actor, "run", payload, needs, done)
         return _size(payload)
@@ -196,9 +198,13 @@ class RayWorkers:
 
     def _rejoin(self, worker: int, lost: HomeLost) -> None:
         """Go on without the home cluster, and so without all that was reached through it."""
-        log.warning("the map goes on without its home cluster: %s", lost)
+        log.warning(
+            "cluster %r, this program's home, is lost; the map goes on with another home", lost.cluster
+        )
         with self._lock:
-            self._actors.clear()
+            gone, self._actors = list(self._actors), {}
+        for each in gone:
+            self._tell(Lost(each, _first_line(lost)))
         try:
             self._tasks = self._renewed()
         except (SchedulerError, OSError) as problem:
@@ -225,19 +231,23 @@ class RayWorkers:
                 self._tell(Broken(problem))
 
         try:
-            keys = [str(id(each)) for each in needs]
-            new = [each for each in needs if id(each) not in actor.known]
-            holders = {str(id(each)): self._holder(each, actor.cluster) for each in new}
-            actor.known.update(map(id, new))
-            ref = getattr(actor.handle, method).remote(payload, keys, holders)
+            new = [each for each in needs if each.key not in actor.known]
+            holders = {each.key: self._holder(each, actor) for each in new}
+            actor.known.update(holders)
+            ref = getattr(actor.handle, method).remote(payload, [each.key for each in needs], holders)
             actor.refs[number] = ref
             when_done(ref, finish)
         except BaseException as problem:  # noqa: BLE001 - told as for a call that was made
             self._tell_problem(worker, problem)
 
-    def _holder(self, shared: Shared[Any], cluster: str) -> Any:
-        """Return the holder of a value on a cluster; it is sent there when it is first needed."""
-        tasks, key = self._tasks, (id(self._tasks), cluster)
+    def _holder(self, shared: Shared[Any], beside: _Actor) -> Any:
+        """Return the holder of a value on a worker's cluster; it is sent there when it is first needed.
+
+        What was started over one bridge ends with it: another bridge to the same cluster has other holders.
+        """
+        tasks, cluster = self._tasks, beside.cluster
+        bridge = getattr(beside.handle, "_raymc", None)
+        key = (id(tasks), cluster, None if bridge is None else bridge.bridge_id)
         with self._sharing:
             if key not in shared.holders:
                 actor_id, handle = tasks.submit_actor(
@@ -329,13 +339,15 @@ def when_done(ref: Any, call: Callable[[Any], None]) -> None:
     waiting.add_done_callback(known)
 
 
-def _checked(position: int, item: Any, errors: dict[int, Error]) -> Any:
-    try:
-        serialized(item)
-    except Exception as problem:  # noqa: BLE001 - see where it is called
-        errors[position] = Error(problem)
-        return None
-    return item
+def _unsendable(items: Sequence[Any]) -> dict[int, Error]:
+    """Return the errors of items that cannot be pickled, by position."""
+    errors = {}
+    for position, item in enumerate(items):
+        try:
+            serialized(item)
+        except Exception as problem:  # noqa: BLE001 - see where it is called
+            errors[position] = Error(problem)
+    return errors
 
 
 def _size(payload: Any) -> int:
