@@ -21,6 +21,7 @@ from ray_multicluster_scheduler.environment.paths import map_paths, relative_scr
 from ray_multicluster_scheduler.environment.setup_failure import fails_again, setup_error
 from ray_multicluster_scheduler.model.execution import InventoryRow
 from ray_multicluster_scheduler.model.job import JobEvent
+from ray_multicluster_scheduler.model.result import read_content
 from ray_multicluster_scheduler.packages.tree import parse_patterns
 from ray_multicluster_scheduler.ray_api import http_client, http_errors, parse
 from ray_multicluster_scheduler.ray_client import messages
@@ -163,6 +164,7 @@ CASES: dict[str, Case] = {
     "environment/setup_failure.py:fails_again": Case(
         fails_again, [pumped("conda environment '' "), pumped("500 "), pumped("No such file ")], MESSAGE
     ),
+    "model/result.py:read_content": Case(of_bytes(read_content), JSON),
     "packages/tree.py:_parse": Case(
         lambda text: parse_patterns([text]),
         [pumped(text, end=end) for text in (" ", "\\", "[", "**/") for end in ("", "x")],
@@ -251,7 +253,9 @@ NO_CASE = {
             "tasks/home.py:current_runtime_env",
             "tasks/lazy_import.py:_warn_of_newer_ray",
             "tasks/wire/bridge.py:Bridge._run_at_home",
+            "tasks/ray_workers.py:RayWorkers.run.done",
             "tasks/wire/hub.py:Hub._remote_form",
+            "tasks/wire/map_worker.py:_told",
             "tasks/wire/serialization.py:deserialize_error",
             "tasks/wire/serialization.py:deserialize",
             "tasks/wire/sessions.py:check_session",
@@ -276,6 +280,7 @@ NO_CASE = {
             "server/server_options.py:ServerOptions.names",
             "server/server_options.py:is_loopback",
             "store/schema/rows.py:_names_from",
+            "tasks/pool_driver.py:PoolDriver._on_sensed",
             "store/schema/rows.py:_spec_from",
         ],
         "reads what this scheduler was configured with, or has written itself",

@@ -24,6 +24,7 @@ from tests.support.waiting import until
 from ray_multicluster_scheduler.embedded import EmbeddedScheduler
 from ray_multicluster_scheduler.local import HeadSpec, Sandbox
 from ray_multicluster_scheduler.model.resources import GIB
+from ray_multicluster_scheduler.model.result import RESULT_VAR
 from ray_multicluster_scheduler.packages.to_cluster import without_own_package
 
 pytestmark = pytest.mark.ray
@@ -202,6 +203,7 @@ def check_right_environment(zorro: Zorro, info: dict[str, Any], script: str) -> 
     assert remote["entrypoint"].replace("//", "/") == f"python {home}/{script}"
     sent = without_own_package(remote["runtime_env"])
     assert sent.pop("py_modules") == []
+    assert sent["env_vars"].pop(RESULT_VAR)
     assert sent == {
         "conda": CONDAS[name],
         "env_vars": {

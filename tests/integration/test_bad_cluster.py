@@ -16,6 +16,7 @@ from ray_multicluster_scheduler.engine.cluster_io import ClusterIO
 from ray_multicluster_scheduler.executors.ray_jobs import RayJobsExecutor
 from ray_multicluster_scheduler.model.cluster import Health
 from ray_multicluster_scheduler.model.execution import StartRequest
+from ray_multicluster_scheduler.model.result import RESULT_VAR
 from ray_multicluster_scheduler.model.states import JobState
 from ray_multicluster_scheduler.packages import store as package_store
 from ray_multicluster_scheduler.packages.runtime_env import localise, package_names
@@ -180,6 +181,7 @@ async def test_a_full_disk_while_the_overlay_is_packed_ends_nothing(
         (sent,) = [job.submission.runtime_env for job in system.ray["a"].jobs.values()]
         assert sent is not None
         assert sent["py_modules"]
+        assert sent["env_vars"].pop(RESULT_VAR)
         assert system.scheduler.store.history.attempts(job_id)[-1].runtime_env == without_own_package(sent)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -179,9 +178,12 @@ class RayJobsExecutor:
 # can be read so.
 
 _RESULT = "raymc-result"
-_NOT_THERE = re.compile(rf"A file is not found at: (?P<directory>.+)/{_RESULT}$")
+_NOT_THERE = "A file is not found at: "
 #: Ray 2.9 puts a byte before each block of a file: 1, or 0 and then an error instead of the block.
 _BLOCK_BYTES = 2**16
+#: Pauses before each question where the files are; a cluster that does not tell is left alone for a while.
+ASK_AFTER_S = (0.0, 0.5, 1.0, 1.5)
+ASK_AGAIN_S = 60.0
 _ROOM = MAX_FILE_BYTES + MAX_FILE_BYTES // _BLOCK_BYTES + 2
 
 
@@ -201,13 +203,32 @@ class _ResultFiles:
         self._http = connection.http
         self._probe = connection.probe
         self._known: _Place | None = None
+        self._asking = asyncio.Lock()
+        #: It did not tell where they are, and is not asked again before this time of the loop.
+        self._asked_again_at = 0.0
 
     async def place(self, session_name: str | None) -> _Place | None:
         """Return where they are in this session of the head."""
-        if session_name is None or self._known is None or self._known.session_name != session_name:
+        async with self._asking:  # a hundred jobs that are sent at once ask once
+            known = self._known
+            if session_name is None or known is None or known.session_name != session_name:
+                self._known = await self._ask(session_name)
+            return self._known
+
+    async def _ask(self, session_name: str | None) -> _Place | None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._asked_again_at:
+            return None
+        for pause_s in ASK_AFTER_S:  # a head takes jobs some seconds before it shows files
+            await asyncio.sleep(pause_s)
             heads = [node.node_id for node in await self._probe.nodes() if node.is_head and node.alive]
-            self._known = await self._find(heads[0], session_name) if heads else None
-        return self._known
+            if heads and (place := await self._find(heads[0], session_name)) is not None:
+                return place
+        self._asked_again_at = loop.time() + ASK_AGAIN_S
+        log.warning(
+            "cluster %r does not tell where its logs are: its jobs can leave no result", self._http.spec.name
+        )
+        return None
 
     async def _find(self, node_id: str, session_name: str | None) -> _Place | None:
         """Ask for a file that is not there: the answer says where it was looked for."""
@@ -217,15 +238,14 @@ class _ResultFiles:
             words, marks_blocks = answer.decode("utf-8", "replace"), True
         except ClusterRefused as error:
             words, marks_blocks = error.body, False
-        told = _NOT_THERE.search(words)
-        if told is None:
-            log.warning(
-                "cluster %r does not tell where its logs are: its jobs can leave no result (%s)",
-                self._http.spec.name,
-                visible(words[:200]),
+        path = words.partition(_NOT_THERE)[2].rstrip()
+        directory, _, name = path.rpartition("/")
+        if name != _RESULT or "\n" in directory:
+            log.info(
+                "cluster %r does not tell where its logs are: %s", self._http.spec.name, visible(words[:200])
             )
             return None
-        return _Place(session_name=session_name, directory=told["directory"], marks_blocks=marks_blocks)
+        return _Place(session_name=session_name, directory=directory, marks_blocks=marks_blocks)
 
     async def read(self, node_id: str, name: str) -> LeftResult | None:
         """Return a file of a node; None: it is not there."""

@@ -148,6 +148,7 @@ def contents(store: Store) -> object:
         store.history.events(),
         store.history.attempts("again"),
         store.history.load_log("job"),
+        store.history.load_result("job"),
         store.clusters.load_snapshots(),
     )
 
