@@ -502,6 +502,7 @@ class JobResult(ui.element):
             self._beginning = CopyBlock(page, page.t("job.result"), wrap=True)
             self._about = ui.label().classes("quiet")
             self._download = ui.button(page.t("job.result_download"), icon="download", color=None)
+            self._download.style("align-self: start")
             self._download.props("outline no-caps dense data-test=job-result-download")
             self._download.on_click(self._send)
 
